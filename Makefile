@@ -1,0 +1,106 @@
+# What developers do here, one screen. CI runs `make test` and nothing else.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Arguments for pytest (`make test ARGS="-k cursor"`) and for `penstock serve` (`make run ARGS=…`).
+ARGS ?=
+# Which benchmark: `make bench NAME=rest` runs benchmarks/bench_rest.py.
+NAME ?= *
+
+STAMPS := .venv/.stamps
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+## ---- setting up -------------------------------------------------------------------------------
+# Every step leaves a stamp: what is done and unchanged is not done again.
+
+.PHONY: setup
+setup: $(STAMPS)/project $(STAMPS)/js ## Create .venv and install everything, exactly as locked
+
+$(STAMPS)/system: scripts/system.sh
+	@PYTHON=$(PYTHON) scripts/system.sh
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@mkdir -p $(@D) && touch $@
+
+$(STAMPS)/python: requirements/lock.txt $(STAMPS)/system
+	@echo "Installing what requirements/lock.txt names (a few minutes, the first time) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+$(STAMPS)/project: pyproject.toml $(STAMPS)/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STAMPS)/js: tests/js/package.json tests/js/package-lock.json $(STAMPS)/system
+	@cd tests/js && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+## ---- using it ---------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(STAMPS)/project ## Show what Penstock does (ONCE=1: run through and leave)
+	@$(BIN)/penstock demo $(if $(ONCE),--once) $(ARGS)
+
+.PHONY: run
+run: $(STAMPS)/project ## Serve, with the defaults
+	@$(BIN)/penstock serve $(ARGS)
+
+## ---- checking it ------------------------------------------------------------------------------
+
+.PHONY: test
+test: setup lint types layers ## Everything CI checks: style, types, layers, all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: unit
+unit: $(STAMPS)/project ## Only the fast tests: no sockets, no Spark
+	@$(BIN)/python -m pytest tests/unit $(ARGS)
+
+.PHONY: lint
+lint: $(STAMPS)/project ## Check style
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+.PHONY: fmt
+fmt: $(STAMPS)/project ## Mend style
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+.PHONY: types
+types: $(STAMPS)/project ## Check types
+	@$(BIN)/mypy --strict src
+
+.PHONY: layers
+layers: $(STAMPS)/project ## Check who imports whom
+	@$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)
+	@for bench in benchmarks/bench_$(NAME).py; do echo "== $$bench"; $(BIN)/python "$$bench" $(ARGS); done
+
+## ---- keeping it -------------------------------------------------------------------------------
+
+.PHONY: proto
+proto: $(STAMPS)/project ## Generate the protobuf code from src/penstock/wire/pulsar.proto
+	@$(BIN)/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
+	  src/penstock/wire/pulsar.proto
+	@# Schema.Type.None is good protobuf, but no Python name: the stubs have to do without it.
+	@sed -i.old -E '/^ *None: /d' src/penstock/wire/pulsar_pb2.pyi && rm src/penstock/wire/pulsar_pb2.pyi.old
+
+.PHONY: lock
+lock: $(STAMPS)/project ## Resolve pyproject.toml again (ARGS=--upgrade: newest versions)
+	@scripts/lock.sh $(ARGS)
+	@cd tests/js && npm install --package-lock-only --silent
+
+.PHONY: clean
+clean: ## Remove everything that can be made again
+	@rm -rf .venv tests/js/node_modules build dist .coverage .coverage.* htmlcov
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

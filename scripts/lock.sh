@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Resolve pyproject.toml into exact versions with hashes.
+#
+#   requirements/runtime.txt   what an operator needs
+#   requirements/lock.txt      that, every extra and the dev group: what `make setup` installs
+#
+# Versions already locked are kept; `scripts/lock.sh --upgrade` moves everything to the newest
+# that pyproject.toml allows. Resolved on the oldest Python that we support, whose needs include
+# those of the newer ones. Nothing of the package index or of this machine gets into the files.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=.venv/bin/python
+export CUSTOM_COMPILE_COMMAND="make lock"
+
+compile() {
+  "$python" -m piptools compile --quiet --strip-extras --no-annotate --allow-unsafe --generate-hashes \
+    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options "$@"
+}
+
+"$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
+  echo "warning: locking on another Python than 3.11, the oldest supported" >&2
+
+# pip-compile does not read dependency groups itself: they go in through its standard input.
+"$python" - <<'PY' | compile "$@" --all-extras --output-file requirements/lock.txt pyproject.toml -
+import tomllib
+
+with open("pyproject.toml", "rb") as file:
+    print(*tomllib.load(file)["dependency-groups"]["dev"], sep="\n")
+PY
+
+compile --constraint requirements/lock.txt --output-file requirements/runtime.txt pyproject.toml
+
+if grep -nE '://|^-|@ file' requirements/*.txt; then
+  echo "error: the lines above tie the lock to one index or machine" >&2
+  exit 1
+fi
