@@ -1,0 +1,1 @@
+"""Values every other part speaks in. Imports nothing of the project."""

@@ -1,0 +1,45 @@
+"""Entries: what a log stores and what goes over Pulsar's wire, unchanged (DESIGN, decision 1).
+
+The bytes of an entry are Pulsar's own, with their checksum:
+
+    0x0e01 | CRC-32C u32 | metadata size u32 | MessageMetadata | payload
+
+where the payload may be a batch, compressed, encrypted or a chunk. The checksum covers all that follows it.
+"""
+
+import msgspec
+
+
+class NewEntry(msgspec.Struct, gc=False):
+    """An entry to append. `sequence_id` is the highest in it; -1 and "" where deduplication has no say."""
+
+    data: bytes
+    count: int  # messages in it, at least 1
+    publish_time: int  # ms since the epoch
+    deliver_at: int = 0  # ms since the epoch; 0: at once
+    producer: str = ""
+    sequence_id: int = -1
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """An entry as stored. Its messages have the offsets `offset .. offset + count - 1`, dense in the log."""
+
+    ledger: int
+    entry_id: int
+    offset: int
+    count: int
+    publish_time: int
+    deliver_at: int
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        """The offset after the entry's last message."""
+        return self.offset + self.count
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """Where appended entries begin: the id and the offset of the first of them."""
+
+    entry_id: int
+    offset: int

@@ -1,0 +1,103 @@
+"""Every error of the project in one table: its face on each door, and whether a retry can help."""
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+
+class Face(NamedTuple):
+    """How one kind of error shows on each door.
+
+    `status`, `code`: HTTP status and PIP-64 error code. `ws_status`: status of a refused WebSocket upgrade
+    (reference/Pulsar 1.7). `ws_result`: number in `send-error:N` and, plus 4000, the close code.
+    `server_error`: number of Pulsar's binary `ServerError`. `retriable`: PIP-64's error_code 2 rather than 1.
+    """
+
+    status: int
+    code: int
+    ws_status: int
+    ws_result: int
+    server_error: int
+    retriable: bool = False
+
+
+class ErrorKind(Enum):
+    """The kinds of error, by name."""
+
+    BAD_PARAMETER = Face(400, 40001, 400, 8, 22)
+    INVALID_NAME = Face(412, 41201, 400, 8, 17)
+    BAD_JSON = Face(422, 42205, 400, 3, 22)
+    BAD_ENCODING = Face(422, 42205, 400, 7, 22)
+    UNAUTHENTICATED = Face(401, 40101, 401, 5, 3)
+    FORBIDDEN = Face(403, 40301, 403, 6, 4)
+    TOPIC_NOT_FOUND = Face(404, 40401, 404, 8, 11)
+    PARTITION_NOT_FOUND = Face(404, 40402, 404, 8, 11)
+    CONSUMER_NOT_FOUND = Face(404, 40403, 404, 8, 13)
+    SUBSCRIPTION_NOT_FOUND = Face(404, 40404, 404, 8, 12)
+    NAMESPACE_NOT_FOUND = Face(404, 40405, 404, 8, 1)
+    SCHEMA_NOT_FOUND = Face(404, 40406, 404, 8, 11)
+    MESSAGE_NOT_FOUND = Face(404, 40407, 404, 8, 1)
+    NOT_FOUND = Face(404, 40400, 404, 8, 1)
+    METHOD_NOT_ALLOWED = Face(405, 40501, 405, 8, 22)
+    NOT_ACCEPTABLE = Face(406, 40601, 406, 8, 22)
+    CONSUMER_BUSY = Face(409, 40901, 409, 2, 5)
+    SUBSCRIPTION_BUSY = Face(409, 40902, 409, 2, 5)
+    INCOMPATIBLE_SCHEMA = Face(409, 40903, 409, 8, 18)
+    PRODUCER_BUSY = Face(409, 40904, 409, 1, 16)
+    PRODUCER_FENCED = Face(409, 40905, 409, 1, 25)
+    ALREADY_EXISTS = Face(409, 40906, 409, 8, 22)
+    KEY_RANGE_TAKEN = Face(409, 40907, 409, 2, 19)
+    TOPIC_IN_USE = Face(412, 41202, 409, 8, 22)
+    TOO_LARGE = Face(413, 41301, 413, 8, 22)
+    BAD_MEDIA_TYPE = Face(415, 41501, 415, 8, 22)
+    RANGE_NOT_SATISFIABLE = Face(416, 41601, 416, 8, 22)
+    NEEDS_KEY_VALUE_SCHEMA = Face(422, 42201, 400, 7, 18)
+    NEEDS_VALUE_SCHEMA = Face(422, 42202, 400, 7, 18)
+    BAD_KEY_SCHEMA = Face(422, 42203, 400, 7, 18)
+    BAD_VALUE_SCHEMA = Face(422, 42204, 400, 7, 18)
+    BAD_MESSAGE = Face(422, 42205, 400, 7, 22)
+    TOO_MANY_REQUESTS = Face(429, 42901, 429, 8, 14, True)
+    CHECKSUM = Face(400, 40002, 400, 8, 9)
+    INTERNAL = Face(500, 50001, 500, 8, 0)
+    STORAGE_FULL = Face(503, 50302, 503, 8, 2, True)
+    UNAVAILABLE = Face(503, 50301, 503, 8, 6, True)
+    TOPIC_TERMINATED = Face(503, 50303, 503, 8, 15)
+    BACKLOG_QUOTA_HOLD = Face(503, 50304, 503, 8, 7, True)
+    BACKLOG_QUOTA_EXCEPTION = Face(503, 50305, 503, 8, 8, True)
+    REQUEST_TIMEOUT = Face(504, 50401, 504, 8, 1)
+
+    @property
+    def face(self) -> Face:
+        return self.value
+
+
+WS_CLOSE_BASE: Final = 4000  # close codes below 1000 are illegal on the wire (RFC 6455 7.4.1)
+
+WS_RESULT_TEXT: Final = {
+    1: "Failed to create producer",
+    2: "Failed to subscribe",
+    3: "Failed to de-serialize from JSON",
+    4: "Failed to serialize to JSON",
+    5: "Failed to authenticate client",
+    6: "Client is not authorized",
+    7: "Invalid payload encoding",
+    8: "Unknown error",
+}
+
+
+class PenstockError(Exception):
+    """Any error that a user may be told of; `kind` names its place in the table."""
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+    @property
+    def retriable(self) -> bool:
+        return self.kind.face.retriable
+
+    def __repr__(self) -> str:
+        return f"PenstockError({self.kind.name}, {self.message!r})"
+
+    def __reduce__(self) -> tuple[type["PenstockError"], tuple[ErrorKind, str]]:
+        return type(self), (self.kind, self.message)

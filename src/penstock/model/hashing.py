@@ -1,0 +1,47 @@
+"""Hashes that place messages, as Pulsar's clients and brokers compute them.
+
+A key must land in the same partition, and with the same consumer, whoever computes it.
+"""
+
+from typing import Final
+
+KEY_SHARED_RANGE: Final = 65536  # hashes of Key_Shared are 1 .. 65535; 0 means "none"
+
+_UINT32: Final = 0xFFFFFFFF
+_INT32_MAX: Final = 0x7FFFFFFF  # Java's Integer.MAX_VALUE clears the sign
+
+
+def java_string_hash(key: str) -> int:
+    """Java's `String.hashCode`, over UTF-16 units, without its sign."""
+    units = key.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (value * 31 + (high << 8 | low)) & _UINT32
+    return value & _INT32_MAX
+
+
+def murmur3_32(data: bytes) -> int:
+    """MurmurHash3 x86 32-bit with seed 0, without its sign."""
+    size = len(data)
+    tail_at = size & ~3
+    value = 0
+    for at in range(0, tail_at, 4):
+        value ^= _scramble(int.from_bytes(data[at : at + 4], "little"))
+        value = (value << 13 | value >> 19) & _UINT32
+        value = (value * 5 + 0xE6546B64) & _UINT32
+    if tail_at < size:
+        value ^= _scramble(int.from_bytes(data[tail_at:], "little"))
+    value ^= size
+    value = ((value ^ value >> 16) * 0x85EBCA6B) & _UINT32
+    value = ((value ^ value >> 13) * 0xC2B2AE35) & _UINT32
+    return (value ^ value >> 16) & _INT32_MAX
+
+
+def key_shared_hash(data: bytes) -> int:
+    """The hash that decides which consumer of a Key_Shared subscription gets a message."""
+    return murmur3_32(data) % KEY_SHARED_RANGE or 1
+
+
+def _scramble(block: int) -> int:
+    block = (block * 0xCC9E2D51) & _UINT32
+    return ((block << 15 | block >> 17) * 0x1B873593) & _UINT32

@@ -1,0 +1,119 @@
+"""Message ids: Pulsar's `MessageIdData`, in base64 on the JSON doors.
+
+`CAAQAw==` is ledger 0, entry 3. A log of Penstock has one ledger, so that an id names its partition too.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from typing import Final
+
+import msgspec
+
+from .errors import ErrorKind, PenstockError
+
+_MAX_INT64: Final = 2**63 - 1
+_UINT64: Final = 2**64
+
+
+def varint(value: int) -> bytes:
+    """Encode a non-negative integer as a protobuf varint."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Decode a varint of at most ten bytes; returns the value and where the next field starts."""
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise ValueError("varint cut short or too long")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value % _UINT64, at
+        shift += 7
+
+
+def _signed32(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value
+
+
+class MessageId(msgspec.Struct, frozen=True, order=True):
+    """Where a message lies. `partition`, `batch_index` are -1 and `batch_size` is 0 where there is none."""
+
+    ledger: int
+    entry: int
+    partition: int = -1
+    batch_index: int = -1
+    batch_size: int = 0
+
+    def to_bytes(self) -> bytes:
+        """`MessageIdData` with only the fields that are set (ledgerId=1 .. batch_size=6)."""
+        out = b"\x08" + varint(self.ledger % _UINT64) + b"\x10" + varint(self.entry % _UINT64)
+        if self.partition >= 0:
+            out += b"\x18" + varint(self.partition)
+        if self.batch_index >= 0:
+            out += b"\x20" + varint(self.batch_index)
+            if self.batch_size > 0:
+                out += b"\x30" + varint(self.batch_size)
+        return out
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "MessageId":
+        """Decode `MessageIdData`; unknown fields are passed over. Raises ValueError."""
+        fields: dict[int, int] = {}
+        at = 0
+        while at < len(data):
+            tag, at = read_varint(data, at)
+            number, kind = tag >> 3, tag & 7
+            if number == 0:
+                raise ValueError("field 0 in a message id")
+            if kind == 0:
+                fields[number], at = read_varint(data, at)
+                continue
+            if kind == 2:
+                size, at = read_varint(data, at)
+            elif kind == 1:
+                size = 8
+            elif kind == 5:
+                size = 4
+            else:
+                raise ValueError(f"wire type {kind} in a message id")
+            at += size
+            if at > len(data):
+                raise ValueError("message id cut short")
+        if 1 not in fields or 2 not in fields:
+            raise ValueError("a message id needs a ledger and an entry")
+        ledger, entry = (n - _UINT64 if n > _MAX_INT64 else n for n in (fields[1], fields[2]))
+        # Normalized, so that ids of the same message are equal: Java writes what it has not as -1 or 0.
+        partition = max(-1, _signed32(fields.get(3, -1)))
+        batch_index = max(-1, _signed32(fields.get(4, -1)))
+        batch_size = max(0, _signed32(fields.get(6, 0))) if batch_index >= 0 else 0
+        return cls(ledger, entry, partition, batch_index, batch_size)
+
+    def __str__(self) -> str:
+        return b64encode(self.to_bytes()).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> "MessageId":
+        """Read `earliest`, `latest` or base64; raises BAD_PARAMETER."""
+        if text == "earliest":
+            return EARLIEST
+        if text == "latest":
+            return LATEST
+        try:
+            return cls.from_bytes(b64decode(text.strip(), validate=True))
+        except (ValueError, Base64Error):
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"invalid message id {text[:80]!r}") from None
+
+
+EARLIEST: Final = MessageId(-1, -1)
+LATEST: Final = MessageId(_MAX_INT64, _MAX_INT64)

@@ -1,0 +1,107 @@
+"""Policies of namespaces and topics, and the options of producers and consumers."""
+
+from enum import Enum, IntEnum
+from typing import Final
+
+import msgspec
+
+from .message_id import LATEST, MessageId
+from .schema import Compatibility
+
+
+class SubscriptionType(Enum):
+    """Pulsar's four, by the names of its APIs."""
+
+    EXCLUSIVE = "Exclusive"
+    SHARED = "Shared"
+    FAILOVER = "Failover"
+    KEY_SHARED = "Key_Shared"
+
+    @classmethod
+    def named(cls, text: str) -> "SubscriptionType | None":
+        """The type of that name, whatever its case or underscores."""
+        wanted = text.lower().replace("_", "").replace("-", "")
+        return next((t for t in cls if t.value.lower().replace("_", "") == wanted), None)
+
+
+class AccessMode(IntEnum):
+    """How a producer shares its topic; the wire's numbers."""
+
+    SHARED = 0
+    EXCLUSIVE = 1
+    WAIT_FOR_EXCLUSIVE = 2
+    EXCLUSIVE_WITH_FENCING = 3
+
+
+class Routing(Enum):
+    """How messages without a key find their partition (Pulsar's messageRoutingMode)."""
+
+    SINGLE = "SinglePartition"
+    ROUND_ROBIN = "RoundRobinPartition"
+    CUSTOM = "CustomPartition"
+
+
+class Hashing(Enum):
+    """How a key finds its partition (Pulsar's hashingScheme)."""
+
+    JAVA_STRING = "JavaStringHash"
+    MURMUR3_32 = "Murmur3_32Hash"
+
+
+class NamespacePolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a namespace decides for its topics; None leaves it to the server's default."""
+
+    schema_compatibility: Compatibility = Compatibility.UNDEFINED
+    schema_validation_enforced: bool = False
+    schema_auto_update: bool = True
+    deduplication: bool | None = None
+    retention_minutes: int = -1  # -1: for ever
+    retention_mb: int = -1  # -1: without bound
+
+
+class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a producer publishes. An empty `name` lets the broker choose one."""
+
+    name: str = ""
+    access_mode: AccessMode = AccessMode.SHARED
+    initial_sequence_id: int = -1
+    routing: Routing = Routing.ROUND_ROBIN
+    hashing: Hashing = Hashing.JAVA_STRING
+    shared_name: bool = False  # several of this name may be attached at once (REST's stateless requests)
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """After `redeliveries_max` redeliveries a message moves to `topic` ("" names the default)."""
+
+    redeliveries_max: int
+    topic: str = ""
+
+
+class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a consumer takes part in a subscription.
+
+    `window` bounds the messages out and not acknowledged; None: only `flow` bounds them. `outbox_bytes_max`
+    bounds what was given out and waits to be sent, so that a slow reader costs no memory. `flow` says whether
+    messages also need permits. `whole_entries` lets an entry overdraw the permits rather than be split.
+    `auto_ack` is a reader's: what is handed out counts as acknowledged.
+    """
+
+    name: str = ""
+    type: SubscriptionType = SubscriptionType.EXCLUSIVE
+    durable: bool = True
+    start: MessageId = LATEST  # where a new subscription begins (after it)
+    start_inclusive: bool = False
+    priority: int = 0
+    window: int | None = 1000
+    outbox_bytes_max: int = 4 * 1024 * 1024  # one delivery more may overdraw it
+    flow: bool = False
+    whole_entries: bool = False
+    auto_ack: bool = False
+    ack_timeout_ms: int = 0  # 0: never
+    nack_delay_ms: int = 60_000
+    dead_letter: DeadLetter | None = None
+    key_ranges: tuple[tuple[int, int], ...] = ()  # Key_Shared STICKY, both ends inclusive
+    properties: dict[str, str] = {}
+
+
+UNACKED_PER_CONSUMER_MAX: Final = 50_000  # Pulsar's maxUnackedMessagesPerConsumer

@@ -1,0 +1,280 @@
+"""Entries: messages to the bytes that are stored and sent, and back.
+
+    0x0e01 | CRC-32C u32 | metadata size u32 | MessageMetadata | payload
+
+The bytes of what is published are written by hand, as each request pays for them; what is read goes through
+protobuf, but for messages that are nothing but payloads.
+"""
+
+from collections.abc import Sequence
+
+from penstock.model.entry import Entry, NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import Message, OutMessage
+
+from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain, split
+from .checksum import seal, unseal, with_checksum
+from .compression import UNCOMPRESSED_BYTES_MAX, compress, decompress
+from .fields import read_text, schema_version_number, signed
+from .keys import sticky_key, unkeyed
+from .metadata import batch_metadata, message_metadata, parse_metadata, plain_metadata
+from .pulsar_pb2 import NONE, KeyValue, MessageMetadata
+
+
+class WireFormat:
+    """Pulsar's entry format (the core's port `EntryFormat`). It keeps nothing; one serves all."""
+
+    def encode(
+        self,
+        messages: Sequence[OutMessage],
+        *,
+        producer: str,
+        sequence_id: int,
+        publish_time: int,
+        schema_version: int | None,
+    ) -> NewEntry:
+        """One entry of all `messages`: alone when there is one of them, else a batch.
+
+        Raises BAD_ENCODING for what has no bytes (lone surrogates, numbers beyond 64 bits), and TOO_LARGE.
+        """
+        count = len(messages)
+        if count == 1:
+            return _encode_alone(messages[0], producer, sequence_id, publish_time, schema_version)
+        _check_count(count)
+        assert not any(message.deliver_at for message in messages), "delayed messages come alone"
+        ids = [
+            following if message.sequence_id is None else message.sequence_id
+            for following, message in enumerate(messages, sequence_id)
+        ]
+        highest = max(ids)
+        metadata = batch_metadata(count, producer, ids[0], highest, publish_time, schema_version, messages)
+        return NewEntry(
+            data=_join(metadata, pack(messages, ids)),
+            count=count,
+            publish_time=publish_time,
+            producer=producer,
+            sequence_id=highest,
+        )
+
+    def encode_plain(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        producer: str,
+        sequence_id: int,
+        publish_time: int,
+        schema_version: int | None,
+    ) -> NewEntry:
+        """`encode` of messages that are nothing but payloads, faster."""
+        count = len(payloads)
+        highest = sequence_id + count - 1
+        if count == 1:
+            metadata = plain_metadata(producer, sequence_id, publish_time, schema_version)
+            payload = payloads[0]
+        else:
+            _check_count(count)
+            metadata = batch_metadata(count, producer, sequence_id, highest, publish_time, schema_version)
+            payload = pack_plain(payloads)
+        return NewEntry(
+            data=_join(metadata, payload),
+            count=count,
+            publish_time=publish_time,
+            producer=producer,
+            sequence_id=highest,
+        )
+
+    def decode(self, entry: Entry) -> list[Message]:
+        """Every message of an entry. Raises CHECKSUM or BAD_ENCODING."""
+        metadata, payload = parse(entry.data)
+        if _is_sealed(metadata):
+            return [_decode_alone(metadata, payload, entry.offset)]
+        payload = decompress(metadata.compression, payload, metadata.uncompressed_size)
+        if not metadata.HasField("num_messages_in_batch"):
+            return [_decode_alone(metadata, payload, entry.offset)]
+        return _decode_batch(metadata, payload, entry.offset)
+
+    def keys(self, entry: Entry) -> list[bytes]:
+        """What Key_Shared hashes, for each message; of an entry that cannot be opened, the entry's own."""
+        try:
+            metadata, payload = parse(entry.data)
+        except PenstockError:
+            # Nothing is known of it. It is given to some consumer, who finds out and can skip it.
+            return [b""] * entry.count
+        producer, first = metadata.producer_name, signed(metadata.sequence_id)
+        if metadata.HasField("num_messages_in_batch") and not _is_sealed(metadata):
+            try:
+                payload = decompress(metadata.compression, payload, metadata.uncompressed_size)
+                singles = split(payload, entry.count)
+            except PenstockError:
+                pass  # the entry's own key, as for one that is encrypted
+            else:
+                return [
+                    unkeyed(producer, first + index)
+                    if single is None
+                    else sticky_key(
+                        single,
+                        producer,
+                        signed(single.sequence_id) if single.HasField("sequence_id") else first + index,
+                    )
+                    for index, (single, _) in enumerate(singles)
+                ]
+        return [sticky_key(metadata, producer, first)] * entry.count
+
+
+def parse(data: bytes) -> tuple[MessageMetadata, bytes]:
+    """An entry's metadata, and its payload as it is. Raises CHECKSUM or BAD_ENCODING."""
+    body = unseal(data)
+    until = 4 + int.from_bytes(body[:4], "big")
+    if len(body) < 4 or until > len(body):
+        raise PenstockError(ErrorKind.BAD_ENCODING, "the entry is shorter than its metadata")
+    return parse_metadata(body[4:until]), body[until:]
+
+
+def admit(data: bytes) -> NewEntry:
+    """An entry as a client sent it, ready to be appended, with a checksum if it came without.
+
+    What the metadata claims is checked as far as it can be without opening the payload, because offsets
+    are counted by it. Raises CHECKSUM or BAD_ENCODING.
+    """
+    metadata, payload = parse(data)
+    publish_time = signed(metadata.publish_time)
+    if publish_time < 0:
+        raise PenstockError(ErrorKind.BAD_ENCODING, "the publish time does not fit into 63 bits")
+    schema_version_number(metadata.schema_version)
+    return NewEntry(
+        data=with_checksum(data),
+        count=_claimed_count(metadata, len(payload)),
+        publish_time=publish_time,
+        deliver_at=max(0, metadata.deliver_at_time),
+        producer=read_text(metadata.producer_name),
+        sequence_id=_deduplicated_id(metadata),
+    )
+
+
+def compressed(data: bytes, kind: int) -> bytes:
+    """The entry `data`, which is neither compressed nor encrypted, with its payload compressed."""
+    metadata, payload = parse(data)
+    assert metadata.compression == NONE
+    assert not metadata.encryption_keys
+    metadata.compression = kind  # type: ignore[assignment]
+    metadata.uncompressed_size = len(payload)
+    return _join(metadata.SerializeToString(), compress(kind, payload))
+
+
+def _check_count(count: int) -> None:
+    assert count > 0, "an entry holds at least one message"
+    if count > MESSAGES_MAX:
+        raise PenstockError(
+            ErrorKind.TOO_LARGE, f"{count} messages at once; at most {MESSAGES_MAX} are taken"
+        )
+
+
+def _join(metadata: bytes, payload: bytes) -> bytes:
+    return seal(b"".join((len(metadata).to_bytes(4, "big"), metadata, payload)))
+
+
+def _encode_alone(
+    message: OutMessage, producer: str, sequence_id: int, publish_time: int, schema_version: int | None
+) -> NewEntry:
+    if message.sequence_id is not None:
+        sequence_id = message.sequence_id
+    metadata = message_metadata(message, producer, sequence_id, publish_time, schema_version)
+    return NewEntry(
+        data=_join(metadata, message.payload),
+        count=1,
+        publish_time=publish_time,
+        deliver_at=max(0, message.deliver_at),
+        producer=producer,
+        sequence_id=sequence_id,
+    )
+
+
+def _is_sealed(metadata: MessageMetadata) -> bool:
+    """Whether only the receiver can open the payload: it is encrypted, or a chunk of a larger message."""
+    return bool(metadata.encryption_keys) or metadata.num_chunks_from_msg > 1
+
+
+def _claimed_count(metadata: MessageMetadata, payload_bytes: int) -> int:
+    if not metadata.HasField("num_messages_in_batch") or metadata.num_chunks_from_msg > 1:
+        return 1
+    count = metadata.num_messages_in_batch
+    if metadata.compression != NONE:
+        payload_bytes = metadata.uncompressed_size
+        if payload_bytes > UNCOMPRESSED_BYTES_MAX:
+            raise PenstockError(ErrorKind.BAD_ENCODING, f"a batch of {payload_bytes} bytes")
+    if not 1 <= count <= min(MESSAGES_MAX, payload_bytes // MESSAGE_BYTES_MIN):
+        raise PenstockError(ErrorKind.BAD_ENCODING, f"{count} messages in a batch of {payload_bytes} bytes")
+    return count
+
+
+def _deduplicated_id(metadata: MessageMetadata) -> int:
+    """The highest sequence id in the entry.
+
+    All chunks of a message have the same: only the last one's counts, else the others were its duplicates.
+    """
+    if metadata.num_chunks_from_msg > 1 and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
+        return -1
+    return max(signed(metadata.sequence_id), signed(metadata.highest_sequence_id))
+
+
+def _properties(pairs: Sequence[KeyValue]) -> dict[str, str]:
+    return {read_text(pair.key): read_text(pair.value) for pair in pairs}
+
+
+def _decode_alone(metadata: MessageMetadata, payload: bytes, offset: int) -> Message:
+    has_key = metadata.HasField("partition_key") and not metadata.null_partition_key
+    return Message(
+        payload=payload,
+        offset=offset,
+        key=read_text(metadata.partition_key) if has_key else None,
+        key_is_base64=metadata.partition_key_b64_encoded,
+        ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
+        properties=_properties(metadata.properties),
+        publish_time=signed(metadata.publish_time),
+        event_time=signed(metadata.event_time),
+        deliver_at=max(0, metadata.deliver_at_time),
+        producer_name=read_text(metadata.producer_name),
+        sequence_id=signed(metadata.sequence_id),
+        schema_version=schema_version_number(metadata.schema_version),
+        replicate_to=[read_text(cluster) for cluster in metadata.replicate_to] or None,
+        null_value=metadata.null_value,
+    )
+
+
+def _decode_batch(metadata: MessageMetadata, payload: bytes, offset: int) -> list[Message]:
+    producer = read_text(metadata.producer_name)
+    first = signed(metadata.sequence_id)
+    publish_time = signed(metadata.publish_time)
+    deliver_at = max(0, metadata.deliver_at_time)
+    schema_version = schema_version_number(metadata.schema_version)
+    replicate_to = [read_text(cluster) for cluster in metadata.replicate_to] or None
+    messages: list[Message] = []
+    for index, (single, body) in enumerate(split(payload, metadata.num_messages_in_batch)):
+        message = Message(
+            payload=body,
+            index=index,
+            offset=offset + index,
+            properties={},
+            publish_time=publish_time,
+            deliver_at=deliver_at,
+            producer_name=producer,
+            sequence_id=first + index,
+            schema_version=schema_version,
+            replicate_to=replicate_to,
+        )
+        if single is not None:
+            message.properties = _properties(single.properties)
+            # HasField costs more than the field: it is asked only where an empty value may mean none.
+            key = single.partition_key
+            if (key or single.HasField("partition_key")) and not single.null_partition_key:
+                message.key = read_text(key)
+                message.key_is_base64 = single.partition_key_b64_encoded
+            if single.HasField("ordering_key"):
+                message.ordering_key = single.ordering_key
+            if single.sequence_id or single.HasField("sequence_id"):
+                message.sequence_id = signed(single.sequence_id)
+            message.event_time = signed(single.event_time)
+            message.null_value = single.null_value
+            message.compacted_out = single.compacted_out
+        messages.append(message)
+    return messages

@@ -1,0 +1,57 @@
+"""Hashes against what Pulsar's clients compute, and the reference values of MurmurHash3."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.hashing import java_string_hash, key_shared_hash, murmur3_32
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99162322),
+        ("keykeykeykeykey1", 434058482),  # beyond 32 bits on the way
+        ("keykeykey2", 42978643),  # negative in Java
+        ("é", 0xE9),
+        ("😀", 0xD83D * 31 + 0xDE00),  # two units in UTF-16
+        ("\ud83d", 0xD83D),
+    ],
+)
+def test_java_string_hash_of_known_keys(key: str, expected: int) -> None:
+    assert java_string_hash(key) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"k1", 2110152746),
+        (b"k2", 1479966664),
+        (b"key1", 462881061),
+        (b"key2", 1936800180),
+        (b"key01", 39696932),
+        (b"key02", 751761803),
+        (b"", 0),
+        (b"hello", 0x248BFA47),
+        (b"hello, world", 0x149BBB7F),
+        (b"The quick brown fox jumps over the lazy dog", 0x2E4FF723),
+        (b"test", 0xBA6BD213 & 0x7FFFFFFF),
+    ],
+)
+def test_murmur3_of_known_keys(data: bytes, expected: int) -> None:
+    assert murmur3_32(data) == expected
+
+
+def test_key_shared_hash_is_never_0() -> None:
+    assert murmur3_32(b"") == 0
+    assert key_shared_hash(b"") == 1
+    assert key_shared_hash(b"k1") == 2110152746 % 65536
+
+
+@given(st.binary(max_size=64), st.text(max_size=20))
+def test_hashes_stay_in_range(data: bytes, key: str) -> None:
+    assert 0 <= murmur3_32(data) < 2**31
+    assert 1 <= key_shared_hash(data) < 65536
+    assert 0 <= java_string_hash(key) < 2**31

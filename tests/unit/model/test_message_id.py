@@ -1,0 +1,113 @@
+"""Message ids and their bytes; Pulsar's own client is asked where it has an opinion."""
+
+import pickle
+
+import pulsar
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId, read_varint, varint
+
+_INT63 = st.integers(0, 2**63 - 1)
+_INDEX = st.integers(-1, 2**31 - 1)
+
+
+@st.composite
+def message_ids(draw: st.DrawFn) -> MessageId:
+    index = draw(_INDEX)
+    size = draw(st.integers(0, 2**31 - 1)) if index >= 0 else 0
+    return MessageId(draw(_INT63), draw(_INT63), draw(_INDEX), index, size)
+
+
+@given(st.integers(0, 2**64 - 1), st.binary(max_size=3))
+def test_varint_round_trip(value: int, rest: bytes) -> None:
+    data = varint(value)
+    assert read_varint(data + rest, 0) == (value, len(data))
+    for cut in range(len(data)):
+        with pytest.raises(ValueError, match="varint"):
+            read_varint(data[:cut], 0)
+
+
+def test_a_varint_of_eleven_bytes_is_refused() -> None:
+    with pytest.raises(ValueError, match="varint"):
+        read_varint(b"\xff" * 10 + b"\x01", 0)
+
+
+@given(message_ids())
+def test_bytes_round_trip(id: MessageId) -> None:
+    assert MessageId.from_bytes(id.to_bytes()) == id
+    assert MessageId.parse(str(id)) == id
+    assert pickle.loads(pickle.dumps(id)) == id
+
+
+@given(_INT63, _INT63, _INDEX, _INDEX)
+def test_bytes_are_those_of_the_official_client(ledger: int, entry: int, partition: int, index: int) -> None:
+    theirs = pulsar.MessageId(partition, ledger, entry, index)
+    ours = MessageId(ledger, entry, partition, index)
+    assert ours.to_bytes() == theirs.serialize()
+    back = pulsar.MessageId.deserialize(ours.to_bytes())
+    assert (back.ledger_id(), back.entry_id()) == (ledger, entry)
+    assert (back.partition(), back.batch_index()) == (partition, index)
+
+
+def test_earliest_and_latest() -> None:
+    assert EARLIEST.to_bytes() == pulsar.MessageId.earliest.serialize()
+    assert LATEST.to_bytes() == pulsar.MessageId.latest.serialize()
+    assert MessageId.from_bytes(EARLIEST.to_bytes()) == EARLIEST
+    assert MessageId.parse("earliest") == EARLIEST
+    assert MessageId.parse("latest") == LATEST
+    assert EARLIEST < MessageId(0, 0) < MessageId(0, 1) < MessageId(1, 0) < LATEST
+
+
+def test_the_documented_example() -> None:
+    assert MessageId.parse("CAAQAw==") == MessageId(0, 3)
+    assert str(MessageId(0, 3)) == "CAAQAw=="
+
+
+def test_javas_empty_fields_mean_none() -> None:
+    assert MessageId.parse("CAMQADAA") == MessageId(3, 0)
+    minus_one = b"\xff" * 9 + b"\x01"
+    data = b"\x08\x03\x10\x00\x18" + minus_one + b"\x20" + minus_one + b"\x30\x05"
+    assert MessageId.from_bytes(data) == MessageId(3, 0)
+
+
+def test_unknown_fields_are_passed_over() -> None:
+    extra = b"\x28\x0d" + b"\x3a\x02\x08\x01" + b"\x41" + b"x" * 8 + b"\x4d" + b"y" * 4
+    assert MessageId.from_bytes(b"\x08\x07" + extra + b"\x10\x09") == MessageId(7, 9)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x08\x01",  # no entry
+        b"\x10\x01",  # no ledger
+        b"\x08",  # cut short
+        b"\x08\x01\x10\x02\x3a\x05a",  # a field longer than the rest
+        b"\x08\x01\x10\x02\x41\x00",  # the same, of fixed size
+        b"\x08\x01\x10\x02\x00\x01",  # field 0
+        b"\x08\x01\x10\x02\x0b",  # a group
+        b"\x0a\x01a\x12\x01b",  # ledger and entry as bytes
+    ],
+)
+def test_bytes_that_are_no_id(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"message id|varint"):
+        MessageId.from_bytes(data)
+
+
+@pytest.mark.parametrize("text", ["", "x", "CAAQAw", "CAAQAw=", "été", "Earliest", "CAAQ Aw==", "AAAA"])
+def test_texts_that_are_no_id(text: str) -> None:
+    with pytest.raises(PenstockError) as error:
+        MessageId.parse(text)
+    assert error.value.kind is ErrorKind.BAD_PARAMETER
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_an_id_or_refused(data: bytes) -> None:
+    try:
+        found = MessageId.from_bytes(data)
+    except ValueError:
+        return
+    assert MessageId.from_bytes(found.to_bytes()) == found
