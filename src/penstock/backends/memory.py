@@ -1,0 +1,213 @@
+"""A store in memory: for tests, and for topics that promise nothing beyond the process."""
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from penstock.core.ports import CursorChange, LogState
+from penstock.model.entry import Entry, NewEntry, Placed
+from penstock.model.errors import ErrorKind, PenstockError
+
+T = TypeVar("T")
+
+
+class _MemoryLog:
+    """One log; `entries[0]` has the id `first_entry`."""
+
+    __slots__ = (
+        "cursors",
+        "entries",
+        "first_entry",
+        "ledger",
+        "next_offset",
+        "producers",
+        "size_bytes",
+        "topic",
+    )
+
+    def __init__(self, ledger: int, topic: str) -> None:
+        self.ledger = ledger
+        self.topic = topic
+        self.entries: list[Entry] = []
+        self.first_entry = 0
+        self.next_offset = 0
+        self.size_bytes = 0
+        self.producers: dict[str, int] = {}
+        self.cursors: dict[str, CursorChange] = {}
+
+    @property
+    def next_entry(self) -> int:
+        return self.first_entry + len(self.entries)
+
+    def state(self) -> LogState:
+        first = self.entries[0].offset if self.entries else self.next_offset
+        return LogState(
+            ledger=self.ledger,
+            first_entry=self.first_entry,
+            next_entry=self.next_entry,
+            first_offset=first,
+            next_offset=self.next_offset,
+            size_bytes=self.size_bytes,
+            producers=dict(self.producers),
+        )
+
+    def append(self, entries: Sequence[NewEntry]) -> Placed:
+        placed = Placed(self.next_entry, self.next_offset)
+        for new in entries:
+            self.entries.append(
+                Entry(
+                    self.ledger,
+                    self.next_entry,
+                    self.next_offset,
+                    new.count,
+                    new.publish_time,
+                    new.deliver_at,
+                    new.data,
+                )
+            )
+            self.next_offset += new.count
+            self.size_bytes += len(new.data)
+            if new.producer and new.sequence_id > self.producers.get(new.producer, -1):
+                self.producers[new.producer] = new.sequence_id
+        return placed
+
+    def read(self, entry_id: int, entries_max: int, bytes_max: int) -> list[Entry]:
+        start = max(0, entry_id - self.first_entry)
+        found: list[Entry] = []
+        size = 0
+        for entry in self.entries[start : start + max(1, entries_max)]:
+            size += len(entry.data)
+            if found and size > bytes_max:
+                break
+            found.append(entry)
+        return found
+
+    def trim(self, before_entry: int) -> None:
+        count = min(max(0, before_entry - self.first_entry), len(self.entries))
+        self.size_bytes -= sum(len(entry.data) for entry in self.entries[:count])
+        del self.entries[:count]
+        self.first_entry += count
+
+    def save_cursor(self, change: CursorChange) -> None:
+        cursor = self.cursors.get(change.subscription)
+        if cursor is None:
+            cursor = CursorChange(self.ledger, change.subscription, change.mark, {})
+            self.cursors[change.subscription] = cursor
+        cursor.mark = change.mark
+        for number, bits in change.chunks.items():
+            if bits is None:
+                cursor.chunks.pop(number, None)
+            else:
+                cursor.chunks[number] = bits
+        if change.properties is not None:
+            cursor.properties = change.properties
+
+
+class MemoryStore:
+    """A `Store` of dicts and lists. Every call has taken place when it returns; the awaitable is for form."""
+
+    def __init__(self, first_ledger: int = 0) -> None:
+        """`first_ledger` keeps its ledger numbers apart from those of another store beside it."""
+        self._topics: dict[str, _MemoryLog] = {}
+        self._ledgers: dict[int, _MemoryLog] = {}
+        self._next_ledger = first_ledger
+        self._meta: dict[str, dict[str, bytes]] = {}
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Nothing to finish; what is stored stays with the object."""
+
+    def open(self, topic: str) -> asyncio.Future[LogState]:
+        log = self._topics.get(topic)
+        if log is None:
+            log = _MemoryLog(self._next_ledger, topic)
+            self._next_ledger += 1
+            self._topics[topic] = self._ledgers[log.ledger] = log
+        return _done(log.state())
+
+    def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[Placed]:
+        log = self._ledgers.get(ledger)
+        return _failed(_no_log(ledger)) if log is None else _done(log.append(entries))
+
+    def read(
+        self, ledger: int, entry_id: int, entries_max: int, bytes_max: int
+    ) -> asyncio.Future[list[Entry]]:
+        log = self._ledgers.get(ledger)
+        return _done([] if log is None else log.read(entry_id, entries_max, bytes_max))
+
+    def find_offset(self, ledger: int, offset: int) -> asyncio.Future[Entry | None]:
+        entries = self._entries(ledger)
+        at = bisect_right(entries, offset, key=lambda entry: entry.end)
+        return _done(entries[at] if at < len(entries) else None)
+
+    def find_time(self, ledger: int, publish_time: int) -> asyncio.Future[Entry | None]:
+        entries = self._entries(ledger)
+        at = bisect_left(entries, publish_time, key=lambda entry: entry.publish_time)
+        return _done(entries[at] if at < len(entries) else None)
+
+    def trim(self, ledger: int, before_entry: int) -> asyncio.Future[None]:
+        log = self._ledgers.get(ledger)
+        if log is not None:
+            log.trim(before_entry)
+        return _done(None)
+
+    def delete(self, ledger: int) -> asyncio.Future[None]:
+        log = self._ledgers.pop(ledger, None)
+        if log is not None:
+            del self._topics[log.topic]
+        return _done(None)
+
+    def load_cursors(self, ledger: int) -> asyncio.Future[list[CursorChange]]:
+        log = self._ledgers.get(ledger)
+        cursors = [] if log is None else list(log.cursors.values())
+        return _done(
+            [CursorChange(c.ledger, c.subscription, c.mark, dict(c.chunks), c.properties) for c in cursors]
+        )
+
+    def save_cursors(self, changes: Sequence[CursorChange]) -> asyncio.Future[None]:
+        for change in changes:
+            if change.ledger not in self._ledgers:
+                return _failed(_no_log(change.ledger))
+        for change in changes:
+            self._ledgers[change.ledger].save_cursor(change)
+        return _done(None)
+
+    def delete_cursor(self, ledger: int, subscription: str) -> asyncio.Future[None]:
+        log = self._ledgers.get(ledger)
+        if log is not None:
+            log.cursors.pop(subscription, None)
+        return _done(None)
+
+    def load_meta(self, kind: str) -> asyncio.Future[dict[str, bytes]]:
+        return _done(dict(self._meta.get(kind, {})))
+
+    def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> asyncio.Future[None]:
+        for kind, key, document in documents:
+            if document is None:
+                self._meta.get(kind, {}).pop(key, None)
+            else:
+                self._meta.setdefault(kind, {})[key] = document
+        return _done(None)
+
+    def _entries(self, ledger: int) -> list[Entry]:
+        log = self._ledgers.get(ledger)
+        return [] if log is None else log.entries
+
+
+def _no_log(ledger: int) -> PenstockError:
+    return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"there is no log with ledger {ledger}")
+
+
+def _done(value: T) -> asyncio.Future[T]:
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future.set_result(value)
+    return future
+
+
+def _failed(error: PenstockError) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future

@@ -1,0 +1,1 @@
+"""The broker: topics, subscriptions, schemas and requests. No sockets, no files, no frameworks, no wire."""

@@ -1,0 +1,375 @@
+"""The broker: what the doors see. Everything runs on one event loop."""
+
+import re
+import secrets
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.model.names import NamespaceName, TopicName, check_local
+from penstock.model.policy import AccessMode, ConsumerOptions, ProducerOptions
+
+from .consumer import Consumer
+from .cursors import CursorFlusher
+from .dead_letters import DeadLetters
+from .namespaces import Namespaces
+from .offsets import OffsetSet
+from .ports import Clock, CursorChange, EntryFormat, Store
+from .producer import Producer
+from .schemas import Schemas
+from .settings import BrokerSettings
+from .subscription import Subscription
+from .tasks import Tasks
+from .topic import Topic
+from .topics import Topics
+
+
+class Broker:
+    """Topics, producers, subscriptions and schemas over one store.
+
+    `store` keeps persistent topics, `transient` the others; their ledgers must not overlap.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        transient: Store,
+        encoder: EntryFormat,
+        clock: Clock,
+        settings: BrokerSettings | None = None,
+    ) -> None:
+        self.settings = settings or BrokerSettings()
+        self.clock = clock
+        self.encoder = encoder
+        self.store = store
+        self.tasks = Tasks()
+        self.namespaces = Namespaces(store)
+        self.schemas = Schemas(store, self.namespaces, clock, self.settings.max_schema_bytes)
+        self.topics = Topics(
+            store,
+            transient,
+            self.namespaces,
+            self.settings,
+            clock,
+            opened=self._opened,
+            appeared=self._appeared,
+        )
+        self._transient = transient
+        self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
+        self._dead_letters = DeadLetters(encoder, self.producer)
+        self._watchers: dict[Consumer, Callable[[TopicName], None]] = {}
+        self._names = 0
+        self._instance = secrets.token_hex(4)
+
+    async def start(self) -> None:
+        """Open the stores and read what there is; raises UNAVAILABLE."""
+        await self.store.start()
+        await self._transient.start()
+        await self.namespaces.load()
+        await self.schemas.load()
+        await self.topics.load()
+
+    async def close(self) -> None:
+        """Disconnect everybody, save every cursor, let go of the stores."""
+        for topic in self.topics.open_topics:
+            for producer in list(topic.producers.values()):
+                producer.close()
+            for subscription in list(topic.subscriptions.values()):
+                subscription.close()
+        self._flusher.close()
+        await self._flusher.flush()
+        await self.tasks.close()
+        await self.store.close()
+        await self._transient.close()
+
+    def new_name(self, kind: str) -> str:
+        """A name that nobody else has: `{kind}-{instance}-{number}`."""
+        self._names += 1
+        return f"{kind}-{self._instance}-{self._names}"
+
+    # -- producing
+
+    async def producer(self, name: TopicName, options: ProducerOptions | None = None) -> Producer:
+        """A producer for a topic or one of its partitions; creates the topic as configured.
+
+        Raises PRODUCER_BUSY for a name in use (unless `shared_name`), TOPIC_NOT_FOUND, TOPIC_TERMINATED.
+        """
+        options = options or ProducerOptions()
+        topics = await self.topics.all_of(name)
+        for topic in topics:
+            topic.check_open()
+            if not options.shared_name and options.name and options.name in topic.producers:
+                raise PenstockError(
+                    ErrorKind.PRODUCER_BUSY,
+                    f"Producer with name '{options.name}' is already connected to topic {topic.name}",
+                )
+            exclusive = any(p.options.access_mode is not AccessMode.SHARED for p in topic.producers.values())
+            if exclusive or (topic.producers and options.access_mode is not AccessMode.SHARED):
+                raise PenstockError(ErrorKind.PRODUCER_FENCED, f"{topic.name} has an exclusive producer")
+        namespace = name.namespace_name
+
+        producer = Producer(
+            options.name or self.new_name("producer"),
+            topics,
+            options,
+            encoder=self.encoder,
+            clock=self.clock,
+            version_of=lambda schema: self.schemas.get_or_create(name, schema),
+            deduplicate=lambda: self.deduplicates(namespace),
+            message_bytes_max=self.settings.max_message_bytes,
+            detach=self._detach_producer,
+        )
+        if not options.shared_name:
+            for topic in topics:
+                topic.producers[producer.name] = producer
+        return producer
+
+    def _detach_producer(self, producer: Producer) -> None:
+        for topic in producer.topics:
+            if topic.producers.get(producer.name) is producer:
+                del topic.producers[producer.name]
+
+    def deduplicates(self, namespace: NamespaceName) -> bool:
+        """Whether repeats are dropped in a namespace."""
+        if not self.namespaces.exists(namespace):
+            return self.settings.deduplication
+        chosen = self.namespaces.policies(namespace).deduplication
+        return self.settings.deduplication if chosen is None else chosen
+
+    # -- consuming
+
+    async def subscribe(
+        self,
+        names: Sequence[TopicName],
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        unique_name: bool = False,
+    ) -> Consumer:
+        """A consumer of every partition of `names`; creates topics and subscriptions that are not there.
+
+        Raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, TOPIC_NOT_FOUND; then it is attached nowhere.
+        """
+        check_local("subscription", subscription)
+        consumer = Consumer(options.name or self.new_name("consumer"), subscription, options)
+        try:
+            for name in names:
+                for topic in await self.topics.all_of(name):
+                    await self._attach(consumer, topic, unique_name=unique_name)
+        except BaseException:
+            consumer.close()
+            raise
+        for name in names:
+            if self.topics.exists(name) and self.topics.partitions(name):
+                self._watch(consumer, frozenset(names).__contains__)
+                break
+        return consumer
+
+    async def subscribe_pattern(
+        self,
+        pattern: str,
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        namespace: NamespaceName,
+        domain: str = "persistent",
+    ) -> Consumer:
+        """A consumer of every topic of a namespace whose full name matches, also of those that come later.
+
+        `pattern` matches `tenant/namespace/topic` wholly, with or without a domain before it. Raises
+        BAD_PARAMETER for one that is no regular expression.
+        """
+        try:
+            wanted = re.compile(pattern.split("://", 1)[-1])
+        except re.error as error:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"invalid topicsPattern: {error}") from None
+
+        def matches(name: TopicName) -> bool:
+            return (
+                name.domain == domain
+                and name.namespace_name == namespace
+                and wanted.fullmatch(f"{name.tenant}/{name.namespace}/{name.local}") is not None
+            )
+
+        names = [n for n in self.topics.names(namespace, domain) if matches(n)]
+        consumer = await self.subscribe(names, subscription, options)
+        self._watch(consumer, matches)
+        return consumer
+
+    def _watch(self, consumer: Consumer, wanted: Callable[[TopicName], bool]) -> None:
+        def appeared(name: TopicName) -> None:
+            if wanted(name):
+                self.tasks.spawn(self._join(consumer, name), f"join {name}")
+
+        self._watchers[consumer] = appeared
+
+    def _appeared(self, name: TopicName) -> None:
+        for consumer, appeared in list(self._watchers.items()):
+            if consumer.closed:
+                del self._watchers[consumer]
+            else:
+                appeared(name)
+
+    async def _join(self, consumer: Consumer, name: TopicName) -> None:
+        """Attach a consumer to a topic that appeared or grew: from its beginning, lest messages be missed."""
+        ledgers = {s.topic.ledger for s in consumer.attached}
+        for topic in await self.topics.all_of(name, create=False):
+            if topic.ledger not in ledgers and not consumer.closed:
+                await self._attach(consumer, topic, from_start=True)
+
+    async def _attach(
+        self, consumer: Consumer, topic: Topic, *, unique_name: bool = False, from_start: bool = False
+    ) -> None:
+        options = consumer.options
+        subscription = topic.subscriptions.get(consumer.subscription)
+        if subscription is None:
+            if from_start:
+                mark = topic.first_offset
+            else:
+                mark = await topic.offset_after(options.start, inclusive=options.start_inclusive)
+            subscription = await self._create_subscription(
+                topic, consumer.subscription, mark, durable=options.durable and topic.name.persistent
+            )
+        subscription.add(consumer, unique_name=unique_name)
+
+    async def _create_subscription(
+        self,
+        topic: Topic,
+        name: str,
+        mark: int,
+        *,
+        durable: bool,
+        properties: dict[str, str] | None = None,
+    ) -> Subscription:
+        if durable:
+            kept = msgspec.json.encode(properties or {})
+            await topic.store.save_cursors([CursorChange(topic.ledger, name, mark, {}, kept)])
+        made = topic.subscriptions.get(name)  # somebody may have been quicker while it was stored
+        if made is None:
+            made = self._subscription(topic, name, OffsetSet(mark), durable=durable, properties=properties)
+        return made
+
+    def _subscription(
+        self,
+        topic: Topic,
+        name: str,
+        cursor: OffsetSet,
+        *,
+        durable: bool,
+        properties: dict[str, str] | None = None,
+    ) -> Subscription:
+        made = Subscription(
+            topic,
+            name,
+            cursor=cursor,
+            durable=durable,
+            encoder=self.encoder,
+            tasks=self.tasks,
+            dirty=self._flusher.dirty,
+            bury=self._dead_letters.bury,
+            properties=properties,
+        )
+        topic.subscriptions[name] = made
+        return made
+
+    async def _opened(self, topic: Topic) -> None:
+        for saved in await topic.store.load_cursors(topic.ledger):
+            cursor = OffsetSet.load(max(saved.mark, topic.first_offset), saved.chunks)
+            properties = msgspec.json.decode(saved.properties or b"{}", type=dict[str, str])
+            self._subscription(topic, saved.subscription, cursor, durable=True, properties=properties)
+
+    async def leave(self, consumer: Consumer) -> None:
+        """Close a consumer; subscriptions that are not durable go with their last one."""
+        attached = consumer.attached
+        consumer.close()
+        self._watchers.pop(consumer, None)
+        for subscription in attached:
+            if not subscription.durable and not subscription.consumers:
+                subscription.deleted = True
+                subscription.close()
+                subscription.topic.subscriptions.pop(subscription.name, None)
+
+    # -- subscriptions as an administrator sees them
+
+    async def subscription(self, name: TopicName, subscription: str) -> list[Subscription]:
+        """The subscription on every partition of a topic; raises TOPIC_NOT_FOUND, SUBSCRIPTION_NOT_FOUND."""
+        topics = await self.topics.all_of(name, create=False)
+        found = [t.subscriptions[subscription] for t in topics if subscription in t.subscriptions]
+        if not found:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{name} has no subscription {subscription}"
+            )
+        return found
+
+    async def create_subscription(
+        self,
+        name: TopicName,
+        subscription: str,
+        start: MessageId,
+        *,
+        inclusive: bool = False,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        """Create a durable subscription without a consumer; raises ALREADY_EXISTS."""
+        check_local("subscription", subscription)
+        for topic in await self.topics.all_of(name):
+            if subscription in topic.subscriptions:
+                raise PenstockError(
+                    ErrorKind.ALREADY_EXISTS, f"subscription {subscription} already exists on {topic.name}"
+                )
+            mark = await topic.offset_after(start, inclusive=inclusive)
+            await self._create_subscription(topic, subscription, mark, durable=True, properties=properties)
+
+    async def unsubscribe(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
+        """Delete a subscription; raises SUBSCRIPTION_BUSY while it has consumers, unless `force`."""
+        found = await self.subscription(name, subscription)
+        if not force and any(s.consumers for s in found):
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has active connected consumers"
+            )
+        for one in found:
+            await self._delete_subscription(one)
+
+    async def unsubscribe_consumer(self, consumer: Consumer) -> None:
+        """Delete the subscription of a consumer, which must be its only one (Pulsar's unsubscribe)."""
+        attached = consumer.attached
+        if any(len(s.consumers) > 1 for s in attached):
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY, "other consumers are connected to the subscription"
+            )
+        for one in attached:
+            await self._delete_subscription(one)
+
+    async def _delete_subscription(self, subscription: Subscription) -> None:
+        subscription.deleted = True
+        subscription.topic.subscriptions.pop(subscription.name, None)
+        gone = PenstockError(
+            ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {subscription.name} was deleted"
+        )
+        for consumer in list(subscription.consumers):
+            subscription.remove(consumer)
+            if not consumer.attached:
+                consumer.close(gone)
+        subscription.close()
+        if subscription.durable:
+            await subscription.topic.store.delete_cursor(subscription.topic.ledger, subscription.name)
+
+    # -- topics as a whole
+
+    async def delete_topic(self, name: TopicName, *, force: bool = False, schema: bool = False) -> None:
+        """Delete a topic, and its schemas when `schema`; raises TOPIC_NOT_FOUND, TOPIC_IN_USE."""
+        await self.topics.delete(name, force=force)
+        if schema:
+            await self.schemas.forget(name)
+
+    async def delete_namespace(self, name: NamespaceName, *, force: bool = False) -> None:
+        """Delete a namespace; raises TOPIC_IN_USE while it has topics, unless `force`."""
+        self.namespaces.policies(name)
+        topics = self.topics.names(name)
+        if topics and not force:
+            raise PenstockError(ErrorKind.TOPIC_IN_USE, f"namespace {name} still has topics")
+        for topic in topics:
+            await self.delete_topic(topic, force=True, schema=True)
+        await self.namespaces.delete(name)

@@ -1,0 +1,251 @@
+"""A consumer: what is out with it, how much more it takes, and what it answers.
+
+One consumer may be attached to many subscriptions of one name (a partitioned topic's, or several topics'); its
+window and permits are shared among them, so that what is out is bounded as a whole.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions, SubscriptionType
+
+if TYPE_CHECKING:
+    from .subscription import Subscription
+    from .topic import Topic
+
+PERMITS_MAX = 2**31 - 1
+
+
+class Delivery(msgspec.Struct, frozen=True, gc=False):
+    """Part of an entry for a consumer: the messages whose bits are set in `mask` (bit i: batch index i)."""
+
+    subscription: "Subscription"
+    entry: Entry
+    mask: int
+    redeliveries: int
+
+    @property
+    def topic(self) -> "Topic":
+        return self.subscription.topic
+
+    @property
+    def count(self) -> int:
+        return self.mask.bit_count()
+
+
+class Consumer:
+    """One consumer. Doors take deliveries from its outbox and bring answers back."""
+
+    def __init__(self, name: str, subscription: str, options: ConsumerOptions) -> None:
+        self.name = name
+        self.subscription = subscription
+        self.options = options
+        self.outbox: deque[Delivery] = deque()
+        self.outbox_bytes = 0
+        self.unacked = 0
+        self.permits = 0
+        self.delivered = 0
+        self.closed = False
+        self.close_reason: PenstockError | None = None
+        self.active_changed: Callable[[Subscription, bool], None] | None = None
+        self._attached: dict[int, Subscription] = {}
+        self._ready = asyncio.Event()
+        self._turn = 0
+        self._starved = False
+
+    # -- capacity
+
+    def capacity(self) -> int:
+        """How many more messages it takes now."""
+        options = self.options
+        room = UNACKED_PER_CONSUMER_MAX - self.unacked
+        if options.window is not None:
+            room = min(room, options.window - self.unacked)
+        if options.flow:
+            room = min(room, self.permits)
+        if self.outbox_bytes >= options.outbox_bytes_max:
+            room = 0
+        if room <= 0:
+            self._starved = True
+        return room
+
+    def flow(self, permits: int) -> None:
+        """Allow `permits` more messages; raises BAD_PARAMETER unless positive. Sums are capped."""
+        if permits <= 0:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"permits must be positive, not {permits}")
+        self.permits = min(PERMITS_MAX, self.permits + permits)
+        self.wake_sources()
+
+    def stop_flow(self) -> None:
+        """Take back the permits that were not used."""
+        self.permits = 0
+
+    def settled(self, count: int) -> None:
+        """`count` messages are no longer out with this consumer."""
+        self.unacked -= count
+        if self._starved:
+            self._starved = False
+            self.wake_sources()
+
+    def wake_sources(self) -> None:
+        """Let the subscriptions know that there is room, a different one first each time."""
+        self._starved = False
+        sources = list(self._attached.values())
+        if len(sources) > 1:
+            self._turn = (self._turn + 1) % len(sources)
+            sources = sources[self._turn :] + sources[: self._turn]
+        for source in sources:
+            source.wake()
+
+    # -- deliveries
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Called by a subscription: hand over part of an entry."""
+        count = delivery.mask.bit_count()
+        self.delivered += count
+        if self.options.flow:
+            self.permits -= count
+        if not self.options.auto_ack:
+            self.unacked += count
+        self.outbox.append(delivery)
+        self.outbox_bytes += len(delivery.entry.data)
+        self._ready.set()
+
+    def take(self, count_max: int = 1 << 30) -> list[Delivery]:
+        """What waits in the outbox, oldest first, up to `count_max` deliveries."""
+        taken: list[Delivery] = []
+        while self.outbox and len(taken) < count_max:
+            delivery = self.outbox.popleft()
+            self.outbox_bytes -= len(delivery.entry.data)
+            taken.append(delivery)
+        if not self.outbox and not self.closed:
+            self._ready.clear()
+        if self._starved:
+            self.wake_sources()
+        return taken
+
+    async def ready(self) -> bool:
+        """Wait for a delivery; False once the consumer is closed and nothing is left."""
+        while not self.outbox:
+            if self.closed:
+                return False
+            self._ready.clear()
+            await self._ready.wait()
+        return True
+
+    def forget(self, subscription: "Subscription") -> int:
+        """Drop what waits in the outbox from one subscription; returns how many messages that were."""
+        kept = [d for d in self.outbox if d.subscription is not subscription]
+        dropped = sum(d.count for d in self.outbox) - sum(d.count for d in kept)
+        if dropped:
+            self.outbox = deque(kept)
+            self.outbox_bytes = sum(len(d.entry.data) for d in kept)
+            if self.options.flow:
+                self.permits = min(PERMITS_MAX, self.permits + dropped)
+        return dropped
+
+    # -- attachment
+
+    def attach(self, subscription: "Subscription") -> None:
+        self._attached[subscription.topic.ledger] = subscription
+
+    def detach(self, subscription: "Subscription") -> None:
+        self._attached.pop(subscription.topic.ledger, None)
+
+    @property
+    def attached(self) -> "list[Subscription]":
+        return list(self._attached.values())
+
+    def source_of(self, message_id: MessageId) -> "Subscription":
+        """The subscription that `message_id` belongs to; raises MESSAGE_NOT_FOUND for an id of elsewhere."""
+        found = self._attached.get(message_id.ledger)
+        if found is None:
+            raise PenstockError(
+                ErrorKind.MESSAGE_NOT_FOUND, f"message id {message_id} is of no topic of this consumer"
+            )
+        return found
+
+    def close(self, reason: PenstockError | None = None) -> None:
+        """Leave every subscription; what was out goes to the others."""
+        if self.closed:
+            return
+        self.closed = True
+        self.close_reason = reason
+        for subscription in self.attached:
+            subscription.remove(self)
+        self.outbox.clear()
+        self.outbox_bytes = 0
+        self._ready.set()
+
+    # -- answers
+
+    async def acknowledge(self, message_id: MessageId) -> None:
+        """Acknowledge one message, or a whole entry where the id has no batch index.
+
+        Raises MESSAGE_NOT_FOUND. It is durable after `flush`, or within the cursor's flush time.
+        """
+        source = self.source_of(message_id)
+        if not source.acknowledge(message_id.entry, message_id.batch_index):
+            await source.acknowledge_late(message_id)
+
+    async def acknowledge_cumulative(self, message_id: MessageId) -> None:
+        """Acknowledge everything up to and with `message_id` in its partition.
+
+        Raises BAD_PARAMETER on Shared and Key_Shared, MESSAGE_NOT_FOUND.
+        """
+        if self.options.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"cumulative acknowledgement is not for {self.options.type.value} subscriptions",
+            )
+        if message_id in (LATEST, EARLIEST):
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, "cumulative acknowledgement needs a message's own id"
+            )
+        await self.source_of(message_id).acknowledge_up_to(message_id)
+
+    def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:
+        """Give a message back for redelivery after the consumer's delay (or `delay_ms`).
+
+        False when the message is not out with anybody, which changes nothing. Raises MESSAGE_NOT_FOUND.
+        """
+        delay = self.options.nack_delay_ms if delay_ms is None else delay_ms
+        return self.source_of(message_id).negative(message_id.entry, message_id.batch_index, delay)
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Return what was taken from the outbox but never handed on; it does not count as a redelivery."""
+        for delivery in deliveries:
+            delivery.subscription.give_back(self, delivery)
+
+    async def seek(self, target: MessageId) -> None:
+        """Go on after `target` in its partition; EARLIEST and LATEST count for every partition.
+
+        Raises BAD_PARAMETER for an id of another topic.
+        """
+        if target in (EARLIEST, LATEST):
+            for source in self.attached:
+                await source.seek(target)
+            return
+        await self.source_of(target).seek(target)
+
+    async def seek_time(self, publish_time: int) -> None:
+        """Go on with the first message of each partition published at or after `publish_time` (ms)."""
+        for source in self.attached:
+            await source.seek_time(publish_time)
+
+    async def flush(self) -> None:
+        """Complete when every acknowledgement given so far is durable."""
+        for source in self.attached:
+            await source.flush()
+
+    @property
+    def drained(self) -> bool:
+        """Whether every topic is terminated and everything in it was delivered (`isEndOfTopic`)."""
+        return not self.outbox and all(s.drained for s in self.attached)

@@ -1,0 +1,45 @@
+"""Which partition a message goes to: by its number, its key, or in turn (DESIGN 4, all doors)."""
+
+import random
+from collections.abc import Callable
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.hashing import java_string_hash, murmur3_32
+from penstock.model.policy import Hashing, Routing
+
+
+def _murmur(key: str) -> int:
+    return murmur3_32(key.encode())
+
+
+_HASHES: dict[Hashing, Callable[[str], int]] = {
+    Hashing.JAVA_STRING: java_string_hash,
+    Hashing.MURMUR3_32: _murmur,
+}
+
+
+class Router:
+    """Chooses among `count` partitions, as Pulsar's clients do."""
+
+    def __init__(self, count: int, routing: Routing, hashing: Hashing) -> None:
+        self._count = count
+        self._hash = _HASHES[hashing]
+        self._in_turn = routing is Routing.ROUND_ROBIN
+        self._next = random.randrange(count)
+
+    def choose(self, key: str | None, partition: int | None) -> int:
+        """The partition's number; raises PARTITION_NOT_FOUND for one that is not there."""
+        if partition is not None:
+            if not 0 <= partition < self._count:
+                raise PenstockError(
+                    ErrorKind.PARTITION_NOT_FOUND, f"no partition {partition}: there are {self._count}"
+                )
+            return partition
+        if self._count == 1:
+            return 0
+        if key is not None:
+            return self._hash(key) % self._count
+        chosen = self._next
+        if self._in_turn:
+            self._next = (chosen + 1) % self._count
+        return chosen

@@ -1,0 +1,69 @@
+"""Deduplication: which sequence ids of which producer are stored or on their way (DESIGN 4, all doors)."""
+
+import asyncio
+from collections import OrderedDict
+from typing import Final
+
+from penstock.model.message_id import MessageId
+
+RECENT_MAX: Final = 1000  # ids a producer may still be told on a repeat; the same as a client's pending queue
+
+UNKNOWN_ID: Final = MessageId(-1, -1)  # Pulsar's answer to a duplicate whose id is not known any more
+
+
+class _Producer:
+    __slots__ = ("failed", "pushed", "recent", "stored")
+
+    def __init__(self, stored: int) -> None:
+        self.stored = stored
+        self.pushed = stored
+        self.recent: OrderedDict[int, asyncio.Future[MessageId]] = OrderedDict()
+        self.failed: set[int] = set()
+
+
+class Sequences:
+    """Per topic: what each producer name has published."""
+
+    def __init__(self, stored: dict[str, int]) -> None:
+        self._producers = {name: _Producer(last) for name, last in stored.items()}
+
+    def last(self, producer: str) -> int:
+        """The highest sequence id stored under a name, -1 when there is none."""
+        known = self._producers.get(producer)
+        return -1 if known is None else known.stored
+
+    def admit(self, producer: str, sequence_id: int) -> asyncio.Future[MessageId] | None:
+        """None: it is new and now on its way (`stored` or `failed` must follow). Else the id it got, or will."""
+        known = self._producers.get(producer)
+        if known is None:
+            known = self._producers[producer] = _Producer(-1)
+        loop = asyncio.get_running_loop()
+        if sequence_id <= known.pushed and sequence_id not in known.failed:
+            earlier = known.recent.get(sequence_id)
+            if earlier is None:
+                earlier = loop.create_future()
+                earlier.set_result(UNKNOWN_ID)
+            return earlier
+        known.failed.discard(sequence_id)
+        known.pushed = max(known.pushed, sequence_id)
+        known.recent[sequence_id] = loop.create_future()
+        if len(known.recent) > RECENT_MAX and next(iter(known.recent.values())).done():
+            known.recent.popitem(last=False)
+        return None
+
+    def stored(self, producer: str, sequence_id: int, message_id: MessageId) -> None:
+        """What was admitted is durable."""
+        known = self._producers[producer]
+        known.stored = max(known.stored, sequence_id)
+        future = known.recent.get(sequence_id)
+        if future is not None and not future.done():
+            future.set_result(message_id)
+
+    def failed(self, producer: str, sequence_id: int, error: Exception) -> None:
+        """What was admitted was not stored: a repeat is new again."""
+        known = self._producers[producer]
+        future = known.recent.pop(sequence_id, None)
+        known.failed.add(sequence_id)
+        if future is not None and not future.done():
+            future.set_exception(error)
+            future.exception()  # a failure that nobody waits for is no news

@@ -1,0 +1,610 @@
+"""A subscription: what of a topic is acknowledged, what is out, and what goes to whom next.
+
+An append only wakes it. A run then delivers as long as somebody has room: first what is to be delivered again,
+in the order of the log, then what was never read. It runs on the loop without waiting; where entries are not in
+memory it asks the store and runs again when they came.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.hashing import key_shared_hash
+from penstock.model.message_id import MessageId
+from penstock.model.policy import DeadLetter, SubscriptionType
+
+from .consumer import Consumer, Delivery
+from .key_order import KeyOrder
+from .offsets import OffsetSet
+from .pending import Pending, PendingTable, bits_of, lowest_bits
+from .ports import CursorChange, EntryFormat
+from .rates import Rate
+from .replay import Replay, Slice
+from .selection import Active, ByKey, RoundRobin
+from .tasks import Tasks
+from .timers import Timers
+from .topic import READ_BYTES, Topic
+
+RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop
+AHEAD_ENTRIES_MAX: Final = 500
+SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look-up rather than reading over
+RETRY_MS: Final = 1000  # after the store or a dead-letter topic failed
+
+DeadLetterWriter = Callable[["Subscription", Entry, int, DeadLetter, int], Awaitable[None]]
+
+
+class Subscription:
+    """One subscription of one topic. `dirty` is told when its cursor needs saving."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        name: str,
+        *,
+        cursor: OffsetSet,
+        durable: bool,
+        encoder: EntryFormat,
+        tasks: Tasks,
+        dirty: Callable[["Subscription"], None],
+        bury: DeadLetterWriter,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.name = name
+        self.cursor = cursor
+        self.durable = durable
+        self.type: SubscriptionType | None = None
+        self.properties = properties or {}
+        self.rate_out = Rate(topic.clock)
+        self.redelivered = 0
+        self.deleted = False
+        self._encoder = encoder
+        self._tasks = tasks
+        self._dirty = dirty
+        self._bury = bury
+        self._selection: Active | RoundRobin | ByKey = RoundRobin()
+        self._keys: KeyOrder | None = None
+        self._pending = PendingTable()
+        self._replay = Replay()
+        self._redeliveries: dict[int, int] = {}  # by offset, only of messages that came back
+        self._delayed = 0
+        self._timers = Timers(topic.clock)
+        self._epoch = 0  # a seek makes timers of before mean nothing
+        self._read_entry: int | None = None  # the next entry to read; None: find it by the cursor
+        self._ahead: list[Entry] = []
+        self._scheduled = False
+        self._fetching = False
+
+    # -- consumers
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        return self._selection.consumers
+
+    def add(self, consumer: Consumer, *, unique_name: bool = False) -> None:
+        """Let a consumer take part; raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, KEY_RANGE_TAKEN."""
+        wanted = consumer.options.type
+        if self.consumers and self.type is not wanted:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY,
+                f"subscription {self.name} is of type {self.type.value if self.type else ''}, "
+                f"not {wanted.value}",
+            )
+        if unique_name and any(c.name == consumer.name for c in self.consumers):
+            raise PenstockError(
+                ErrorKind.CONSUMER_BUSY,
+                f"a consumer named {consumer.name} is connected to subscription {self.name} already",
+            )
+        if not self.consumers:
+            self._select_for(wanted)
+        before = self.active
+        self._selection.add(consumer)
+        consumer.attach(self)
+        if self._keys is not None:
+            self._again(self._keys.release_all())
+        self._active_changed(before, consumer)
+        self.wake()
+
+    def _select_for(self, wanted: SubscriptionType) -> None:
+        self.type = wanted
+        self._keys = None
+        if wanted is SubscriptionType.SHARED:
+            self._selection = RoundRobin()
+        elif wanted is SubscriptionType.KEY_SHARED:
+            self._selection = ByKey()
+            self._keys = KeyOrder()
+        else:
+            self._selection = Active(
+                exclusive=wanted is SubscriptionType.EXCLUSIVE, partition=self.topic.name.partition
+            )
+
+    def remove(self, consumer: Consumer) -> None:
+        """Let a consumer go; what it had goes to the others."""
+        if consumer not in self.consumers:
+            return
+        before = self.active
+        self._selection.remove(consumer)
+        consumer.detach(self)
+        self._take_back(consumer)
+        if self._keys is not None:
+            self._again(self._keys.release_all())
+        self._active_changed(before, None)
+        self.wake()
+
+    @property
+    def active(self) -> Consumer | None:
+        return self._selection.active if isinstance(self._selection, Active) else None
+
+    def _active_changed(self, before: Consumer | None, joined: Consumer | None) -> None:
+        """Failover: what the one before has goes to the next, and those concerned are told."""
+        after = self.active
+        if before is not after and before is not None and before in self.consumers:
+            self._take_back(before)
+        for consumer in self.consumers:
+            told = consumer.active_changed
+            if told is not None and (
+                consumer is joined or (before is not after and consumer in (before, after))
+            ):
+                told(self, consumer is after)
+
+    def _take_back(self, consumer: Consumer) -> None:
+        """Everything a consumer has is to be delivered again; what it never took does not count as tried."""
+        untouched: dict[int, int] = {}
+        for delivery in consumer.outbox:
+            if delivery.subscription is self:
+                entry_id = delivery.entry.entry_id
+                untouched[entry_id] = untouched.get(entry_id, 0) | delivery.mask
+        consumer.forget(self)
+        for part in self._pending.with_consumer(consumer):
+            fresh = part.mask & untouched.get(part.entry_id, 0)
+            self._return(part, fresh, counts=False, delay_ms=0)
+            if part.mask:
+                self._return(part, part.mask, counts=True, delay_ms=0)
+
+    # -- delivering
+
+    def wake(self) -> None:
+        """Something changed: run soon. Wakes between two runs are one."""
+        if not self._scheduled and not self._fetching and self._selection.consumers:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._scheduled = False
+        if self.deleted or self._fetching:
+            return
+        if self._keys is not None:
+            self._again(self._keys.release_for_room())
+        for _ in range(RUN_ENTRIES_MAX):
+            if not self._step():
+                break
+        else:
+            self.wake()
+
+    def _step(self) -> bool:
+        """Deliver one entry, or part of it; False when nothing can be done now."""
+        if not self._selection.ready():
+            return False
+        first = self._replay.first()
+        if first is not None:
+            entry = self._held(first.entry_id)
+            if entry is None:
+                if first.entry_id < self.topic.first_entry:
+                    self._replay.pop()  # retention let go of it
+                    return True
+                self._fetch(first.entry_id, self._replay.run_length(AHEAD_ENTRIES_MAX))
+                return False
+            self._replay.pop()
+            mask = first.mask & ~self.cursor.mask(entry.offset, entry.count)
+            self._offer(entry, mask & ~self._pending.mask(entry.entry_id))
+            return True
+        if self._keys is not None and self._keys.full:
+            return False
+        return self._read_on()
+
+    def _read_on(self) -> bool:
+        """Deliver the next entry that was never read."""
+        if self._read_entry is None:
+            self._find_start()
+            return False
+        if self._read_entry >= self.topic.next_entry:
+            return False
+        entry = self._held(self._read_entry)
+        if entry is None:
+            if self._read_entry < self.topic.first_entry:
+                self._read_entry = self.topic.first_entry
+                return True
+            self._fetch(self._read_entry, AHEAD_ENTRIES_MAX)
+            return False
+        self._read_entry += 1
+        known = self.cursor.mask(entry.offset, entry.count)
+        mask = ((1 << entry.count) - 1) & ~known
+        if known:
+            mask &= ~self._pending.mask(entry.entry_id)
+            if not mask and self.cursor.next_gap(entry.end) - entry.end > SKIP_READS_MIN:
+                self._read_entry = None
+                self._find_start(self.cursor.next_gap(entry.end))
+                return False
+        if mask:
+            self._offer(entry, mask)
+        return True
+
+    def _find_start(self, offset: int | None = None) -> None:
+        self._fetching = True
+        self._tasks.spawn(self._locate(offset, self._epoch), f"locate {self.name}")
+
+    async def _locate(self, offset: int | None, epoch: int) -> None:
+        try:
+            found = await self.topic.entry_at(self.cursor.mark if offset is None else offset)
+            if epoch == self._epoch:
+                self._read_entry = found
+        except PenstockError:
+            self.topic.clock.call_later(RETRY_MS, self.wake)
+            return
+        finally:
+            self._fetching = False
+        self.wake()
+
+    def _held(self, entry_id: int) -> Entry | None:
+        """An entry that is in memory: the topic's tail, or what was read ahead."""
+        entry = self.topic.peek(entry_id)
+        if entry is not None or not self._ahead:
+            return entry
+        at = entry_id - self._ahead[0].entry_id
+        return self._ahead[at] if 0 <= at < len(self._ahead) else None
+
+    def _fetch(self, entry_id: int, entries_max: int) -> None:
+        self._fetching = True
+        self._tasks.spawn(self._read_ahead(entry_id, entries_max), f"read {self.name}")
+
+    async def _read_ahead(self, entry_id: int, entries_max: int) -> None:
+        try:
+            self._ahead = await self.topic.read(entry_id, entries_max, READ_BYTES)
+        except PenstockError:
+            self.topic.clock.call_later(RETRY_MS, self.wake)
+            return
+        finally:
+            self._fetching = False
+        if self._ahead:
+            self.wake()
+
+    def _offer(self, entry: Entry, mask: int) -> None:
+        """Give the messages in `mask` to whose turn it is; what nobody can take is kept for the next run."""
+        if not mask:
+            return
+        shared = not isinstance(self._selection, Active)
+        if shared and entry.deliver_at:
+            wait = entry.deliver_at - self.topic.clock.now_ms()
+            if wait > 0:
+                self._delay(Slice(entry.entry_id, entry.offset, entry.count, mask), wait)
+                return
+        if isinstance(self._selection, ByKey):
+            self._offer_by_key(self._selection, entry, mask)
+            return
+        while mask:
+            consumer = self._selection.pick()
+            if consumer is None:
+                self._replay.add(Slice(entry.entry_id, entry.offset, entry.count, mask))
+                return
+            part = mask if consumer.options.whole_entries else lowest_bits(mask, consumer.capacity())
+            mask &= ~part
+            self._deliver(consumer, entry, part, None)
+
+    def _offer_by_key(self, selection: ByKey, entry: Entry, mask: int) -> None:
+        order = self._keys
+        if order is None:
+            return
+        hashes = [key_shared_hash(k) for k in self._encoder.keys(entry)]
+        same = len(set(hashes)) == 1
+        by_hash: dict[int, int] = {}
+        for index in bits_of(mask):
+            by_hash[hashes[index]] = by_hash.get(hashes[index], 0) | 1 << index
+        going: dict[Consumer, int] = {}
+        for key_hash, bits in by_hash.items():
+            consumer = selection.owner(key_hash)
+            rest = bits
+            if consumer is not None and order.may_go(key_hash, consumer):
+                room = consumer.capacity() - going.get(consumer, 0).bit_count()
+                part = (
+                    bits if consumer.options.whole_entries and room > 0 else lowest_bits(bits, max(0, room))
+                )
+                if part:
+                    going[consumer] = going.get(consumer, 0) | part
+                    order.gone(key_hash, consumer, part.bit_count())
+                    rest = bits & ~part
+                short = consumer
+            else:
+                short = None
+            if rest:
+                order.wait(key_hash, Slice(entry.entry_id, entry.offset, entry.count, rest), short)
+        for consumer, part in going.items():
+            self._deliver(consumer, entry, part, hashes[0] if same else hashes)
+
+    def _deliver(self, consumer: Consumer, entry: Entry, mask: int, hashes: int | list[int] | None) -> None:
+        if not consumer.options.auto_ack:
+            part = Pending(consumer, entry.entry_id, entry.offset, entry.count, mask, hashes)
+            self._pending.add(part)
+            timeout = consumer.options.ack_timeout_ms
+            if timeout:
+                due = self.topic.clock.monotonic_ms() + timeout
+                self._timers.at(due, self._timed_out, part)
+        self.rate_out.add(mask.bit_count(), len(entry.data))
+        for redeliveries, bits in self._by_redeliveries(entry, mask):
+            consumer.deliver(Delivery(self, entry, bits, redeliveries))
+        if consumer.options.auto_ack:
+            self.cursor.add(entry.offset, mask)
+
+    def _by_redeliveries(self, entry: Entry, mask: int) -> list[tuple[int, int]]:
+        if not self._redeliveries:
+            return [(0, mask)]
+        counts: dict[int, int] = {}
+        for index in bits_of(mask):
+            times = self._redeliveries.get(entry.offset + index, 0)
+            counts[times] = counts.get(times, 0) | 1 << index
+        return sorted(counts.items(), key=lambda item: item[1] & -item[1])
+
+    # -- coming back
+
+    def _again(self, parts: list[Slice]) -> None:
+        for part in parts:
+            self._replay.add(part)
+
+    def _delay(self, part: Slice, wait_ms: float) -> None:
+        self._delayed += part.mask.bit_count()
+        due = self.topic.clock.monotonic_ms() + max(1, int(wait_ms))
+        self._timers.at(due, self._due, (self._epoch, part))
+
+    def _due(self, waiting: tuple[int, Slice]) -> None:
+        epoch, part = waiting
+        if epoch == self._epoch:
+            self._delayed -= part.mask.bit_count()
+            self._replay.add(part)
+            self.wake()
+
+    def _timed_out(self, part: Pending) -> None:
+        if part.mask:
+            self._return(part, part.mask, counts=True, delay_ms=0)
+            self.wake()
+
+    def _return(self, part: Pending, mask: int, *, counts: bool, delay_ms: int) -> None:
+        """Take messages back from a consumer and see that they are delivered again, or buried."""
+        mask &= part.mask
+        if not mask:
+            return
+        consumer = part.consumer
+        self._settle(part, mask)
+        if counts:
+            self.redelivered += mask.bit_count()
+            buried = 0
+            letter = consumer.options.dead_letter
+            for index in bits_of(mask):
+                offset = part.offset + index
+                times = self._redeliveries.get(offset, 0) + 1
+                if letter is not None and times > letter.redeliveries_max:
+                    buried |= 1 << index
+                else:
+                    self._redeliveries[offset] = times
+            if buried and letter is not None:
+                dead = Slice(part.entry_id, part.offset, part.count, buried)
+                self._tasks.spawn(self._bury_all(dead, letter, self._epoch), f"dead letters of {self.name}")
+                mask &= ~buried
+        if mask:
+            back = Slice(part.entry_id, part.offset, part.count, mask)
+            if delay_ms > 0:
+                self._delay(back, delay_ms)
+            else:
+                self._replay.add(back)
+
+    def _settle(self, part: Pending, mask: int) -> None:
+        part.mask &= ~mask
+        if not part.mask:
+            self._pending.drop(part)
+        if self._keys is not None:
+            for key_hash, count in part.hash_counts(mask).items():
+                freed = self._keys.settled(key_hash, count)
+                if freed:
+                    self._again(freed)
+                    self.wake()
+        part.consumer.settled(mask.bit_count())
+
+    async def _bury_all(self, dead: Slice, letter: DeadLetter, epoch: int) -> None:
+        """Move messages to the dead-letter topic; acknowledged here once they are durable there."""
+        try:
+            entry = await self.topic.entry(dead.entry_id)
+            for index in bits_of(dead.mask):
+                times = self._redeliveries.get(dead.offset + index, 0)
+                await self._bury(self, entry, index, letter, times)
+                self._acknowledged(dead.offset, 1 << index)
+        except PenstockError as error:
+            if error.kind is ErrorKind.MESSAGE_NOT_FOUND or epoch != self._epoch:
+                return
+            left = dead.mask & ~self.cursor.mask(dead.offset, dead.count)
+            self._delay(Slice(dead.entry_id, dead.offset, dead.count, left), RETRY_MS)
+
+    def give_back(self, consumer: Consumer, delivery: Delivery) -> None:
+        """What a consumer took but could not hand on goes out again without counting."""
+        for part in list(self._pending.of(delivery.entry.entry_id)):
+            if part.consumer is consumer:
+                self._return(part, delivery.mask, counts=False, delay_ms=0)
+        self.wake()
+
+    # -- answers
+
+    def acknowledge(self, entry_id: int, index: int) -> bool:
+        """Acknowledge a message (or a whole entry, index -1) that is out; False when the entry is not out."""
+        held = self._pending.of(entry_id)
+        if not held:
+            return False
+        offset, count = held[0].offset, held[0].count
+        if index >= count:
+            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"entry {entry_id} has no message {index}")
+        mask = (1 << count) - 1 if index < 0 else 1 << index
+        for part in list(held):
+            hit = part.mask & mask
+            if hit:
+                self._settle(part, hit)
+        self._acknowledged(offset, mask)
+        return True
+
+    async def acknowledge_late(self, message_id: MessageId) -> None:
+        """Acknowledge a message that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""
+        if 0 <= message_id.entry < self.topic.first_entry:
+            return
+        entry = await self.topic.entry(message_id.entry)
+        index = message_id.batch_index
+        if index >= entry.count:
+            raise PenstockError(
+                ErrorKind.MESSAGE_NOT_FOUND, f"entry {message_id.entry} has no message {index}"
+            )
+        if not self.acknowledge(message_id.entry, index):
+            self._acknowledged(entry.offset, (1 << entry.count) - 1 if index < 0 else 1 << index)
+
+    def _acknowledged(self, offset: int, mask: int) -> None:
+        new = self.cursor.add(offset, mask)
+        if self._redeliveries:
+            for index in bits_of(new):
+                self._redeliveries.pop(offset + index, None)
+        if new:
+            self._dirty(self)
+
+    async def acknowledge_up_to(self, message_id: MessageId) -> None:
+        """Acknowledge everything up to and with a message; raises MESSAGE_NOT_FOUND past the end."""
+        if message_id.entry < self.topic.first_entry:
+            return
+        held = self._pending.of(message_id.entry)
+        if held:
+            offset, count = held[0].offset, held[0].count
+        else:
+            entry = await self.topic.entry(message_id.entry)
+            offset, count = entry.offset, entry.count
+        if message_id.batch_index >= count:
+            raise PenstockError(
+                ErrorKind.MESSAGE_NOT_FOUND,
+                f"entry {message_id.entry} has no message {message_id.batch_index}",
+            )
+        end = offset + (message_id.batch_index + 1 if message_id.batch_index >= 0 else count)
+        self._raise_mark(end)
+
+    def _raise_mark(self, end: int) -> None:
+        for part in self._pending.all():
+            if part.offset < end:
+                self._settle(part, part.mask & ((1 << max(0, end - part.offset)) - 1))
+        for offset in [o for o in self._redeliveries if o < end]:
+            del self._redeliveries[offset]
+        self.cursor.raise_mark(end)
+        self._dirty(self)
+
+    def negative(self, entry_id: int, index: int, delay_ms: int) -> bool:
+        """Have a message that is out delivered again after a delay; False when it is not out."""
+        found = False
+        for part in list(self._pending.of(entry_id)):
+            mask = part.mask if index < 0 else part.mask & (1 << index)
+            if mask:
+                self._return(part, mask, counts=True, delay_ms=delay_ms)
+                found = True
+        if found:
+            self.wake()
+        return found
+
+    def redeliver_all(self, consumer: Consumer) -> None:
+        """Deliver again everything that a consumer has."""
+        for part in self._pending.with_consumer(consumer):
+            self._return(part, part.mask, counts=True, delay_ms=0)
+        self.wake()
+
+    # -- the cursor
+
+    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+        """Go on after `target`, durably; forgets what is out, acknowledged beyond it and delayed."""
+        await self._move(await self.topic.offset_after(target, inclusive=inclusive))
+
+    async def seek_time(self, publish_time: int) -> None:
+        """Go on with the first message published at or after `publish_time` (ms), durably."""
+        await self._move(await self.topic.offset_at_time(publish_time))
+
+    async def _move(self, offset: int) -> None:
+        self._forget_out()
+        self.cursor.reset(offset)
+        self.wake()
+        await self.flush()
+
+    def _forget_out(self) -> None:
+        self._epoch += 1
+        if self._keys is not None:
+            self._keys.clear()
+        for consumer in self.consumers:
+            consumer.forget(self)
+        for part in self._pending.all():
+            count = part.mask.bit_count()
+            part.mask = 0  # its timer finds nothing
+            part.consumer.settled(count)
+        self._pending.clear()
+        self._replay.clear()
+        self._redeliveries.clear()
+        self._delayed = 0
+        self._read_entry = None
+        self._ahead = []
+
+    def skip(self, offset: int) -> None:
+        """Count everything below `offset` as acknowledged."""
+        self._raise_mark(min(offset, self.topic.next_offset))
+        self._read_entry = None
+        self.wake()
+
+    def trimmed(self, first_offset: int) -> None:
+        """Retention let go of everything below `first_offset`."""
+        if self.cursor.mark < first_offset:
+            self._replay.drop_before(first_offset)
+            self._raise_mark(first_offset)
+
+    def take_changes(self) -> CursorChange:
+        """What is to be saved now."""
+        chunks = self.cursor.take_changes()
+        return CursorChange(self.topic.ledger, self.name, self.cursor.mark, chunks)
+
+    async def flush(self) -> None:
+        """Complete when every acknowledgement given so far is durable."""
+        if not self.durable or self.deleted:
+            return
+        change = self.take_changes()
+        try:
+            await self.topic.store.save_cursors((change,))
+        except PenstockError:
+            self.cursor.touch(change.chunks)
+            self._dirty(self)
+            raise
+
+    def close(self) -> None:
+        """Disconnect everybody and stop the clocks; the cursor stays as it is."""
+        for consumer in list(self.consumers):
+            consumer.close()
+        self._timers.close()
+
+    # -- figures
+
+    @property
+    def backlog(self) -> int:
+        """Messages not acknowledged."""
+        return max(0, self.topic.next_offset - self.cursor.mark - self.cursor.beyond)
+
+    @property
+    def unacked(self) -> int:
+        """Messages out and not acknowledged."""
+        return self._pending.messages
+
+    @property
+    def delayed(self) -> int:
+        """Messages that wait for their time."""
+        return self._delayed
+
+    @property
+    def drained(self) -> bool:
+        """Whether the topic is terminated and nothing is left to deliver."""
+        return (
+            self.topic.terminated
+            and not self._replay
+            and not self._delayed
+            and (self.backlog == 0 or (self._read_entry or 0) >= self.topic.next_entry)
+        )

@@ -1,0 +1,59 @@
+"""The newest entries of every topic, in memory within one bound, so that followers do not touch the store."""
+
+from collections import deque
+
+from penstock.model.entry import Entry
+
+
+class Tail:
+    """The newest entries of one log: contiguous ids, oldest first."""
+
+    __slots__ = ("entries", "first")
+
+    def __init__(self) -> None:
+        self.entries: deque[Entry] = deque()
+        self.first = 0
+
+    def get(self, entry_id: int) -> Entry | None:
+        at = entry_id - self.first
+        return self.entries[at] if 0 <= at < len(self.entries) else None
+
+    def slice(self, entry_id: int, entries_max: int, bytes_max: int) -> list[Entry]:
+        """Entries from `entry_id` on, at least one, within both bounds; empty when it is not held here."""
+        at = entry_id - self.first
+        found: list[Entry] = []
+        if at < 0:
+            return found
+        size = 0
+        for index in range(at, min(len(self.entries), at + entries_max)):
+            entry = self.entries[index]
+            size += len(entry.data)
+            if found and size > bytes_max:
+                break
+            found.append(entry)
+        return found
+
+
+class TailCache:
+    """All tails of a broker share `bytes_max`; the oldest entry of all goes first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._order: deque[tuple[Tail, Entry]] = deque()
+
+    def put(self, tail: Tail, entry: Entry) -> None:
+        if not tail.entries:
+            tail.first = entry.entry_id
+        elif tail.first + len(tail.entries) != entry.entry_id:
+            tail.entries.clear()
+            tail.first = entry.entry_id
+        tail.entries.append(entry)
+        self._order.append((tail, entry))
+        self._bytes += len(entry.data)
+        while self._bytes > self._bytes_max and len(self._order) > 1:
+            oldest, gone = self._order.popleft()
+            self._bytes -= len(gone.data)
+            if oldest.entries and oldest.entries[0] is gone:
+                oldest.entries.popleft()
+                oldest.first += 1

@@ -1,0 +1,200 @@
+"""A topic: one log, who reads it, and what was published to it last. A partition is a topic too."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.entry import Entry, NewEntry, Placed
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.names import TopicName
+
+from .ports import Clock, LogState, Store
+from .rates import Rate
+from .sequences import Sequences
+from .tail import Tail, TailCache
+
+if TYPE_CHECKING:
+    from .producer import Producer
+    from .subscription import Subscription
+
+READ_BYTES: Final = 1 << 20  # one read of the store; large enough to be efficient, small enough to be fair
+
+
+class Topic:
+    """One log with its subscriptions and producers. All methods run on the loop's thread."""
+
+    def __init__(
+        self, name: TopicName, state: LogState, store: Store, tails: TailCache, clock: Clock
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.ledger = state.ledger
+        self.first_entry = state.first_entry
+        self.next_entry = state.next_entry
+        self.first_offset = state.first_offset
+        self.next_offset = state.next_offset
+        self.size_bytes = state.size_bytes
+        self.store = store
+        self.terminated = False
+        self.deleted = False
+        self.subscriptions: dict[str, Subscription] = {}
+        self.producers: dict[str, Producer] = {}
+        self.sequences = Sequences(state.producers)
+        self.last_publish_ms = 0
+        self.rate_in = Rate(clock)
+        self._tails = tails
+        self._tail = Tail()
+        self._grown = asyncio.Event()
+
+    @property
+    def partition(self) -> int:
+        """The partition's number as REST counts it: a topic without partitions is its own partition 0."""
+        return max(0, self.name.partition)
+
+    # -- writing
+
+    async def append(self, entries: Sequence[NewEntry]) -> Placed:
+        """Append `entries` durably, wake who follows, and return where they begin.
+
+        Raises TOPIC_TERMINATED, TOPIC_NOT_FOUND once deleted, and what the store raises.
+        """
+        self.check_open()
+        placed = await self.store.append(self.ledger, entries)
+        self._stored(placed, entries)
+        return placed
+
+    def check_open(self) -> None:
+        """Raise unless the topic takes messages."""
+        if self.terminated:
+            raise PenstockError(ErrorKind.TOPIC_TERMINATED, f"{self.name} is terminated")
+        if self.deleted:
+            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
+
+    def _stored(self, placed: Placed, entries: Sequence[NewEntry]) -> None:
+        entry_id, offset, size = placed.entry_id, placed.offset, 0
+        for new in entries:
+            entry = Entry(
+                self.ledger, entry_id, offset, new.count, new.publish_time, new.deliver_at, new.data
+            )
+            self._tails.put(self._tail, entry)
+            size += len(new.data)
+            entry_id += 1
+            offset += new.count
+        if entry_id > self.next_entry:
+            self.next_entry, self.next_offset = entry_id, offset
+        self.size_bytes += size
+        self.rate_in.add(offset - placed.offset, size)
+        self.last_publish_ms = self.clock.now_ms()
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell everybody who follows that something changed; carries no data."""
+        if self._grown.is_set():
+            return
+        self._grown.set()
+        self._grown.clear()
+        for subscription in self.subscriptions.values():
+            subscription.wake()
+
+    # -- reading
+
+    def peek(self, entry_id: int) -> Entry | None:
+        """An entry that is still in memory."""
+        return self._tail.get(entry_id)
+
+    async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
+        """Entries from `entry_id` (or the first there is) on; empty at the end of the log."""
+        entry_id = max(entry_id, self.first_entry)
+        if entry_id >= self.next_entry:
+            return []
+        held = self._tail.slice(entry_id, entries_max, bytes_max)
+        if held:
+            return held
+        return await self.store.read(self.ledger, entry_id, entries_max, bytes_max)
+
+    async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
+        """Entries from the one that holds `offset` on."""
+        if offset >= self.next_offset:
+            return []
+        return await self.read(await self.entry_at(offset), entries_max, bytes_max)
+
+    async def entry_at(self, offset: int) -> int:
+        """The id of the entry that holds `offset`; the next one at the end of the log."""
+        if offset >= self.next_offset:
+            return self.next_entry
+        if offset <= self.first_offset:
+            return self.first_entry
+        if self._tail.entries and self._tail.entries[0].offset <= offset:
+            low, high = 0, len(self._tail.entries) - 1
+            while low < high:
+                middle = (low + high + 1) // 2
+                if self._tail.entries[middle].offset <= offset:
+                    low = middle
+                else:
+                    high = middle - 1
+            return self._tail.entries[low].entry_id
+        found = await self.store.find_offset(self.ledger, offset)
+        return self.next_entry if found is None else found.entry_id
+
+    async def offset_after(self, message_id: MessageId, *, inclusive: bool = False) -> int:
+        """The offset of the first message after `message_id` (or of it); raises BAD_PARAMETER for another
+        topic's id."""
+        if message_id == EARLIEST:
+            return self.first_offset
+        if message_id == LATEST:
+            return self.next_offset
+        if message_id.ledger != self.ledger:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"message id {message_id} is not of {self.name}")
+        if message_id.entry < self.first_entry:
+            return self.first_offset
+        if message_id.entry >= self.next_entry:
+            return self.next_offset
+        entry = await self.entry(message_id.entry)
+        if message_id.batch_index >= 0:
+            return min(entry.end, entry.offset + message_id.batch_index + (0 if inclusive else 1))
+        return entry.offset if inclusive else entry.end
+
+    async def entry(self, entry_id: int) -> Entry:
+        """One entry; raises MESSAGE_NOT_FOUND when the log does not hold it."""
+        if not self.first_entry <= entry_id < self.next_entry:
+            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{self.name} holds no entry {entry_id}")
+        found = await self.read(entry_id, 1)
+        if not found or found[0].entry_id != entry_id:
+            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{self.name} holds no entry {entry_id}")
+        return found[0]
+
+    async def offset_at_time(self, publish_time: int) -> int:
+        """The offset of the first message published at or after `publish_time` (ms); the end when none was."""
+        found = await self.store.find_time(self.ledger, publish_time)
+        return self.next_offset if found is None else found.offset
+
+    async def grown(self, beyond: int, timeout_ms: float) -> bool:
+        """Wait until there is a message at offset `beyond`, or no more can come; False when time is over."""
+        try:
+            async with asyncio.timeout(max(0.0, timeout_ms) / 1000):
+                while self.next_offset <= beyond and not (self.terminated or self.deleted):
+                    await self._grown.wait()
+        except TimeoutError:
+            return False
+        return self.next_offset > beyond
+
+    def id_of(self, entry: Entry, index: int) -> MessageId:
+        """The id of message `index` of an entry; -1 for one that was sent alone."""
+        if index < 0:
+            return MessageId(self.ledger, entry.entry_id, self.name.partition)
+        return MessageId(self.ledger, entry.entry_id, self.name.partition, index, entry.count)
+
+    async def trim(self, before_entry: int) -> None:
+        """Let go of the entries before `before_entry`."""
+        before_entry = min(before_entry, self.next_entry)
+        if before_entry <= self.first_entry:
+            return
+        if before_entry < self.next_entry:
+            kept = (await self.read(before_entry, 1))[0].offset
+        else:
+            kept = self.next_offset
+        await self.store.trim(self.ledger, before_entry)
+        self.first_entry, self.first_offset = before_entry, kept
+        for subscription in self.subscriptions.values():
+            subscription.trimmed(kept)

@@ -1,0 +1,241 @@
+"""Which topics there are, and those that are open."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import NamespaceName, TopicName
+
+from .namespaces import Namespaces
+from .ports import Clock, Store
+from .settings import BrokerSettings
+from .tail import TailCache
+from .topic import Topic
+
+_KIND: Final = "topic"
+
+
+class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of a topic beside its logs. No partitions (0): the topic is one log itself."""
+
+    partitions: int = 0
+    terminated: bool = False
+    properties: dict[str, str] = {}
+
+
+class Topics:
+    """The topics of all namespaces. Logs are opened when first used.
+
+    `opened` is called with a topic before anybody else sees it; `appeared` when one was created or grew.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        transient: Store,
+        namespaces: Namespaces,
+        settings: BrokerSettings,
+        clock: Clock,
+        *,
+        opened: Callable[[Topic], Awaitable[None]],
+        appeared: Callable[[TopicName], None],
+    ) -> None:
+        self._store = store
+        self._transient = transient
+        self._namespaces = namespaces
+        self._settings = settings
+        self._clock = clock
+        self._opened = opened
+        self._appeared = appeared
+        self._tails = TailCache(settings.tail_bytes)
+        self._documents: dict[TopicName, TopicDocument] = {}
+        self._open: dict[TopicName, Topic] = {}
+        self._locks: dict[TopicName, asyncio.Lock] = {}
+
+    async def load(self) -> None:
+        """Read which topics there are."""
+        for key, document in (await self._store.load_meta(_KIND)).items():
+            self._documents[TopicName.parse(key)] = msgspec.json.decode(document, type=TopicDocument)
+
+    # -- which there are
+
+    def document(self, name: TopicName) -> TopicDocument | None:
+        """What is kept of a topic (of its base, for a partition)."""
+        return self._documents.get(name.base) or self._documents.get(name)
+
+    def exists(self, name: TopicName) -> bool:
+        """Whether there is such a topic or partition."""
+        if name in self._documents:
+            return True
+        base = self._documents.get(name.base)
+        return base is not None and 0 <= name.partition < base.partitions
+
+    def partitions(self, name: TopicName) -> int:
+        """The number of partitions, 0 for a topic without; raises TOPIC_NOT_FOUND."""
+        document = self._documents.get(name)
+        if document is None:
+            if self.exists(name):
+                return 0
+            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
+        return document.partitions
+
+    def names(self, namespace: NamespaceName, domain: str | None = None) -> list[TopicName]:
+        """The topics of a namespace, partitioned ones by their own name, sorted."""
+        return sorted(
+            name
+            for name in self._documents
+            if name.tenant == namespace.tenant
+            and name.namespace == namespace.namespace
+            and (domain is None or name.domain == domain)
+        )
+
+    def logs(self, name: TopicName) -> list[TopicName]:
+        """The names of a topic's logs: its partitions', or its own; raises TOPIC_NOT_FOUND."""
+        count = self.partitions(name)
+        return [name.of_partition(n) for n in range(count)] if count else [name]
+
+    @property
+    def open_topics(self) -> list[Topic]:
+        return list(self._open.values())
+
+    # -- opening
+
+    async def get(self, name: TopicName, *, create: bool | None = None) -> Topic:
+        """The one log of `name`: a topic without partitions, or a partition.
+
+        Creates the topic when `create` (default: as configured). Raises TOPIC_NOT_FOUND,
+        PARTITION_NOT_FOUND; BAD_PARAMETER for a partitioned topic as a whole.
+        """
+        topic = self._open.get(name)
+        if topic is not None:
+            return topic
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            topic = self._open.get(name)
+            if topic is not None:
+                return topic
+            await self._ensure(name, create=create)
+            document = self._documents.get(name)
+            if document is not None and document.partitions:
+                raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is partitioned: name a partition")
+            return await self._open_log(name)
+
+    async def _open_log(self, name: TopicName) -> Topic:
+        store = self._store if name.persistent else self._transient
+        state = await store.open(str(name))
+        topic = Topic(name, state, store, self._tails, self._clock)
+        kept = self.document(name)
+        topic.terminated = kept is not None and kept.terminated
+        await self._opened(topic)
+        self._open[name] = topic
+        return topic
+
+    async def all_of(self, name: TopicName, *, create: bool | None = None) -> list[Topic]:
+        """Every log of a topic, in the order of the partitions; creates it as `get` does."""
+        topic = self._open.get(name)
+        if topic is not None:
+            return [topic]
+        if not self.exists(name):
+            async with self._locks.setdefault(name, asyncio.Lock()):
+                await self._ensure(name, create=create)
+        return [await self.get(n) for n in self.logs(name)]
+
+    async def _ensure(self, name: TopicName, *, create: bool | None) -> None:
+        if self.exists(name):
+            return
+        base = self._documents.get(name.base)
+        if name.partition >= 0 and base is not None:
+            raise PenstockError(
+                ErrorKind.PARTITION_NOT_FOUND, f"{name.base} has {base.partitions} partitions"
+            )
+        allowed = self._settings.auto_create_topics if create is None else create
+        if not allowed or name.partition >= 0:
+            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
+        await self._namespaces.ensure(name.namespace_name)
+        await self._keep(name, TopicDocument(partitions=self._settings.auto_create_partitions))
+        self._appeared(name)
+
+    async def _keep(self, name: TopicName, document: TopicDocument) -> None:
+        if name.persistent:
+            await self._store.save_meta([(_KIND, str(name), msgspec.json.encode(document))])
+        self._documents[name] = document
+
+    # -- changing
+
+    async def create(
+        self, name: TopicName, partitions: int, properties: dict[str, str] | None = None
+    ) -> None:
+        """Create a topic; raises ALREADY_EXISTS, BAD_PARAMETER, NAMESPACE_NOT_FOUND."""
+        self._check_partitions(partitions)
+        if name.partition >= 0:
+            raise PenstockError(
+                ErrorKind.INVALID_NAME, "a topic's name can't contain '-partition-' and a number at its end"
+            )
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            if name in self._documents:
+                raise PenstockError(ErrorKind.ALREADY_EXISTS, f"topic {name} already exists")
+            await self._namespaces.ensure(name.namespace_name)
+            await self._keep(name, TopicDocument(partitions=partitions, properties=properties or {}))
+        self._appeared(name)
+
+    async def set_partitions(self, name: TopicName, partitions: int) -> None:
+        """Let a partitioned topic grow; raises BAD_PARAMETER for fewer, and for a topic without partitions."""
+        self._check_partitions(partitions)
+        have = self.partitions(name)
+        if not have or name not in self._documents:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is not a partitioned topic")
+        if partitions < have:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"{name} has {have} partitions: they cannot be fewer"
+            )
+        document = msgspec.structs.replace(self._documents[name], partitions=partitions)
+        await self._keep(name, document)
+        self._appeared(name)
+
+    def _check_partitions(self, partitions: int) -> None:
+        if not 0 <= partitions <= self._settings.max_partitions:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"the number of partitions must be within 0 and {self._settings.max_partitions}",
+            )
+
+    async def terminate(self, name: TopicName) -> list[Topic]:
+        """Let no message follow; returns the topic's logs. A partition ends with its whole topic."""
+        logs = await self.all_of(name, create=False)
+        base = name.base if name.base in self._documents else name
+        await self._keep(base, msgspec.structs.replace(self._documents[base], terminated=True))
+        for topic in logs:
+            topic.terminated = True
+            topic.wake()
+        return logs
+
+    async def delete(self, name: TopicName, *, force: bool) -> None:
+        """Delete a topic with all its logs; raises TOPIC_IN_USE unless `force` while somebody is connected."""
+        if name not in self._documents:
+            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
+        logs = await self.all_of(name, create=False)
+        for topic in logs:
+            busy = topic.producers or any(s.consumers for s in topic.subscriptions.values())
+            if busy and not force:
+                raise PenstockError(
+                    ErrorKind.TOPIC_IN_USE, f"{name} has active producers or consumers; delete it with force"
+                )
+        gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{name} was deleted")
+        for topic in logs:
+            topic.deleted = True
+            self._open.pop(topic.name, None)
+            for producer in list(topic.producers.values()):
+                producer.close()
+            for subscription in list(topic.subscriptions.values()):
+                subscription.deleted = True
+                for consumer in list(subscription.consumers):
+                    consumer.close(gone)
+                subscription.close()
+            topic.wake()
+        if name.persistent:
+            await self._store.save_meta([(_KIND, str(name), None)])
+        del self._documents[name]
+        for topic in logs:
+            await topic.store.delete(topic.ledger)

@@ -1,0 +1,1 @@
+"""What tests of Penstock, and of code that uses it, need."""
