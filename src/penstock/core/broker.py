@@ -18,6 +18,7 @@ from .namespaces import Namespaces
 from .offsets import OffsetSet
 from .ports import Clock, CursorChange, EntryFormat, Store
 from .producer import Producer
+from .requests import Requests
 from .schemas import Schemas
 from .settings import BrokerSettings
 from .subscription import Subscription
@@ -59,6 +60,7 @@ class Broker:
         self._transient = transient
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
         self._dead_letters = DeadLetters(encoder, self.producer)
+        self.requests = Requests(clock, encoder, self.settings.request_timeout_ms_max)
         self._watchers: dict[Consumer, Callable[[TopicName], None]] = {}
         self._names = 0
         self._instance = secrets.token_hex(4)
@@ -73,6 +75,7 @@ class Broker:
 
     async def close(self) -> None:
         """Disconnect everybody, save every cursor, let go of the stores."""
+        self.requests.close()
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
                 producer.close()
@@ -120,6 +123,8 @@ class Broker:
             deduplicate=lambda: self.deduplicates(namespace),
             message_bytes_max=self.settings.max_message_bytes,
             detach=self._detach_producer,
+            requests=self.requests,
+            topic=str(name.base),
         )
         if not options.shared_name:
             for topic in topics:
@@ -269,6 +274,7 @@ class Broker:
             tasks=self.tasks,
             dirty=self._flusher.dirty,
             bury=self._dead_letters.bury,
+            requests=self.requests,
             properties=properties,
         )
         topic.subscriptions[name] = made

@@ -17,6 +17,7 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions, SubscriptionType
 
 if TYPE_CHECKING:
+    from .requests import Outcome
     from .subscription import Subscription
     from .topic import Topic
 
@@ -194,6 +195,17 @@ class Consumer:
         source = self.source_of(message_id)
         if not source.acknowledge(message_id.entry, message_id.batch_index):
             await source.acknowledge_late(message_id)
+
+    async def reply(self, message_id: MessageId, content: bytes, *, is_error: bool = False) -> "Outcome":
+        """Answer a request and acknowledge it: the reply goes first (PIP-371).
+
+        Returns what became of the reply; the acknowledgement counts in any case. Raises MESSAGE_NOT_FOUND
+        when the message is not out with this consumer, TOO_LARGE.
+        """
+        source = self.source_of(message_id)
+        outcome = await source.requests.reply(source, self, message_id, content, is_error)
+        await self.acknowledge(message_id)
+        return outcome
 
     async def acknowledge_cumulative(self, message_id: MessageId) -> None:
         """Acknowledge everything up to and with `message_id` in its partition.

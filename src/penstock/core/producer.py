@@ -14,6 +14,7 @@ from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 
 from .ports import Clock, EntryFormat
+from .requests import Reply, Request, Requests
 from .routing import Router
 from .topic import Topic
 
@@ -52,6 +53,8 @@ class Producer:
         deduplicate: Callable[[], bool],
         message_bytes_max: int,
         detach: Callable[["Producer"], None],
+        requests: Requests,
+        topic: str,
     ) -> None:
         self.name = name
         self.topics = list(topics)
@@ -65,6 +68,9 @@ class Producer:
         self._bytes_max = message_bytes_max
         self._detach = detach
         self._versions: dict[object, int | None] = {}
+        self._requests = requests
+        self._topic = topic
+        self._asked: dict[int, Request] = {}  # requests not stored yet, by sequence id
         self._router = Router(len(self.topics), options.routing, options.hashing)
         last = max(topic.sequences.last(name) for topic in self.topics)
         self.last_sequence_id = max(options.initial_sequence_id, last)
@@ -124,6 +130,7 @@ class Producer:
                 number = self._router.choose(message.key, message.partition)
             except PenstockError as error:
                 results[index] = error
+                self._failed_request(message, error)
                 continue
             if message.sequence_id is None:
                 message.sequence_id = self._next_sequence
@@ -147,9 +154,12 @@ class Producer:
             await asyncio.gather(*work)
         for index, earlier in repeats:
             try:
-                results[index] = await asyncio.shield(earlier)
+                made = await asyncio.shield(earlier)
+                results[index] = made
+                self._placed(messages[index], made)
             except PenstockError as error:
                 results[index] = error
+                self._failed_request(messages[index], error)
         return [r if r is not None else _internal() for r in results]
 
     async def _publish_to(
@@ -188,6 +198,8 @@ class Producer:
                     else MessageId(topic.ledger, entry_id, number, at, len(run))
                 )
                 results[index] = made
+                if self._asked:
+                    self._placed(messages[index], made)
                 if tracked:
                     topic.sequences.stored(self.name, messages[index].sequence_id or 0, made)
             entry_id += 1
@@ -202,6 +214,8 @@ class Producer:
         *,
         tracked: bool,
     ) -> None:
+        for index in chosen:
+            self._failed_request(messages[index], error)
         if tracked:
             for index in chosen:
                 topic.sequences.failed(self.name, messages[index].sequence_id or 0, error)
@@ -232,6 +246,41 @@ class Producer:
                 self._versions.clear()
             self._versions[key] = version
         return self._versions[key]
+
+    def ask(self, message: OutMessage, timeout_ms: int) -> Request:
+        """Make a message a request (PIP-371) and begin to wait for its reply; `publish` it next, alone or
+        among others. Raises BAD_PARAMETER for a senseless timeout."""
+        if message.sequence_id is None:
+            message.sequence_id = self._next_sequence
+            self._next_sequence += 1
+        request = self._requests.open(self._topic, self.name, message, timeout_ms)
+        self._asked[message.sequence_id] = request
+        return request
+
+    async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
+        """Publish a request and return its reply. Cancelling withdraws the wait.
+
+        Raises REQUEST_TIMEOUT, UNAVAILABLE when the server stops, and what publishing raises.
+        """
+        request = self.ask(message, timeout_ms)
+        try:
+            (result,) = await self.publish([message], batch=False)
+            if isinstance(result, PenstockError):
+                raise result
+            return await request.reply
+        finally:
+            self._asked.pop(message.sequence_id or 0, None)
+            request.withdraw()
+
+    def _placed(self, message: OutMessage, message_id: MessageId) -> None:
+        request = self._asked.pop(message.sequence_id or 0, None)
+        if request is not None:
+            request.placed(message_id)
+
+    def _failed_request(self, message: OutMessage, error: PenstockError) -> None:
+        request = self._asked.pop(message.sequence_id or 0, None) if self._asked else None
+        if request is not None:
+            request.fail(error)
 
     def close(self) -> None:
         """Leave the topic; harmless when repeated."""

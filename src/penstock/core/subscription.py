@@ -22,6 +22,7 @@ from .pending import Pending, PendingTable, bits_of, lowest_bits
 from .ports import CursorChange, EntryFormat
 from .rates import Rate
 from .replay import Replay, Slice
+from .requests import Requests
 from .selection import Active, ByKey, RoundRobin
 from .tasks import Tasks
 from .timers import Timers
@@ -49,6 +50,7 @@ class Subscription:
         tasks: Tasks,
         dirty: Callable[["Subscription"], None],
         bury: DeadLetterWriter,
+        requests: Requests,
         properties: dict[str, str] | None = None,
     ) -> None:
         self.topic = topic
@@ -58,6 +60,7 @@ class Subscription:
         self.type: SubscriptionType | None = None
         self.properties = properties or {}
         self.rate_out = Rate(topic.clock)
+        self.requests = requests
         self.redelivered = 0
         self.deleted = False
         self._encoder = encoder
@@ -507,6 +510,14 @@ class Subscription:
         if found:
             self.wake()
         return found
+
+    def has_out(self, entry_id: int, index: int, consumer: Consumer | None) -> bool:
+        """Whether a message is out, with `consumer` or (None) with anybody."""
+        bit = -1 if index < 0 else 1 << index
+        return any(
+            part.mask & bit and (consumer is None or part.consumer is consumer)
+            for part in self._pending.of(entry_id)
+        )
 
     def redeliver_all(self, consumer: Consumer) -> None:
         """Deliver again everything that a consumer has."""
