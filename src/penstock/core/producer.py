@@ -95,8 +95,14 @@ class Producer:
             publish_time=self._clock.now_ms(),
             schema_version=schema_version,
         )
+        tracked = bool(self.options.name) and self.deduplicate()
+        if not tracked:
+            entry.producer = ""  # nobody repeats what a made-up name published: nothing to remember
         placed = await topic.append((entry,))
         self.published += entry.count
+        if tracked:
+            last = MessageId(topic.ledger, placed.entry_id, topic.name.partition)
+            topic.sequences.stored(self.name, sequence_id + len(payloads) - 1, last)
         return Placement(topic, placed.entry_id, placed.offset, entry.count)
 
     def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
@@ -119,7 +125,7 @@ class Producer:
         now = self._clock.now_ms()
         by_topic: dict[int, list[int]] = {}
         repeats: list[tuple[int, asyncio.Future[MessageId]]] = []
-        deduplicate = self.deduplicate()
+        tracked = self.deduplicate() and bool(self.options.name)  # a made-up name repeats nothing
         for index, message in enumerate(messages):
             try:
                 if len(message.payload) > self._bytes_max:
@@ -137,13 +143,12 @@ class Producer:
                 self._next_sequence += 1
             else:
                 self._next_sequence = max(self._next_sequence, message.sequence_id + 1)
-                if deduplicate:
+                if tracked:
                     earlier = self.topics[number].sequences.admit(self.name, message.sequence_id)
                     if earlier is not None:
                         repeats.append((index, earlier))
                         continue
             by_topic.setdefault(number, []).append(index)
-        tracked = deduplicate and bool(self.options.name)
         work = [
             self._publish_to(self.topics[n], messages, chosen, results, now, batch=batch, tracked=tracked)
             for n, chosen in by_topic.items()
@@ -232,6 +237,8 @@ class Producer:
         if tracked:
             entry.producer = self.name
             entry.sequence_id = max(messages[i].sequence_id or 0 for i in run)
+        else:
+            entry.producer = ""
         return entry
 
     async def schema_version(self, schema: SchemaInfo) -> int | None:

@@ -52,16 +52,19 @@ class Sequences:
         return None
 
     def stored(self, producer: str, sequence_id: int, message_id: MessageId) -> None:
-        """What was admitted is durable."""
-        known = self._producers[producer]
+        """What was admitted, or counted by the producer itself, is durable."""
+        known = self._producers.setdefault(producer, _Producer(-1))
         known.stored = max(known.stored, sequence_id)
+        known.pushed = max(known.pushed, sequence_id)
         future = known.recent.get(sequence_id)
         if future is not None and not future.done():
             future.set_result(message_id)
 
     def failed(self, producer: str, sequence_id: int, error: Exception) -> None:
         """What was admitted was not stored: a repeat is new again."""
-        known = self._producers[producer]
+        known = self._producers.get(producer)
+        if known is None:
+            return
         future = known.recent.pop(sequence_id, None)
         known.failed.add(sequence_id)
         if future is not None and not future.done():

@@ -6,14 +6,14 @@ memory it asks the store and runs again when they came.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import key_shared_hash
 from penstock.model.message_id import MessageId
-from penstock.model.policy import DeadLetter, SubscriptionType
+from penstock.model.policy import SubscriptionType
 
 from .consumer import Consumer, Delivery
 from .key_order import KeyOrder
@@ -21,19 +21,16 @@ from .offsets import OffsetSet
 from .pending import Pending, PendingTable, bits_of, lowest_bits
 from .ports import CursorChange, EntryFormat
 from .rates import Rate
-from .replay import Replay, Slice
+from .reading import AHEAD_ENTRIES_MAX, Reading
+from .redelivery import DeadLetterWriter, Redelivery
+from .replay import Slice
 from .requests import Requests
 from .selection import Active, ByKey, RoundRobin
 from .tasks import Tasks
-from .timers import Timers
-from .topic import READ_BYTES, Topic
+from .topic import Topic
 
 RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop
-AHEAD_ENTRIES_MAX: Final = 500
 SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look-up rather than reading over
-RETRY_MS: Final = 1000  # after the store or a dead-letter topic failed
-
-DeadLetterWriter = Callable[["Subscription", Entry, int, DeadLetter, int], Awaitable[None]]
 
 
 class Subscription:
@@ -61,24 +58,23 @@ class Subscription:
         self.properties = properties or {}
         self.rate_out = Rate(topic.clock)
         self.requests = requests
-        self.redelivered = 0
         self.deleted = False
         self._encoder = encoder
-        self._tasks = tasks
         self._dirty = dirty
         self._bury = bury
         self._selection: Active | RoundRobin | ByKey = RoundRobin()
         self._keys: KeyOrder | None = None
         self._pending = PendingTable()
-        self._replay = Replay()
-        self._redeliveries: dict[int, int] = {}  # by offset, only of messages that came back
-        self._delayed = 0
-        self._timers = Timers(topic.clock)
-        self._epoch = 0  # a seek makes timers of before mean nothing
-        self._read_entry: int | None = None  # the next entry to read; None: find it by the cursor
-        self._ahead: list[Entry] = []
+        self._reading = Reading(topic, tasks, self.wake)
+        self._back = Redelivery(
+            topic,
+            tasks,
+            wake=self.wake,
+            bury=lambda entry, index, letter, times: bury(self, entry, index, letter, times),
+            buried=self._acknowledged,
+            left=lambda dead: dead.mask & ~self.cursor.mask(dead.offset, dead.count),
+        )
         self._scheduled = False
-        self._fetching = False
 
     # -- consumers
 
@@ -106,7 +102,7 @@ class Subscription:
         self._selection.add(consumer)
         consumer.attach(self)
         if self._keys is not None:
-            self._again(self._keys.release_all())
+            self._back.again(self._keys.release_all())
         self._active_changed(before, consumer)
         self.wake()
 
@@ -132,7 +128,7 @@ class Subscription:
         consumer.detach(self)
         self._take_back(consumer)
         if self._keys is not None:
-            self._again(self._keys.release_all())
+            self._back.again(self._keys.release_all())
         self._active_changed(before, None)
         self.wake()
 
@@ -170,16 +166,16 @@ class Subscription:
 
     def wake(self) -> None:
         """Something changed: run soon. Wakes between two runs are one."""
-        if not self._scheduled and not self._fetching and self._selection.consumers:
+        if not self._scheduled and not self._reading.busy and self._selection.consumers:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
         self._scheduled = False
-        if self.deleted or self._fetching:
+        if self.deleted or self._reading.busy:
             return
         if self._keys is not None:
-            self._again(self._keys.release_for_room())
+            self._back.again(self._keys.release_for_room())
         for _ in range(RUN_ENTRIES_MAX):
             if not self._step():
                 break
@@ -190,88 +186,55 @@ class Subscription:
         """Deliver one entry, or part of it; False when nothing can be done now."""
         if not self._selection.ready():
             return False
-        first = self._replay.first()
+        first = self._back.replay.first()
         if first is not None:
-            entry = self._held(first.entry_id)
-            if entry is None:
-                if first.entry_id < self.topic.first_entry:
-                    self._replay.pop()  # retention let go of it
-                    return True
-                self._fetch(first.entry_id, self._replay.run_length(AHEAD_ENTRIES_MAX))
-                return False
-            self._replay.pop()
-            mask = first.mask & ~self.cursor.mask(entry.offset, entry.count)
-            self._offer(entry, mask & ~self._pending.mask(entry.entry_id))
-            return True
+            return self._replay_one(first)
         if self._keys is not None and self._keys.full:
             return False
-        return self._read_on()
+        return self._read_one()
 
-    def _read_on(self) -> bool:
-        """Deliver the next entry that was never read."""
-        if self._read_entry is None:
-            self._find_start()
-            return False
-        if self._read_entry >= self.topic.next_entry:
-            return False
-        entry = self._held(self._read_entry)
+    def _replay_one(self, first: Slice) -> bool:
+        """Deliver what is to be delivered again."""
+        entry = self._reading.held(first.entry_id)
         if entry is None:
-            if self._read_entry < self.topic.first_entry:
-                self._read_entry = self.topic.first_entry
+            if first.entry_id < self.topic.first_entry:
+                self._back.replay.pop()  # retention let go of it
                 return True
-            self._fetch(self._read_entry, AHEAD_ENTRIES_MAX)
+            self._reading.fetch(first.entry_id, self._back.replay.run_length(AHEAD_ENTRIES_MAX))
             return False
-        self._read_entry += 1
+        self._back.replay.pop()
+        mask = first.mask & ~self.cursor.mask(entry.offset, entry.count)
+        self._offer(entry, mask & ~self._pending.mask(entry.entry_id))
+        return True
+
+    def _read_one(self) -> bool:
+        """Deliver the next entry that was never read."""
+        reading = self._reading
+        if reading.next_entry is None:
+            reading.locate(self.cursor.mark)
+            return False
+        if reading.next_entry >= self.topic.next_entry:
+            return False
+        entry = reading.held(reading.next_entry)
+        if entry is None:
+            if reading.next_entry < self.topic.first_entry:
+                reading.next_entry = self.topic.first_entry
+                return True
+            reading.fetch(reading.next_entry)
+            return False
+        reading.next_entry += 1
         known = self.cursor.mask(entry.offset, entry.count)
         mask = ((1 << entry.count) - 1) & ~known
         if known:
             mask &= ~self._pending.mask(entry.entry_id)
-            if not mask and self.cursor.next_gap(entry.end) - entry.end > SKIP_READS_MIN:
-                self._read_entry = None
-                self._find_start(self.cursor.next_gap(entry.end))
-                return False
+            if not mask:
+                gap = self.cursor.next_gap(entry.end)
+                if gap - entry.end > SKIP_READS_MIN:
+                    reading.locate(gap)
+                    return False
         if mask:
             self._offer(entry, mask)
         return True
-
-    def _find_start(self, offset: int | None = None) -> None:
-        self._fetching = True
-        self._tasks.spawn(self._locate(offset, self._epoch), f"locate {self.name}")
-
-    async def _locate(self, offset: int | None, epoch: int) -> None:
-        try:
-            found = await self.topic.entry_at(self.cursor.mark if offset is None else offset)
-            if epoch == self._epoch:
-                self._read_entry = found
-        except PenstockError:
-            self.topic.clock.call_later(RETRY_MS, self.wake)
-            return
-        finally:
-            self._fetching = False
-        self.wake()
-
-    def _held(self, entry_id: int) -> Entry | None:
-        """An entry that is in memory: the topic's tail, or what was read ahead."""
-        entry = self.topic.peek(entry_id)
-        if entry is not None or not self._ahead:
-            return entry
-        at = entry_id - self._ahead[0].entry_id
-        return self._ahead[at] if 0 <= at < len(self._ahead) else None
-
-    def _fetch(self, entry_id: int, entries_max: int) -> None:
-        self._fetching = True
-        self._tasks.spawn(self._read_ahead(entry_id, entries_max), f"read {self.name}")
-
-    async def _read_ahead(self, entry_id: int, entries_max: int) -> None:
-        try:
-            self._ahead = await self.topic.read(entry_id, entries_max, READ_BYTES)
-        except PenstockError:
-            self.topic.clock.call_later(RETRY_MS, self.wake)
-            return
-        finally:
-            self._fetching = False
-        if self._ahead:
-            self.wake()
 
     def _offer(self, entry: Entry, mask: int) -> None:
         """Give the messages in `mask` to whose turn it is; what nobody can take is kept for the next run."""
@@ -281,7 +244,7 @@ class Subscription:
         if shared and entry.deliver_at:
             wait = entry.deliver_at - self.topic.clock.now_ms()
             if wait > 0:
-                self._delay(Slice(entry.entry_id, entry.offset, entry.count, mask), wait)
+                self._back.later(Slice(entry.entry_id, entry.offset, entry.count, mask), wait)
                 return
         if isinstance(self._selection, ByKey):
             self._offer_by_key(self._selection, entry, mask)
@@ -289,7 +252,7 @@ class Subscription:
         while mask:
             consumer = self._selection.pick()
             if consumer is None:
-                self._replay.add(Slice(entry.entry_id, entry.offset, entry.count, mask))
+                self._back.replay.add(Slice(entry.entry_id, entry.offset, entry.count, mask))
                 return
             part = mask if consumer.options.whole_entries else lowest_bits(mask, consumer.capacity())
             mask &= ~part
@@ -331,40 +294,14 @@ class Subscription:
             self._pending.add(part)
             timeout = consumer.options.ack_timeout_ms
             if timeout:
-                due = self.topic.clock.monotonic_ms() + timeout
-                self._timers.at(due, self._timed_out, part)
+                self._back.watch(part, timeout, self._timed_out)
         self.rate_out.add(mask.bit_count(), len(entry.data))
-        for redeliveries, bits in self._by_redeliveries(entry, mask):
+        for redeliveries, bits in self._back.by_times(entry, mask):
             consumer.deliver(Delivery(self, entry, bits, redeliveries))
         if consumer.options.auto_ack:
             self.cursor.add(entry.offset, mask)
 
-    def _by_redeliveries(self, entry: Entry, mask: int) -> list[tuple[int, int]]:
-        if not self._redeliveries:
-            return [(0, mask)]
-        counts: dict[int, int] = {}
-        for index in bits_of(mask):
-            times = self._redeliveries.get(entry.offset + index, 0)
-            counts[times] = counts.get(times, 0) | 1 << index
-        return sorted(counts.items(), key=lambda item: item[1] & -item[1])
-
     # -- coming back
-
-    def _again(self, parts: list[Slice]) -> None:
-        for part in parts:
-            self._replay.add(part)
-
-    def _delay(self, part: Slice, wait_ms: float) -> None:
-        self._delayed += part.mask.bit_count()
-        due = self.topic.clock.monotonic_ms() + max(1, int(wait_ms))
-        self._timers.at(due, self._due, (self._epoch, part))
-
-    def _due(self, waiting: tuple[int, Slice]) -> None:
-        epoch, part = waiting
-        if epoch == self._epoch:
-            self._delayed -= part.mask.bit_count()
-            self._replay.add(part)
-            self.wake()
 
     def _timed_out(self, part: Pending) -> None:
         if part.mask:
@@ -376,29 +313,16 @@ class Subscription:
         mask &= part.mask
         if not mask:
             return
-        consumer = part.consumer
         self._settle(part, mask)
+        back = Slice(part.entry_id, part.offset, part.count, mask)
         if counts:
-            self.redelivered += mask.bit_count()
-            buried = 0
-            letter = consumer.options.dead_letter
-            for index in bits_of(mask):
-                offset = part.offset + index
-                times = self._redeliveries.get(offset, 0) + 1
-                if letter is not None and times > letter.redeliveries_max:
-                    buried |= 1 << index
-                else:
-                    self._redeliveries[offset] = times
-            if buried and letter is not None:
-                dead = Slice(part.entry_id, part.offset, part.count, buried)
-                self._tasks.spawn(self._bury_all(dead, letter, self._epoch), f"dead letters of {self.name}")
-                mask &= ~buried
-        if mask:
-            back = Slice(part.entry_id, part.offset, part.count, mask)
-            if delay_ms > 0:
-                self._delay(back, delay_ms)
-            else:
-                self._replay.add(back)
+            self._back.count(back, part.consumer.options.dead_letter)
+        if not back.mask:
+            return
+        if delay_ms > 0:
+            self._back.later(back, delay_ms)
+        else:
+            self._back.replay.add(back)
 
     def _settle(self, part: Pending, mask: int) -> None:
         part.mask &= ~mask
@@ -408,23 +332,9 @@ class Subscription:
             for key_hash, count in part.hash_counts(mask).items():
                 freed = self._keys.settled(key_hash, count)
                 if freed:
-                    self._again(freed)
+                    self._back.again(freed)
                     self.wake()
         part.consumer.settled(mask.bit_count())
-
-    async def _bury_all(self, dead: Slice, letter: DeadLetter, epoch: int) -> None:
-        """Move messages to the dead-letter topic; acknowledged here once they are durable there."""
-        try:
-            entry = await self.topic.entry(dead.entry_id)
-            for index in bits_of(dead.mask):
-                times = self._redeliveries.get(dead.offset + index, 0)
-                await self._bury(self, entry, index, letter, times)
-                self._acknowledged(dead.offset, 1 << index)
-        except PenstockError as error:
-            if error.kind is ErrorKind.MESSAGE_NOT_FOUND or epoch != self._epoch:
-                return
-            left = dead.mask & ~self.cursor.mask(dead.offset, dead.count)
-            self._delay(Slice(dead.entry_id, dead.offset, dead.count, left), RETRY_MS)
 
     def give_back(self, consumer: Consumer, delivery: Delivery) -> None:
         """What a consumer took but could not hand on goes out again without counting."""
@@ -466,10 +376,8 @@ class Subscription:
 
     def _acknowledged(self, offset: int, mask: int) -> None:
         new = self.cursor.add(offset, mask)
-        if self._redeliveries:
-            for index in bits_of(new):
-                self._redeliveries.pop(offset + index, None)
         if new:
+            self._back.acknowledged(offset, new)
             self._dirty(self)
 
     async def acknowledge_up_to(self, message_id: MessageId) -> None:
@@ -494,8 +402,7 @@ class Subscription:
         for part in self._pending.all():
             if part.offset < end:
                 self._settle(part, part.mask & ((1 << max(0, end - part.offset)) - 1))
-        for offset in [o for o in self._redeliveries if o < end]:
-            del self._redeliveries[offset]
+        self._back.acknowledged_below(end)
         self.cursor.raise_mark(end)
         self._dirty(self)
 
@@ -542,7 +449,6 @@ class Subscription:
         await self.flush()
 
     def _forget_out(self) -> None:
-        self._epoch += 1
         if self._keys is not None:
             self._keys.clear()
         for consumer in self.consumers:
@@ -552,22 +458,19 @@ class Subscription:
             part.mask = 0  # its timer finds nothing
             part.consumer.settled(count)
         self._pending.clear()
-        self._replay.clear()
-        self._redeliveries.clear()
-        self._delayed = 0
-        self._read_entry = None
-        self._ahead = []
+        self._back.forget()
+        self._reading.restart()
 
     def skip(self, offset: int) -> None:
         """Count everything below `offset` as acknowledged."""
         self._raise_mark(min(offset, self.topic.next_offset))
-        self._read_entry = None
+        self._reading.restart()
         self.wake()
 
     def trimmed(self, first_offset: int) -> None:
         """Retention let go of everything below `first_offset`."""
         if self.cursor.mark < first_offset:
-            self._replay.drop_before(first_offset)
+            self._back.replay.drop_before(first_offset)
             self._raise_mark(first_offset)
 
     def take_changes(self) -> CursorChange:
@@ -591,7 +494,7 @@ class Subscription:
         """Disconnect everybody and stop the clocks; the cursor stays as it is."""
         for consumer in list(self.consumers):
             consumer.close()
-        self._timers.close()
+        self._back.close()
 
     # -- figures
 
@@ -606,16 +509,26 @@ class Subscription:
         return self._pending.messages
 
     @property
+    def redelivered(self) -> int:
+        """Messages that came back, ever."""
+        return self._back.total
+
+    @property
     def delayed(self) -> int:
         """Messages that wait for their time."""
-        return self._delayed
+        return self._back.delayed
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way: no run is due, no read is out."""
+        return not self._scheduled and not self._reading.busy
 
     @property
     def drained(self) -> bool:
         """Whether the topic is terminated and nothing is left to deliver."""
         return (
             self.topic.terminated
-            and not self._replay
-            and not self._delayed
-            and (self.backlog == 0 or (self._read_entry or 0) >= self.topic.next_entry)
+            and not self._back.replay
+            and not self._back.delayed
+            and (self.backlog == 0 or (self._reading.next_entry or 0) >= self.topic.next_entry)
         )
