@@ -1,0 +1,1 @@
+"""Avro by the specification: definitions, the binary encoding, and which schema reads which."""

@@ -1,0 +1,161 @@
+"""The codec for JSON: JSON text as the payload, its shape told by an Avro definition where there is one.
+
+Fields that may be null may be missing, as Java's clients leave them out. Plain values are stored as given
+(bytes as base64, dates as text or number), with missing fields filled in.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.schema import SchemaInfo
+
+from .avro.fit import MisfitError, Walk
+from .avro.form import NATIVE, PLAIN, Form
+from .avro.read import FAILURES as READ_FAILURES
+from .avro.read import Reader, compile_reader
+from .avro.resolve import mismatch
+from .avro.types import Field, Type
+from .avro.write import FAILURES as WRITE_FAILURES
+from .avro.write import Writer, compile_writer
+from .codec import Codec, Part, bad_message
+
+_ENCODE_FAILURES = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+
+
+class FreeJsonCodec(Codec):
+    """JSON without a definition: any value."""
+
+    def encode(self, value: Any) -> bytes:
+        return to_json(value, self.part)
+
+    def decode(self, payload: bytes) -> Any:
+        return from_json(payload, self.part)
+
+    def encode_native(self, value: Any) -> bytes:
+        return to_json(value, self.part)
+
+    def decode_native(self, payload: bytes) -> Any:
+        return from_json(payload, self.part)
+
+
+class JsonCodec(Codec):
+    """JSON by a definition; with another `reader` it decodes as that one sees it."""
+
+    def __init__(self, schema: SchemaInfo, writer: Type, reader: Type, part: Part = "value") -> None:
+        super().__init__(schema, part)
+        self._writer = writer
+        self._reader = reader
+        if reader is not writer:
+            why = mismatch(reader, writer)
+            if why:
+                raise PenstockError(
+                    ErrorKind.INCOMPATIBLE_SCHEMA, f"the reader's schema cannot read this: {why}"
+                )
+        self._defaults: dict[int, Reader] = {}
+
+    # Avro's compiled writer is the fastest check there is, and the way to a reader's schema leads through Avro.
+    @cached_property
+    def _check_whole(self) -> Writer:
+        return compile_writer(self._writer, PLAIN, whole=True)
+
+    @cached_property
+    def _write(self) -> Writer:
+        return compile_writer(self._writer, PLAIN)
+
+    @cached_property
+    def _read_plain(self) -> Reader:
+        return compile_reader(self._writer, self._reader, PLAIN)
+
+    @cached_property
+    def _read_native(self) -> Reader:
+        return compile_reader(self._writer, self._reader, NATIVE)
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            self._check_whole(value)
+        except WRITE_FAILURES:
+            value = self._filled(value, PLAIN, strict=True)
+        return to_json(value, self.part)
+
+    def encode_native(self, value: Any) -> bytes:
+        return to_json(self._filled(value, NATIVE, strict=True), self.part)
+
+    def decode(self, payload: bytes) -> Any:
+        value = from_json(payload, self.part)
+        return value if self._reader is self._writer else self._through_avro(value, self._read_plain)
+
+    def decode_native(self, payload: bytes) -> Any:
+        return self._through_avro(from_json(payload, self.part), self._read_native)
+
+    def check(self, payload: bytes) -> None:
+        """Fields that the definition does not name pass, as readers pass over them."""
+        self._filled(from_json(payload, self.part), PLAIN, strict=False)
+
+    def _through_avro(self, value: Any, read: Reader) -> Any:
+        try:
+            encoded = self._write(value)
+        except WRITE_FAILURES:
+            value = self._filled(value, PLAIN, strict=False)
+            try:
+                encoded = self._write(value)
+            except WRITE_FAILURES as error:
+                raise bad_message(f"{self.part}: does not fit its definition ({error})") from None
+        try:
+            return read(encoded, 0)[0]
+        except READ_FAILURES as error:
+            raise bad_message(f"{self.part}: cannot be read by the reader's schema: {error}") from None
+
+    def _filled(self, value: Any, form: Form, *, strict: bool) -> Any:
+        """`value` in plain form with its missing fields; raises BAD_MESSAGE with the path."""
+        walk = Walk(form, _plain_scalar(form), self._absent, strict=strict)
+        try:
+            return walk.value(self._writer, value, self.part)
+        except MisfitError as error:
+            raise bad_message(str(error)) from None
+        except RecursionError:
+            raise bad_message(f"{self.part}: nested too deeply") from None
+
+    def _absent(self, field: Field, path: str) -> Any:
+        if field.default is not None:
+            if id(field) not in self._defaults:
+                self._defaults[id(field)] = compile_reader(field.type, field.type, PLAIN)
+            return self._defaults[id(field)](field.default, 0)[0]  # anew each time: it may be a list
+        if field.type.kind == "null" or (field.type.kind == "union" and field.type.nullable):  # type: ignore[union-attr]
+            return None
+        raise MisfitError(
+            f"{path}: missing" + (f", and {field.default_error}" if field.default_error else "")
+        )
+
+
+def _plain_scalar(form: Form) -> Callable[[Type, Any, str], Any]:
+    def keep(kind: Type, value: Any, path: str) -> Any:
+        if type(value) is float and not isfinite(value):
+            raise MisfitError(f"{path}: {value} cannot be written as JSON")
+        if form.native:
+            into, out = form.into(kind), PLAIN.out(kind)
+            value = into(value) if into is not None else value
+            value = out(value) if out is not None else value
+        return value
+
+    return keep
+
+
+def to_json(value: Any, part: Part) -> bytes:
+    """Compact JSON text; raises BAD_MESSAGE."""
+    try:
+        return msgspec.json.encode(value)
+    except _ENCODE_FAILURES as error:
+        raise bad_message(f"{part}: cannot be written as JSON: {error}") from None
+
+
+def from_json(payload: bytes, part: Part) -> Any:
+    """Decode JSON text; raises BAD_MESSAGE."""
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_message(f"{part}: the payload is not JSON: {error}") from None
