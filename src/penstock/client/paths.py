@@ -1,0 +1,33 @@
+"""Where a server keeps things, as paths of its URL."""
+
+from urllib.parse import quote
+
+from penstock.model.names import TopicName
+
+
+def topic_path(topic: TopicName) -> str:
+    """Messages of a topic (PIP-64); the domain is named only where it is not the usual one."""
+    domain = "" if topic.persistent else f"{topic.domain}/"
+    return f"/topics/{domain}{topic.tenant}/{topic.namespace}/{_quoted(topic.local)}"
+
+
+def partition_path(topic: TopicName, partition: int) -> str:
+    return f"{topic_path(topic)}/partitions/{partition}"
+
+
+def subscription_path(topic: TopicName, subscription: str) -> str:
+    return f"{topic_path(topic)}/subscription/{_quoted(subscription)}"
+
+
+def admin_path(topic: TopicName) -> str:
+    """A topic as an administrator sees it."""
+    return f"/admin/v2/{topic.domain}/{topic.tenant}/{topic.namespace}/{_quoted(topic.local)}"
+
+
+def schemas_path(topic: TopicName) -> str:
+    """A topic's schemas as an administrator sees them."""
+    return f"/admin/v2/schemas/{topic.tenant}/{topic.namespace}/{_quoted(topic.local)}"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

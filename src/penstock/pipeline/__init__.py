@@ -1,0 +1,1 @@
+"""Topics as Spark tables. The one package that imports PySpark and Arrow."""

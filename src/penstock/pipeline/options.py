@@ -1,0 +1,215 @@
+"""The options of the data source, read and checked. Spark hands them over in lower case."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from penstock.client.http import check_url
+from penstock.model.errors import PenstockError
+from penstock.model.names import NamespaceName, TopicName
+
+from . import columns
+from .errors import PipelineError
+from .offsets import End, Time, Where, parse_where
+
+# One task of Spark costs 25 to 45 ms; half a million messages take ten times as long.
+RECORDS_PER_PARTITION: Final = 500_000
+
+_NAMES: Final = (
+    "url",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "include",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+)
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """Topics of a namespace whose local names match as a whole."""
+
+    namespace: NamespaceName
+    local: str
+
+    def matches(self, topic: TopicName) -> bool:
+        return topic.persistent and re.fullmatch(self.local, topic.local) is not None
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query asks for.
+
+    `topics` maps each topic to the partitions wanted, None for all; it is empty where there is a `pattern`.
+    """
+
+    url: str
+    topics: dict[TopicName, tuple[int, ...] | None]
+    pattern: Pattern | None
+    start: Where
+    end: Where
+    include: tuple[str, ...]
+    partitions_min: int
+    records_max: int
+    fail_on_data_loss: bool
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Check the options of a batch query. Raises PipelineError, which names the option."""
+    texts = _named(given)
+    if not texts.get("url", "").strip():
+        raise PipelineError("option url is missing: the server's address, like http://127.0.0.1:8080")
+    try:
+        url = check_url(texts["url"].strip())
+    except PenstockError as error:
+        raise PipelineError(f"option url: {error.message}") from None
+    topics, pattern = _topics(texts)
+    start = _where(texts, "starting", End.EARLIEST)
+    end = _where(texts, "ending", End.LATEST)
+    if end == End.EARLIEST:
+        raise PipelineError("option endingOffsets: earliest would read nothing")
+    return Options(
+        url=url,
+        topics=topics,
+        pattern=pattern,
+        start=start,
+        end=end,
+        include=parse_include(texts.get("include", "")),
+        partitions_min=_number(texts, "minPartitions", 1),
+        records_max=_number(texts, "maxRecordsPerPartition", RECORDS_PER_PARTITION),
+        fail_on_data_loss=_flag(texts, "failOnDataLoss", default=True),
+    )
+
+
+def parse_include(text: str) -> tuple[str, ...]:
+    """The further columns, in the order in which they are named."""
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in columns.INCLUDABLE:
+            raise PipelineError(
+                f"option include: no column {name!r}; there are {', '.join(columns.INCLUDABLE)}"
+            )
+    if len(set(names)) < len(names):
+        raise PipelineError("option include: a column is named twice")
+    return tuple(names)
+
+
+def _named(given: Mapping[str, str]) -> dict[str, str]:
+    """The options by the names they have here; unknown ones are refused."""
+    known = {name.lower(): name for name in _NAMES}
+    texts: dict[str, str] = {}
+    for key, text in given.items():
+        name = known.get(key.lower())
+        if name is None:
+            raise PipelineError(f"unknown option {key}; there are {', '.join(_NAMES)}")
+        texts[name] = text
+    return texts
+
+
+def _topics(texts: dict[str, str]) -> tuple[dict[TopicName, tuple[int, ...] | None], Pattern | None]:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in texts]
+    if not ways:
+        raise PipelineError(
+            "which topics? one of the options subscribe, subscribePattern and assign is needed"
+        )
+    if len(ways) > 1:
+        raise PipelineError(f"options {' and '.join(ways)} exclude one another")
+    text = texts[ways[0]]
+    match ways[0]:
+        case "subscribe":
+            return _subscribed(text), None
+        case "assign":
+            return _assigned(text), None
+        case _:
+            return {}, _pattern(text)
+
+
+def _subscribed(text: str) -> dict[TopicName, tuple[int, ...] | None]:
+    topics: dict[TopicName, tuple[int, ...] | None] = {}
+    for name in (each.strip() for each in text.split(",")):
+        if not name:
+            continue
+        topic = _topic("subscribe", name)
+        wanted: tuple[int, ...] | None = None
+        if topic.partition >= 0:  # one partition, by its own name
+            before = topics.get(topic.base, ())
+            wanted = None if before is None else tuple(sorted({*before, topic.partition}))
+        topics[topic.base] = wanted
+    if not topics:
+        raise PipelineError("option subscribe: no topic is named")
+    return topics
+
+
+def _assigned(text: str) -> dict[TopicName, tuple[int, ...] | None]:
+    try:
+        raw = msgspec.json.decode(text, type=dict[str, list[int]])
+    except msgspec.DecodeError as error:
+        raise PipelineError(f'option assign: expected JSON like {{"topic": [0, 1]}} ({error})') from None
+    topics: dict[TopicName, tuple[int, ...] | None] = {}
+    for name, partitions in raw.items():
+        if not partitions or min(partitions) < 0:
+            raise PipelineError(f"option assign: {name} needs partitions, counted from 0")
+        topics[_topic("assign", name).base] = tuple(sorted(set(partitions)))
+    if not topics:
+        raise PipelineError("option assign: no topic is named")
+    return topics
+
+
+def _pattern(text: str) -> Pattern:
+    """A regular expression for local names, behind a namespace as in a topic's full name."""
+    domain, separator, rest = text.strip().partition("://")
+    if not separator:
+        domain, rest = "persistent", text.strip()
+        if rest.count("/") < 2:
+            rest = f"public/default/{rest}"
+    parts = rest.split("/", 2)
+    if domain != "persistent" or len(parts) != 3 or not parts[2]:
+        raise PipelineError("option subscribePattern: expected tenant/namespace/regex, or a regex alone")
+    try:
+        re.compile(parts[2])
+        return Pattern(NamespaceName.of(parts[0], parts[1]), parts[2])
+    except (re.error, PenstockError) as error:
+        raise PipelineError(f"option subscribePattern: {error}") from None
+
+
+def _topic(option: str, name: str) -> TopicName:
+    try:
+        topic = TopicName.parse(name)
+    except PenstockError as error:
+        raise PipelineError(f"option {option}: {error.message}") from None
+    if not topic.persistent:
+        raise PipelineError(f"option {option}: {topic} keeps no history to be read")
+    return topic
+
+
+def _where(texts: dict[str, str], which: str, default: Where) -> Where:
+    offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
+    if offsets in texts and timestamp in texts:
+        raise PipelineError(f"options {offsets} and {timestamp} exclude one another")
+    if timestamp in texts:
+        return Time(_number(texts, timestamp, 0, least=0))
+    return parse_where(offsets, texts[offsets]) if offsets in texts else default
+
+
+def _number(texts: dict[str, str], name: str, default: int, least: int = 1) -> int:
+    text = texts.get(name)
+    if text is None:
+        return default
+    if not text.strip().isascii() or not text.strip().isdigit() or not least <= int(text) < 1 << 62:
+        raise PipelineError(f"option {name}: {text!r} is no whole number from {least} on")
+    return int(text)
+
+
+def _flag(texts: dict[str, str], name: str, *, default: bool) -> bool:
+    match texts.get(name, str(default)).strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise PipelineError(f"option {name}: {texts[name]!r} is neither true nor false")

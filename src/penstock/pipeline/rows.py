@@ -1,0 +1,316 @@
+"""Entries become Arrow record batches. Pure: bytes in, batches out.
+
+Entries gather in a block; a block is decoded at once, by columns. Values and keys are never touched one by
+one: their positions in the joined payloads are an Arrow array already, of which every second item is wanted.
+"""
+
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId, read_varint
+
+from . import columns
+from .entries import Opened, open_entry
+from .fields import Fields, Ints, find_values, read_fields
+from .frames import Frame
+
+BLOCK_ROWS: Final = 16_384  # makes the calls of numpy and Arrow cheap; twice as many gain nothing
+BLOCK_BYTES: Final = 4 << 20
+
+_US: Final = 1000  # us in a ms
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Whose entries they are."""
+
+    topic: str
+    partition: int
+    ledger: int
+    partitioned: bool = True  # whether message ids name the partition
+
+
+def decode(
+    place: Place, frames: Iterable[Frame], start: int, end: int, include: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yield the messages with offsets `start .. end-1` of `frames`, which are in order."""
+    block = _Block(place, include)
+    for frame in frames:
+        block.add(frame)
+        if block.rows >= BLOCK_ROWS or block.bytes >= BLOCK_BYTES:
+            yield from block.flush(start, end)
+    yield from block.flush(start, end)
+
+
+class _Block:
+    """Entries that are decoded together."""
+
+    def __init__(self, place: Place, include: Sequence[str]) -> None:
+        self._place = place
+        self._schema = columns.arrow_schema(include)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows = 0
+        self.bytes = 0
+        self._frames: list[Frame] = []
+        self._entries: list[Opened] = []
+        self._values: list[int] = []
+
+    def add(self, frame: Frame) -> None:
+        """Open an entry and find its values."""
+        try:
+            entry = open_entry(frame.data)
+            if entry.lone_value >= 0:
+                self._values += (entry.lone_value, len(entry.batch))
+            elif entry.count != frame.count:
+                raise ValueError(f"it holds {entry.count} messages, its frame says {frame.count}")
+            else:
+                self._values += find_values(entry.batch, entry.count)
+        except PenstockError as error:
+            raise PenstockError(error.kind, f"{error.message} ({self._where(frame.offset)})") from None
+        except ValueError as error:
+            raise self._broken(frame.offset, error) from None
+        self._frames.append(frame)
+        self._entries.append(entry)
+        self.rows += entry.count
+        self.bytes += len(entry.batch)
+
+    def flush(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield what has gathered, if anything of it is asked for, and begin anew."""
+        if not self.rows:
+            return
+        batch = self._decode()
+        offsets = batch.column(4).to_numpy()
+        low, high = np.searchsorted(offsets, (start, end))
+        self._clear()
+        if low < high:
+            yield batch.slice(low, high - low)
+
+    def _decode(self) -> pa.RecordBatch:
+        entries = self._entries
+        counts = np.fromiter((e.count for e in entries), np.int64, len(entries))
+        sizes = np.fromiter((len(e.batch) for e in entries), np.int64, len(entries))
+        first_rows = np.cumsum(counts) - counts
+        owner = np.repeat(np.arange(len(entries)), counts)  # each row's entry
+        index = np.arange(self.rows) - first_rows[owner]  # each row's place in it
+
+        joined = b"".join([e.batch for e in entries])
+        data = np.frombuffer(joined, np.uint8)
+        values = np.array(self._values, np.int64)
+        values += np.repeat(np.repeat(np.cumsum(sizes) - sizes, counts), 2)
+        begins, ends = values[0::2], values[1::2]
+        heads = np.empty_like(begins)  # where each message's metadata begins
+        heads[0] = 0
+        heads[1:] = ends[:-1]
+        heads += 4
+        try:
+            fields = read_fields(data, heads, begins)
+            if fields.size is None or not (fields.size == ends - begins).all():
+                raise ValueError("a message's size does not fit")
+        except ValueError as error:
+            raise self._broken(self._frames[0].offset, error) from None
+
+        maker = _Maker(self._place, self._frames, entries, owner, index, fields, pa.py_buffer(joined), values)
+        return pa.RecordBatch.from_arrays(
+            [getattr(maker, name)() for name in self._schema.names], schema=self._schema
+        )
+
+    def _where(self, offset: int) -> str:
+        return f"{self._place.topic}, partition {self._place.partition}, at offset {offset}"
+
+    def _broken(self, offset: int, error: ValueError) -> PenstockError:
+        what = f"an entry cannot be read: {error} ({self._where(offset)})"
+        return PenstockError(ErrorKind.BAD_ENCODING, what)
+
+
+class _Maker:
+    """Makes columns; each method is named after its column."""
+
+    def __init__(
+        self,
+        place: Place,
+        frames: list[Frame],
+        entries: list[Opened],
+        owner: Ints,
+        index: Ints,
+        fields: Fields,
+        data: pa.Buffer,
+        values: Ints,
+    ) -> None:
+        self._place = place
+        self._frames = frames
+        self._entries = entries
+        self._owner = owner
+        self._index = index
+        self._fields = fields
+        self._data = data
+        self._values = values
+        self._rows = len(owner)
+
+    def key(self) -> pa.Array:
+        fields = self._fields
+        if fields.key is None:
+            return pa.nulls(self._rows, pa.binary())
+        keys = self._ranges(*fields.key)
+        if fields.null_key is not None:
+            keys = _without(keys, fields.null_key)
+        if fields.key_base64 is not None and fields.key_base64.any():
+            texts = zip(keys.to_pylist(), fields.key_base64.tolist(), strict=True)
+            keys = pa.array([_unbase64(key) if coded else key for key, coded in texts], pa.binary())
+        return keys
+
+    def value(self) -> pa.Array:
+        values = _every_second(self._values, self._data, self._rows)
+        if self._fields.null_value is not None:
+            values = _without(values, self._fields.null_value)
+        return values
+
+    def topic(self) -> pa.Array:
+        return pa.repeat(pa.scalar(self._place.topic, pa.string()), self._rows)
+
+    def partition(self) -> pa.Array:
+        return pa.repeat(pa.scalar(self._place.partition, pa.int32()), self._rows)
+
+    def offset(self) -> pa.Array:
+        return pa.array(self._of_frames([f.offset for f in self._frames]) + self._index)
+
+    def timestamp(self) -> pa.Array:
+        return _times(self._of_frames([e.publish_time for e in self._entries]))
+
+    def timestampType(self) -> pa.Array:  # noqa: N802 (the column's name)
+        return pa.repeat(pa.scalar(0, pa.int32()), self._rows)  # 0: the time of publishing
+
+    def properties(self) -> pa.Array:
+        data = memoryview(self._data)
+        rows = np.concatenate([r for _, _, r in self._fields.properties] or [np.empty(0, np.int64)])
+        begins = np.concatenate([b for b, _, _ in self._fields.properties] or [np.empty(0, np.int64)])
+        ends = np.concatenate([e for _, e, _ in self._fields.properties] or [np.empty(0, np.int64)])
+        order = np.argsort(rows, kind="stable")
+        known: dict[bytes, tuple[str, str]] = {}  # the same few pairs come again and again
+        counts = np.zeros(self._rows, np.int64)
+        keys: list[str] = []
+        texts: list[str] = []
+        row_before, here = -1, 0
+        seen: dict[str, int] = {}
+        for row, begin, end in zip(
+            rows[order].tolist(), begins[order].tolist(), ends[order].tolist(), strict=True
+        ):
+            raw = bytes(data[begin:end])
+            pair = known.get(raw)
+            if pair is None:
+                pair = known[raw] = _key_value(raw)
+            if row != row_before:
+                row_before, here = row, len(keys)
+                seen.clear()
+            key, text = pair
+            if key in seen:  # Spark refuses a map with a key twice; the last one counts, as in Pulsar
+                texts[seen[key]] = text
+                continue
+            seen[key] = len(keys)
+            keys.append(key)
+            texts.append(text)
+            counts[row] = len(keys) - here
+        offsets = np.zeros(self._rows + 1, np.int32)
+        np.cumsum(counts, out=offsets[1:])
+        return pa.MapArray.from_arrays(offsets, pa.array(keys, pa.string()), pa.array(texts, pa.string()))
+
+    def event_time(self) -> pa.Array:
+        times = self._fields.event_time
+        return pa.nulls(self._rows, columns.TIMESTAMP.arrow) if times is None else _times(times, 0)
+
+    def message_id(self) -> pa.Array:
+        place = self._place
+        partition = place.partition if place.partitioned else -1
+        ids: list[str] = []
+        for frame, entry in zip(self._frames, self._entries, strict=True):
+            if entry.lone_value >= 0:
+                ids.append(str(MessageId(place.ledger, frame.entry_id, partition)))
+                continue
+            ids += [
+                str(MessageId(place.ledger, frame.entry_id, partition, index, entry.count))
+                for index in range(entry.count)
+            ]
+        return pa.array(ids, pa.string())
+
+    def producer_name(self) -> pa.Array:
+        return pa.array([e.producer for e in self._entries], pa.string()).take(pa.array(self._owner))
+
+    def sequence_id(self) -> pa.Array:
+        base = [e.sequence_id - (e.sequence_id >> 63 << 64) for e in self._entries]
+        ids = self._of_frames(base) + self._index
+        own = self._fields.sequence_id
+        return pa.array(ids if own is None else np.where(own >= 0, own, ids))
+
+    def schema_version(self) -> pa.Array:
+        return pa.array([e.schema_version for e in self._entries], pa.int64()).take(pa.array(self._owner))
+
+    def ordering_key(self) -> pa.Array:
+        ranges = self._fields.ordering_key
+        return pa.nulls(self._rows, pa.binary()) if ranges is None else self._ranges(*ranges)
+
+    def deliver_at(self) -> pa.Array:
+        return _times(self._of_frames([e.deliver_at for e in self._entries]), 0)
+
+    def _of_frames(self, items: list[int]) -> Ints:
+        """One number an entry becomes one a row."""
+        return np.array(items, np.int64)[self._owner]
+
+    def _ranges(self, begin: Ints, end: Ints) -> pa.Array:
+        """Binary items `data[begin:end]`, null where begin is -1."""
+        there = begin >= 0
+        ranges = np.empty(2 * int(there.sum()), np.int64)
+        ranges[0::2], ranges[1::2] = begin[there], end[there]
+        found = _every_second(ranges, self._data, len(ranges) // 2)
+        if len(found) == self._rows:
+            return found
+        return found.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+
+def _every_second(ranges: Ints, data: pa.Buffer, count: int) -> pa.Array:
+    """The binary array of `data[ranges[0]:ranges[1]]`, `data[ranges[2]:ranges[3]]`, …; ranges ascend.
+
+    Read as an Arrow array's offsets, `ranges` are the items wanted and, between them, the gaps.
+    """
+    offsets = pa.py_buffer(ranges.astype(np.int32))
+    items = pa.Array.from_buffers(pa.binary(), 2 * count - 1 if count else 0, [None, offsets, data])
+    return items.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+
+def _without(items: pa.Array, flags: Ints) -> pa.Array:
+    """`items` with nulls where a flag is set."""
+    return items.take(pa.array(np.arange(len(items)), mask=flags != 0))
+
+
+def _times(ms: Ints, none: int | None = None) -> pa.Array:
+    """ms since the epoch as timestamps, null where they are `none`."""
+    times = pa.array(ms * _US, mask=None if none is None else ms == none)
+    return times.view(columns.TIMESTAMP.arrow)
+
+
+def _unbase64(key: bytes | None) -> Any:
+    if key is None:
+        return None
+    try:
+        return b64decode(key, validate=True)
+    except ValueError:
+        return key
+
+
+def _key_value(raw: bytes) -> tuple[str, str]:
+    """Pulsar's KeyValue: key = 1, value = 2."""
+    texts = {1: b"", 2: b""}
+    at = 0
+    while at < len(raw):
+        tag, at = read_varint(raw, at)
+        if tag & 7 != 2:
+            raise PenstockError(ErrorKind.BAD_ENCODING, "a property is broken")
+        length, at = read_varint(raw, at)
+        texts[tag >> 3] = raw[at : at + length]
+        at += length
+    return texts[1].decode(errors="replace"), texts[2].decode(errors="replace")

@@ -1,0 +1,33 @@
+"""One Spark session for all tests of this folder, and a server to read from."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.pipeline.fake import FakeServer
+
+from penstock.pipeline.session import session
+
+SPARK_TIMEOUT_S = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    started = session("tests", "local[2]", **{"spark.sql.warehouse.dir": str(warehouse)})
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    started = FakeServer()
+    yield started
+    started.close()

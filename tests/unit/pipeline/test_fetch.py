@@ -1,0 +1,106 @@
+"""Fetching a range against a scripted server."""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from penstock.client.http import HttpClient, RemoteError
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import DataLoss
+from penstock.pipeline.fetch import ATTEMPTS_MAX, fetch
+from penstock.pipeline.offsets import Range
+
+WANTED = Range("persistent://public/default/t", 0, False, 5, 10, 40)
+SIZE = 24 + 3
+
+
+class Stream(NamedTuple):
+    ledger: int
+    body: BytesIO
+
+    def read(self, size: int) -> bytes:
+        return self.body.read(size)
+
+
+class Scripted:
+    """Entries of ten messages each; every item of `script` is one answer: bytes to let through, or an error."""
+
+    def __init__(self, *script: int | Exception, first: int = 0, last: int = 100, ledger: int = 5) -> None:
+        self.script = list(script)
+        self.first, self.last, self.ledger = first, last, ledger
+        self.asked: list[tuple[int, int]] = []
+        self.slept: list[float] = []
+
+    @contextmanager
+    def entries(self, topic: TopicName, partition: int, start: int, end: int) -> Iterator[Stream]:
+        self.asked.append((start, end))
+        cut = self.script.pop(0) if self.script else None
+        if isinstance(cut, Exception):
+            raise cut
+        body = b"".join(
+            struct.pack(">QIQI", at, 10, at, 3) + b"abc"
+            for at in range(self.first, self.last, 10)
+            if at + 10 > start and at < end
+        )
+        yield Stream(self.ledger, BytesIO(body[:cut]))
+
+    def read(self, wanted: Range = WANTED, **options: Any) -> list[int]:
+        client = cast(HttpClient, self)
+        return [frame.offset for frame in fetch(client, wanted, sleep=self.slept.append, **options)]
+
+
+def test_a_range_may_begin_and_end_within_entries() -> None:
+    server = Scripted()
+    assert server.read(Range(WANTED.topic, 0, False, 5, 13, 27)) == [10, 20]
+    assert server.asked == [(13, 27)]
+
+
+def test_it_goes_on_where_it_broke() -> None:
+    server = Scripted(SIZE + 5, PenstockError(ErrorKind.UNAVAILABLE, "gone"), 0, SIZE)
+    assert server.read() == [10, 20, 30]
+    assert server.asked == [(10, 40), (20, 40), (20, 40), (20, 40), (30, 40)]
+
+
+def test_it_gives_up() -> None:
+    server = Scripted(*[PenstockError(ErrorKind.UNAVAILABLE, "gone")] * 99)
+    with pytest.raises(PenstockError, match="gone"):
+        server.read()
+    assert len(server.asked) == ATTEMPTS_MAX
+
+
+def test_refusals_are_final() -> None:
+    server = Scripted(RemoteError(404, 40401, "Topic not found"))
+    with pytest.raises(RemoteError, match="Topic not found"):
+        server.read()
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "said", "read"),
+    [
+        (Scripted(first=20), "offsets 10 to 19 are gone", [20, 30]),
+        (Scripted(last=30), "the log ends at 30, before 40", [10, 20]),
+        (Scripted(ledger=6), "deleted and made anew", []),
+    ],
+)
+def test_what_is_gone_is_said(server: Scripted, said: str, read: list[int]) -> None:
+    with pytest.raises(DataLoss, match=said):
+        server.read()
+    assert server.read(fail_on_data_loss=False) == read
+
+
+def test_a_server_that_repeats_itself() -> None:
+    class Repeating(Scripted):
+        @contextmanager
+        def entries(self, topic: TopicName, partition: int, start: int, end: int) -> Iterator[Stream]:
+            self.asked.append((start, end))
+            yield Stream(5, BytesIO((struct.pack(">QIQI", 10, 10, 1, 3) + b"abc") * 2))
+
+    server = Repeating()
+    with pytest.raises(PenstockError, match="the server sent offset 10 instead of 20"):
+        server.read()

@@ -1,0 +1,104 @@
+import pytest
+
+from penstock.model.names import TopicName
+from penstock.pipeline.columns import spark_schema
+from penstock.pipeline.declared import carried, carry, given_options
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.offsets import End, Listed, Time
+from penstock.pipeline.options import parse_options
+
+URL = {"url": "http://127.0.0.1:8080/"}
+T = TopicName.parse("t")
+
+
+def test_defaults() -> None:
+    options = parse_options(URL | {"subscribe": "t"})
+    assert options.url == "http://127.0.0.1:8080"
+    assert options.topics == {T: None}
+    assert (options.start, options.end) == (End.EARLIEST, End.LATEST)
+    assert (options.include, options.records_max, options.fail_on_data_loss) == ((), 500_000, True)
+
+
+def test_names_in_any_case() -> None:
+    options = parse_options(
+        URL
+        | {
+            "SUBSCRIBE": "t",
+            "startingoffsets": '{"t": {"0": 4}}',
+            "endingtimestamp": "5",
+            "failondataloss": "FALSE",
+        }
+    )
+    assert options.start == Listed({str(T): {0: 4}})
+    assert options.end == Time(5)
+    assert options.fail_on_data_loss is False
+
+
+def test_topics() -> None:
+    def topics(**given: str) -> object:
+        return parse_options(URL | given).topics
+
+    assert topics(subscribe="t, a/b/c ,") == {T: None, TopicName.parse("a/b/c"): None}
+    assert topics(subscribe="t-partition-2,t-partition-0") == {T: (0, 2)}
+    assert topics(subscribe="t,t-partition-2") == {T: None}
+    assert topics(assign='{"t": [1, 0, 1]}') == {T: (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "matches"),
+    [
+        ("t.*", "t1", True),
+        ("t.*", "at1", False),
+        ("t.*", "a/b/t1", False),
+        ("a/b/t.*", "a/b/t1", True),
+        ("persistent://a/b/x/.*", "a/b/x/y", True),
+    ],
+)
+def test_patterns(text: str, name: str, matches: bool) -> None:
+    pattern = parse_options(URL | {"subscribePattern": text}).pattern
+    assert pattern is not None
+    topic = TopicName.parse(name)
+    assert (pattern.matches(topic) and topic.namespace_name == pattern.namespace) is matches
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"url": ""}, "option url is missing"),
+        ({"url": "127.0.0.1:8080"}, "option url: "),
+        ({"url": "ftp://x"}, "option url: "),
+        ({"subscribe": "t", "startingOffset": "latest"}, "unknown option startingOffset;"),
+        ({}, "which topics"),
+        ({"subscribe": "t", "assign": "{}"}, "options subscribe and assign exclude one another"),
+        ({"subscribe": " , "}, "option subscribe: no topic"),
+        ({"subscribe": "a/b"}, "option subscribe: invalid topic name"),
+        ({"subscribe": "non-persistent://a/b/c"}, "option subscribe: .* keeps no history"),
+        ({"assign": "t"}, "option assign: expected JSON"),
+        ({"assign": "{}"}, "option assign: no topic"),
+        ({"assign": '{"t": []}'}, "option assign: t needs partitions"),
+        ({"assign": '{"t": [-1]}'}, "option assign: t needs partitions"),
+        ({"subscribePattern": "("}, "option subscribePattern: "),
+        ({"subscribePattern": "a/b/"}, "option subscribePattern: "),
+        ({"subscribe": "t", "startingTimestamp": "1", "startingOffsets": "latest"}, "exclude one another"),
+        ({"subscribe": "t", "startingTimestamp": "yesterday"}, "option startingTimestamp: 'yesterday'"),
+        ({"subscribe": "t", "endingOffsets": "earliest"}, "option endingOffsets: earliest"),
+        ({"subscribe": "t", "include": "redelivery"}, "option include: no column 'redelivery'"),
+        ({"subscribe": "t", "include": "message_id,message_id"}, "option include: .* twice"),
+        ({"subscribe": "t", "minPartitions": "0"}, "option minPartitions: '0'"),
+        ({"subscribe": "t", "failOnDataLoss": "no"}, "option failOnDataLoss: 'no'"),
+    ],
+)
+def test_bad_options(given: dict[str, str], said: str) -> None:
+    with pytest.raises(PipelineError, match=said):
+        parse_options(URL | given)
+
+
+def test_declared_tables_carry_their_options() -> None:
+    properties = {"option.url": "u", "url": "u", "provider": "penstock", "owner": "me"}
+    options, declared = given_options(properties)
+    assert (options, declared) == ({"url": "u"}, True)
+    schema = carry(spark_schema(), options)
+    assert schema.simpleString() == spark_schema().simpleString()
+    assert carried(schema, {}) == {"url": "u"}
+    assert carried(spark_schema(), {"url": "v"}) == {"url": "v"}
+    assert given_options({"url": "u"}) == ({"url": "u"}, False)

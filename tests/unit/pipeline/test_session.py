@@ -1,0 +1,21 @@
+import os
+
+import pytest
+
+from penstock.pipeline.session import settings_for, threads
+
+
+@pytest.mark.parametrize(
+    ("master", "count"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local[*]", os.cpu_count())]
+)
+def test_threads(master: str, count: int) -> None:
+    assert threads(master) == count
+
+
+def test_only_a_local_session_is_bound_to_loopback() -> None:
+    assert settings_for("local[2]", {})["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in settings_for("spark://somewhere:7077", {})
+
+
+def test_what_is_given_wins() -> None:
+    assert settings_for("local[2]", {"spark.driver.memory": "4g"})["spark.driver.memory"] == "4g"
