@@ -1,7 +1,7 @@
 """Every error of the project in one table: its face on each door, and whether a retry can help."""
 
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 
 class Face(NamedTuple):
@@ -21,7 +21,15 @@ class Face(NamedTuple):
 
 
 class ErrorKind(Enum):
-    """The kinds of error, by name."""
+    """The kinds of error, by name. Two may have the same face and are still two."""
+
+    face: Face
+
+    def __new__(cls, *face: Any) -> Self:
+        member = object.__new__(cls)
+        member._value_ = len(cls.__members__)
+        member.face = Face(*face)
+        return member
 
     BAD_PARAMETER = Face(400, 40001, 400, 8, 22)
     INVALID_NAME = Face(412, 41201, 400, 8, 17)
@@ -64,10 +72,6 @@ class ErrorKind(Enum):
     BACKLOG_QUOTA_HOLD = Face(503, 50304, 503, 8, 7, True)
     BACKLOG_QUOTA_EXCEPTION = Face(503, 50305, 503, 8, 8, True)
     REQUEST_TIMEOUT = Face(504, 50401, 504, 8, 1)
-
-    @property
-    def face(self) -> Face:
-        return self.value
 
 
 WS_CLOSE_BASE: Final = 4000  # close codes below 1000 are illegal on the wire (RFC 6455 7.4.1)
