@@ -1,0 +1,59 @@
+"""The echo floor: the same server stack, decoding and answering the same JSON, storing nothing.
+
+Run as `python -m benchmarks.echo PORT`; prints `ready` when it accepts.
+"""
+
+import sys
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+
+class Message(msgspec.Struct):
+    value: str
+
+
+class Body(msgspec.Struct):
+    messages: list[Message]
+
+
+class Receipt(msgspec.Struct):
+    messageId: str
+    partition: int
+    error_code: int | None
+    error: str | None
+
+
+class Answer(msgspec.Struct):
+    schema_version: int
+    messageIds: list[Receipt]
+
+
+_decode = msgspec.json.Decoder(Body).decode
+_encode = msgspec.json.Encoder().encode
+
+
+async def produce(request: Request) -> Response:
+    body = _decode(await request.body())
+    receipts = [Receipt("CAAQACAAMAI=", 0, None, None) for _ in body.messages]
+    return Response(_encode(Answer(0, receipts)), media_type="application/json")
+
+
+app = Starlette(routes=[Route("/topics/{tenant}/{namespace}/{topic}", produce, methods=["POST"])])
+
+
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: object = None) -> None:
+        await super().startup(sockets)  # type: ignore[arg-type]
+        print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    config = uvicorn.Config(
+        app, port=int(sys.argv[1]), loop="uvloop", http="httptools", log_level="error", access_log=False
+    )
+    _Server(config).run()
