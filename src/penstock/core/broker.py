@@ -61,6 +61,7 @@ class Broker:
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
         self._dead_letters = DeadLetters(encoder, self.producer)
         self.requests = Requests(clock, encoder, self.settings.request_timeout_ms_max)
+        self._growing: dict[TopicName, set[Producer]] = {}
         self._watchers: dict[Consumer, Callable[[TopicName], None]] = {}
         self._names = 0
         self._instance = secrets.token_hex(4)
@@ -129,9 +130,21 @@ class Broker:
         if not options.shared_name:
             for topic in topics:
                 topic.producers[producer.name] = producer
+            if len(topics) > 1 or topics[0].name != name:
+                self._growing.setdefault(name, set()).add(producer)
         return producer
 
+    async def _grow(self, name: TopicName) -> None:
+        """Let the producers of a partitioned topic know its new partitions."""
+        topics = await self.topics.all_of(name, create=False)
+        for producer in self._growing.get(name, set()):
+            producer.grow(topics)
+            for topic in topics:
+                topic.producers.setdefault(producer.name, producer)
+
     def _detach_producer(self, producer: Producer) -> None:
+        base = producer.topics[0].name.base
+        self._growing.get(base, set()).discard(producer)
         for topic in producer.topics:
             if topic.producers.get(producer.name) is producer:
                 del topic.producers[producer.name]
@@ -211,6 +224,8 @@ class Broker:
         self._watchers[consumer] = appeared
 
     def _appeared(self, name: TopicName) -> None:
+        if self._growing.get(name):
+            self.tasks.spawn(self._grow(name), f"grow {name}")
         for consumer, appeared in list(self._watchers.items()):
             if consumer.closed:
                 del self._watchers[consumer]

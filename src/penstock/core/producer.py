@@ -105,6 +105,12 @@ class Producer:
             topic.sequences.stored(self.name, sequence_id + len(payloads) - 1, last)
         return Placement(topic, placed.entry_id, placed.offset, entry.count)
 
+    def grow(self, topics: Sequence[Topic]) -> None:
+        """The topic has more partitions now: publish to them too."""
+        if len(topics) > len(self.topics):
+            self.topics = list(topics)
+            self._router.grow(len(topics))
+
     def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
         """Whether `publish_plain` fits."""
         return (

@@ -27,6 +27,10 @@ class Router:
         self._in_turn = routing is Routing.ROUND_ROBIN
         self._next = random.randrange(count)
 
+    def grow(self, count: int) -> None:
+        """Choose among more from now on."""
+        self._count = count
+
     def choose(self, key: str | None, partition: int | None) -> int:
         """The partition's number; raises PARTITION_NOT_FOUND for one that is not there."""
         if partition is not None:

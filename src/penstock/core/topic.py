@@ -1,7 +1,7 @@
 """A topic: one log, who reads it, and what was published to it last. A partition is a topic too."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.entry import Entry, NewEntry, Placed
@@ -13,6 +13,7 @@ from .ports import Clock, LogState, Store
 from .rates import Rate
 from .sequences import Sequences
 from .tail import Tail, TailCache
+from .transient import Kept
 
 if TYPE_CHECKING:
     from .producer import Producer
@@ -42,7 +43,11 @@ class Topic:
         self.producers: dict[str, Producer] = {}
         self.sequences = Sequences(state.producers)
         self.last_publish_ms = 0
+        # Who must see entries before they go (awaited with the first entry that stays), and who outlives the log.
+        self.before_trim: list[Callable[[int], Awaitable[None]]] = []
+        self.after_delete: list[Callable[[], Awaitable[None]]] = []
         self.rate_in = Rate(clock)
+        self.kept: Kept | None = None  # a non-persistent topic's bound
         self._tails = tails
         self._tail = Tail()
         self._grown = asyncio.Event()
@@ -62,7 +67,18 @@ class Topic:
         self.check_open()
         placed = await self.store.append(self.ledger, entries)
         self._stored(placed, entries)
+        if self.kept is not None:
+            await self._let_go(self.kept)
         return placed
+
+    async def _let_go(self, kept: Kept) -> None:
+        first = kept.first_after_letting_go()
+        if first is not None:
+            self.first_entry, self.first_offset = first
+            self.size_bytes = kept.bytes
+            for subscription in self.subscriptions.values():
+                subscription.trimmed(self.first_offset)
+            await self.store.trim(self.ledger, self.first_entry)
 
     def check_open(self) -> None:
         """Raise unless the topic takes messages."""
@@ -79,6 +95,8 @@ class Topic:
             )
             self._tails.put(self._tail, entry)
             size += len(new.data)
+            if self.kept is not None:
+                self.kept.add(entry_id, offset, len(new.data))
             entry_id += 1
             offset += new.count
         if entry_id > self.next_entry:
@@ -188,6 +206,9 @@ class Topic:
     async def trim(self, before_entry: int) -> None:
         """Let go of the entries before `before_entry`."""
         before_entry = min(before_entry, self.next_entry)
+        for seen in self.before_trim:
+            if before_entry > self.first_entry:
+                await seen(before_entry)
         if before_entry <= self.first_entry:
             return
         if before_entry < self.next_entry:
@@ -195,6 +216,8 @@ class Topic:
         else:
             kept = self.next_offset
         await self.store.trim(self.ledger, before_entry)
+        if before_entry <= self.first_entry:  # another went further meanwhile
+            return
         self.first_entry, self.first_offset = before_entry, kept
         for subscription in self.subscriptions.values():
             subscription.trimmed(kept)

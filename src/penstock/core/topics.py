@@ -14,6 +14,7 @@ from .ports import Clock, Store
 from .settings import BrokerSettings
 from .tail import TailCache
 from .topic import Topic
+from .transient import Kept
 
 _KIND: Final = "topic"
 
@@ -50,6 +51,9 @@ class Topics:
         self._clock = clock
         self._opened = opened
         self._appeared = appeared
+        self.watchers: list[
+            Callable[[Topic], None]
+        ] = []  # told of every topic that is opened, before its use
         self._tails = TailCache(settings.tail_bytes)
         self._documents: dict[TopicName, TopicDocument] = {}
         self._open: dict[TopicName, Topic] = {}
@@ -126,9 +130,13 @@ class Topics:
         store = self._store if name.persistent else self._transient
         state = await store.open(str(name))
         topic = Topic(name, state, store, self._tails, self._clock)
-        kept = self.document(name)
-        topic.terminated = kept is not None and kept.terminated
+        document = self.document(name)
+        topic.terminated = document is not None and document.terminated
+        if not name.persistent:
+            topic.kept = Kept(self._settings.transient_topic_bytes)
         await self._opened(topic)
+        for watch in self.watchers:
+            watch(topic)
         self._open[name] = topic
         return topic
 
@@ -239,3 +247,5 @@ class Topics:
         del self._documents[name]
         for topic in logs:
             await topic.store.delete(topic.ledger)
+            for told in topic.after_delete:
+                await told()

@@ -289,3 +289,35 @@ async def test_deduplication_stores_once_and_answers_with_the_first_id() -> None
         b.broker = restarted
         assert await once(b, 5) == MessageId(-1, -1)
         assert (await restarted.topics.get(TOPIC)).next_offset == 2
+
+
+async def test_a_producer_learns_of_partitions_added_later() -> None:
+    async with bench() as b:
+        await b.broker.topics.create(TOPIC, 1)
+        producer = await b.broker.producer(TOPIC)
+        await b.broker.topics.set_partitions(TOPIC, 2)
+        await settle()
+        results = await producer.publish([OutMessage(payload=b"x") for _ in range(2)])
+        assert sorted(r.partition for r in results if isinstance(r, MessageId)) == [0, 1]
+
+
+async def test_a_non_persistent_topic_keeps_the_newest_within_its_bound() -> None:
+    from penstock.core.settings import BrokerSettings
+
+    topic = TopicName.parse("non-persistent://public/default/t")
+    async with bench(BrokerSettings(transient_topic_bytes=2000)) as b:
+        slow = await b.consumer(topic=topic, window=1)
+        for n in range(20):
+            await b.publish(b"%03d" % n + b"x" * 297, topic=topic)
+                await settle()
+        first = await b.taken(slow)
+        assert first[0][1].payload.startswith(b"000")
+        await slow.acknowledge(first[0][0])
+        seen = []
+        while taken := await b.taken(slow):
+            seen.append(int(taken[0][1].payload[:3]))
+            await slow.acknowledge(taken[0][0])
+        assert seen == sorted(seen)
+        assert 3 <= len(seen) <= 6
+        assert seen[-1] == 19
+        assert (await b.broker.topics.get(topic)).size_bytes <= 2000
