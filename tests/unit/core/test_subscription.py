@@ -309,7 +309,7 @@ async def test_a_non_persistent_topic_keeps_the_newest_within_its_bound() -> Non
         slow = await b.consumer(topic=topic, window=1)
         for n in range(20):
             await b.publish(b"%03d" % n + b"x" * 297, topic=topic)
-                await settle()
+            await settle()
         first = await b.taken(slow)
         assert first[0][1].payload.startswith(b"000")
         await slow.acknowledge(first[0][0])
