@@ -141,9 +141,14 @@ class Consumer:
             await self._ready.wait()
         return True
 
-    def forget(self, subscription: "Subscription") -> int:
-        """Drop what waits in the outbox from one subscription; returns how many messages that were."""
-        kept = [d for d in self.outbox if d.subscription is not subscription]
+    def forget(self, subscription: "Subscription", below: int | None = None) -> int:
+        """Drop what waits in the outbox from one subscription, or only its entries that begin below an offset;
+        returns how many messages that were."""
+        kept = [
+            d
+            for d in self.outbox
+            if d.subscription is not subscription or (below is not None and d.entry.offset >= below)
+        ]
         dropped = sum(d.count for d in self.outbox) - sum(d.count for d in kept)
         if dropped:
             self.outbox = deque(kept)

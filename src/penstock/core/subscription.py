@@ -471,6 +471,8 @@ class Subscription:
         """Retention let go of everything below `first_offset`."""
         if self.cursor.mark < first_offset:
             self._back.replay.drop_before(first_offset)
+            for consumer in self.consumers:
+                consumer.forget(self, first_offset)
             self._raise_mark(first_offset)
 
     def take_changes(self) -> CursorChange:

@@ -310,11 +310,9 @@ async def test_a_non_persistent_topic_keeps_the_newest_within_its_bound() -> Non
         for n in range(20):
             await b.publish(b"%03d" % n + b"x" * 297, topic=topic)
             await settle()
-        first = await b.taken(slow)
-        assert first[0][1].payload.startswith(b"000")
-        await slow.acknowledge(first[0][0])
         seen = []
         while taken := await b.taken(slow):
+            assert len(taken) == 1
             seen.append(int(taken[0][1].payload[:3]))
             await slow.acknowledge(taken[0][0])
         assert seen == sorted(seen)
