@@ -181,6 +181,10 @@ class Subscription:
                 break
         else:
             self.wake()
+        if self.topic.terminated and self.drained:
+            for consumer in self.consumers:
+                if consumer.end_reached is not None:
+                    consumer.end_reached()
 
     def _step(self) -> bool:
         """Deliver one entry, or part of it; False when nothing can be done now."""
@@ -249,12 +253,16 @@ class Subscription:
         if isinstance(self._selection, ByKey):
             self._offer_by_key(self._selection, entry, mask)
             return
+        # A batch is spread over those who share, lest one of them gets all of a request's messages.
+        share = -(-mask.bit_count() // len(self.consumers)) if shared else mask.bit_count()
         while mask:
             consumer = self._selection.pick()
             if consumer is None:
                 self._back.replay.add(Slice(entry.entry_id, entry.offset, entry.count, mask))
                 return
-            part = mask if consumer.options.whole_entries else lowest_bits(mask, consumer.capacity())
+            part = mask
+            if not consumer.options.whole_entries:
+                part = lowest_bits(mask, min(share, consumer.capacity()))
             mask &= ~part
             self._deliver(consumer, entry, part, None)
 
@@ -262,7 +270,11 @@ class Subscription:
         order = self._keys
         if order is None:
             return
-        hashes = [key_shared_hash(k) for k in self._encoder.keys(entry)]
+        keys = self._encoder.keys(entry)
+        if any(c.options.whole_entries for c in selection.consumers):
+            # Whoever acknowledges entries as a whole must get them whole, as in Pulsar.
+            keys = keys[:1] * entry.count
+        hashes = [key_shared_hash(k) for k in keys]
         same = len(set(hashes)) == 1
         by_hash: dict[int, int] = {}
         for index in bits_of(mask):
@@ -360,6 +372,31 @@ class Subscription:
                 self._settle(part, hit)
         self._acknowledged(offset, mask)
         return True
+
+    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Consumer) -> bool:
+        """Acknowledge an entry that is out, but the messages in `unacked` and what others than `consumer` have.
+
+        False when the entry is not out.
+        """
+        held = self._pending.of(entry_id)
+        if not held:
+            return False
+        offset, mask = held[0].offset, ((1 << held[0].count) - 1) & ~unacked
+        for part in list(held):
+            if part.consumer is not consumer:
+                mask &= ~part.mask
+            elif hit := part.mask & mask:
+                self._settle(part, hit)
+        self._acknowledged(offset, mask)
+        return True
+
+    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Consumer) -> None:
+        """The same of an entry that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""
+        if 0 <= entry_id < self.topic.first_entry:
+            return
+        entry = await self.topic.entry(entry_id)
+        if not self.acknowledge_but(entry_id, unacked, consumer):
+            self._acknowledged(entry.offset, ((1 << entry.count) - 1) & ~unacked)
 
     async def acknowledge_late(self, message_id: MessageId) -> None:
         """Acknowledge a message that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""

@@ -7,6 +7,7 @@ protobuf, but for messages that are nothing but payloads.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -20,9 +21,18 @@ from .keys import sticky_key, unkeyed
 from .metadata import batch_metadata, message_metadata, parse_metadata, plain_metadata
 from .pulsar_pb2 import NONE, KeyValue, MessageMetadata
 
+KEPT_MAX: Final = 16  # decoded batches
+KEPT_BYTES_MAX: Final = 256 * 1024  # of one of them
+
 
 class WireFormat:
-    """Pulsar's entry format (the core's port `EntryFormat`). It keeps nothing; one serves all."""
+    """Pulsar's entry format (the core's port `EntryFormat`). One serves all.
+
+    A batch that is spread over several consumers is decoded for each of them: the last few are kept.
+    """
+
+    def __init__(self) -> None:
+        self._decoded: dict[int, tuple[Entry, list[Message]]] = {}
 
     def encode(
         self,
@@ -84,9 +94,19 @@ class WireFormat:
         )
 
     def decode(self, entry: Entry) -> list[Message]:
-        """Every message of an entry. Raises CHECKSUM or BAD_ENCODING."""
+        """Every message of an entry; the list is shared and must not be changed. Raises CHECKSUM or BAD_ENCODING."""
+        if entry.count == 1 or len(entry.data) > KEPT_BYTES_MAX:
+            return self._decode(entry)
+        kept = self._decoded.get(entry.entry_id % KEPT_MAX)
+        if kept is not None and kept[0].data is entry.data and kept[0].offset == entry.offset:
+            return kept[1]
+        messages = self._decode(entry)
+        self._decoded[entry.entry_id % KEPT_MAX] = entry, messages
+        return messages
+
+    def _decode(self, entry: Entry) -> list[Message]:
         metadata, payload = parse(entry.data)
-        if _is_sealed(metadata):
+        if is_sealed(metadata):
             return [_decode_alone(metadata, payload, entry.offset)]
         payload = decompress(metadata.compression, payload, metadata.uncompressed_size)
         if not metadata.HasField("num_messages_in_batch"):
@@ -101,7 +121,7 @@ class WireFormat:
             # Nothing is known of it. It is given to some consumer, who finds out and can skip it.
             return [b""] * entry.count
         producer, first = metadata.producer_name, signed(metadata.sequence_id)
-        if metadata.HasField("num_messages_in_batch") and not _is_sealed(metadata):
+        if metadata.HasField("num_messages_in_batch") and not is_sealed(metadata):
             try:
                 payload = decompress(metadata.compression, payload, metadata.uncompressed_size)
                 singles = split(payload, entry.count)
@@ -189,7 +209,7 @@ def _encode_alone(
     )
 
 
-def _is_sealed(metadata: MessageMetadata) -> bool:
+def is_sealed(metadata: MessageMetadata) -> bool:
     """Whether only the receiver can open the payload: it is encrypted, or a chunk of a larger message."""
     return bool(metadata.encryption_keys) or metadata.num_chunks_from_msg > 1
 

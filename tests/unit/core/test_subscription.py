@@ -178,6 +178,13 @@ async def test_shared_takes_turns() -> None:
         assert [len(await b.payloads(c)) for c in consumers] == [10] * 10
 
 
+async def test_a_batch_is_spread_over_those_who_share() -> None:
+    async with bench() as b:
+        consumers = [await b.consumer(SHARED) for _ in range(4)]
+        await b.publish(*[b"%d" % n for n in range(10)])
+        assert [len(await b.payloads(c)) for c in consumers] == [3, 3, 3, 1]
+
+
 async def test_key_shared_gives_sticky_ranges_to_who_named_them() -> None:
     async with bench() as b:
         low = await b.consumer(KEY_SHARED, key_ranges=((0, 32767),))
