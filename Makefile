@@ -82,8 +82,9 @@ layers: $(STAMPS)/project ## Check who imports whom
 	@$(BIN)/lint-imports
 
 .PHONY: bench
+NAME ?= startup rest websocket latency memory schemas idle store_floor codec spark_scan
 bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)
-	@for bench in benchmarks/bench_$(NAME).py; do echo "== $$bench"; $(BIN)/python "$$bench" $(ARGS); done
+	@for bench in $(NAME); do echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 
 ## ---- keeping it -------------------------------------------------------------------------------
 

@@ -21,16 +21,16 @@ class Body(msgspec.Struct):
     messages: list[Message]
 
 
-class Receipt(msgspec.Struct):
-    messageId: str
+class Receipt(msgspec.Struct, rename="camel"):
+    message_id: str
     partition: int
-    error_code: int | None
+    error_code: int | None = msgspec.field(name="error_code")
     error: str | None
 
 
 class Answer(msgspec.Struct):
     schema_version: int
-    messageIds: list[Receipt]
+    receipts: list[Receipt] = msgspec.field(name="messageIds")
 
 
 _decode = msgspec.json.Decoder(Body).decode

@@ -15,6 +15,8 @@ import httpx
 import uvloop
 from websockets.asyncio.client import ClientConnection, connect
 
+from penstock.core.tasks import Tasks
+
 from . import servers
 
 CONSUMERS = 1000
@@ -32,7 +34,9 @@ async def open_all(port: int, urls: list[str]) -> list[ClientConnection]:
     made: list[ClientConnection] = []
     for start in range(0, len(urls), 50):
         part = urls[start : start + 50]
-        made += await asyncio.gather(*(connect(f"{base}/{u}", compression=None, ping_interval=None) for u in part))
+        made += await asyncio.gather(
+            *(connect(f"{base}/{u}", compression=None, ping_interval=None) for u in part)
+        )
     return made
 
 
@@ -61,15 +65,16 @@ async def fairness(port: int, consumers: list[ClientConnection]) -> None:
             counts[number] += 1
             await consumer.send(json.dumps({"messageId": json.loads(frame)["messageId"]}))
 
-    reading = [asyncio.create_task(read(n, c)) for n, c in enumerate(consumers)]
+    tasks = Tasks()
+    for number, consumer in enumerate(consumers):
+        tasks.spawn(read(number, consumer), "read")
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
         for _ in range(MESSAGES // 100):
             body = {"messages": [{"value": "x"}] * 100}
             (await client.post("/topics/public/default/one", json=body)).raise_for_status()
     while sum(counts) < MESSAGES:
         await asyncio.sleep(0.05)
-    for task in reading:
-        task.cancel()
+    await tasks.close()
     print(
         f"{'spread of ' + str(MESSAGES):>30}: {min(counts)} to {max(counts)} each,"
         f" standard deviation {statistics.pstdev(counts):.1f}"

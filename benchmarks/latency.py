@@ -63,20 +63,20 @@ async def measure(port: int, seconds: float) -> list[float]:
                 for _ in range(count):
                     assert json.loads(await producer.recv())["result"] == "ok"
 
-            reading = asyncio.create_task(receipts())
-            for number in range(count):
-                wait = started + number / RATE - time.perf_counter()
-                if wait > 0:
-                    await asyncio.sleep(wait)
-                payload = base64.b64encode(repr(time.perf_counter()).encode()).decode()
-                await producer.send(f'{{"payload":"{payload}"}}')
-            await reading
+            async with asyncio.TaskGroup() as group:
+                group.create_task(receipts())
+                for number in range(count):
+                    wait = started + number / RATE - time.perf_counter()
+                    if wait > 0:
+                        await asyncio.sleep(wait)
+                    payload = base64.b64encode(repr(time.perf_counter()).encode()).decode()
+                    await producer.send(f'{{"payload":"{payload}"}}')
 
     ready = asyncio.Event()
-    receiving = asyncio.create_task(receive())
-    await ready.wait()
-    await publish()
-    await receiving
+    async with asyncio.TaskGroup() as group:
+        group.create_task(receive())
+        await ready.wait()
+        await publish()
     return sorted(latencies)
 
 

@@ -22,7 +22,9 @@ def body(messages: int) -> bytes:
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
-    print(f"{'messages':>8} {'floor req/s':>12} {'penstock':>10} {'ratio':>6} {'min':>6} {'max':>6} {'p99 ms':>7}")
+    print(
+        f"{'messages':>8} {'floor req/s':>12} {'penstock':>10} {'ratio':>6} {'min':>6} {'max':>6} {'p99 ms':>7}"
+    )
     for messages in (1, 100):
         request = load.post(PATH, body(messages))
         floors, ours, ratios, p99 = [], [], [], []

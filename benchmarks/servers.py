@@ -34,7 +34,7 @@ def penstock(*flags: str) -> Iterator[tuple[int, int]]:
     """A Penstock server; yields its HTTP port and its process id."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         command = [str(Path(sys.executable).parent / "penstock"), "serve"]
-        command += ["--data", folder, "--http", "127.0.0.1:0", *flags]
+        command += ["--data", folder, "--http", "127.0.0.1:0", "--pulsar", "127.0.0.1:0", *flags]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             try:
                 assert process.stdout is not None

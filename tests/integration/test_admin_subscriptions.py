@@ -1,0 +1,135 @@
+import pytest
+from tests.integration.admin_harness import ADMIN, Office, office
+
+from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
+from penstock.model.policy import ConsumerOptions
+
+SUB = f"{ADMIN}/t/subscription/s"
+
+
+async def backlog(at: Office, topic: str = "t") -> int:
+    found = await at.get(f"{ADMIN}/{topic}/stats")
+    return int(found["subscriptions"]["s"]["msgBacklog"])
+
+
+async def test_a_subscription_is_created_listed_and_deleted() -> None:
+    async with office() as at:
+        await at.produce("t", *"abc")
+        await at.put(SUB)
+        assert await backlog(at) == 0
+        await at.put(SUB, status=409)
+        assert await at.get(f"{ADMIN}/t/subscriptions") == ["s"]
+        await at.delete(SUB)
+        await at.delete(SUB, 404)
+        assert await at.get(f"{ADMIN}/t/subscriptions") == []
+        await at.get(f"{ADMIN}/nothing/subscriptions", 404)
+
+
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [
+        ("earliest", 6),
+        ("latest", 0),
+        ({"ledgerId": -1, "entryId": -1}, 6),
+        ({"ledgerId": 2**63 - 1, "entryId": 2**63 - 1, "partitionIndex": -1}, 0),
+        ({"ledgerId": 0, "entryId": 1}, 3),
+        ({"ledgerId": 0, "entryId": 1, "isExcluded": True}, 0),
+        ({"ledgerId": 0, "entryId": 0, "batchIndex": 1}, 5),
+        ({"ledgerId": 0, "entryId": 0, "batchIndex": 1, "isExcluded": True}, 4),
+        (str(MessageId(0, 0)), 3),
+    ],
+)
+async def test_where_it_begins_and_is_reset_to(place: object, left: int) -> None:
+    async with office() as at:
+        await at.produce("t", *"abc")
+        await at.produce("t", *"def")
+        await at.put(SUB, place)
+        assert await backlog(at) == left
+        await at.post(f"{SUB}/skip_all")
+        assert await backlog(at) == 0
+        await at.post(f"{SUB}/resetcursor", place)
+        assert await backlog(at) == left
+
+
+@pytest.mark.parametrize("place", ["nonsense", {"ledgerId": "x"}, 5, [1], {"ledgerId": 77, "entryId": 0}])
+async def test_a_place_that_cannot_be_changes_nothing(place: object) -> None:
+    async with office() as at:
+        await at.produce("t", *"abc")
+        await at.put(SUB, place, 400)
+        assert await at.get(f"{ADMIN}/t/subscriptions") == []
+        await at.put(SUB, "earliest")
+        await at.post(f"{SUB}/resetcursor", place, 400)
+        assert await backlog(at) == 3
+
+
+async def test_an_id_on_a_partitioned_topic_is_refused_before_anything_changes() -> None:
+    async with office() as at:
+        await at.put(f"{ADMIN}/p/partitions", 2)
+        ids = await at.produce("p", *"abcd")
+        await at.put(f"{ADMIN}/p/subscription/s", ids[0], 400)
+        assert await at.get(f"{ADMIN}/p/subscriptions") == []
+        await at.put(f"{ADMIN}/p/subscription/s", "earliest")
+        assert await backlog(at, "p") == 4
+        await at.post(f"{ADMIN}/p/subscription/s/skip/1", status=405)
+        await at.post(f"{ADMIN}/p/subscription/s/skip_all")
+        assert await backlog(at, "p") == 0
+
+
+async def test_skipping_passes_over_what_is_acknowledged() -> None:
+    async with office() as at:
+        await at.produce("t", *"abcdef")
+        await at.put(SUB, "earliest")
+        [subscription] = await at.broker.subscription(TopicName.parse("t"), "s")
+        subscription.cursor.add(1, 0b1)
+        assert await backlog(at) == 5
+        await at.post(f"{SUB}/skip/2")  # a and c
+        assert await backlog(at) == 3
+        await at.post(f"{SUB}/skip/100")
+        assert await backlog(at) == 0
+        await at.post(f"{SUB}/skip/-1", status=400)
+        await at.post(f"{SUB}/skip/x", status=400)
+
+
+async def test_reset_to_a_time_and_expiry() -> None:
+    async with office() as at:
+        await at.produce("t", *"ab")
+        at.clock.turn(10_000)
+        now = at.clock.now_ms()
+        await at.produce("t", *"cd")
+        await at.put(SUB, "earliest")
+        await at.post(f"{SUB}/expireMessages/5")
+        assert await backlog(at) == 2
+        await at.post(f"{SUB}/resetcursor/0")
+        assert await backlog(at) == 4
+        await at.post(f"{SUB}/resetcursor/{now}")
+        assert await backlog(at) == 2
+        await at.post(f"{SUB}/resetcursor/yesterday", status=400)
+
+
+async def test_looking_into_the_backlog_takes_nothing_from_it() -> None:
+    async with office() as at:
+        messages = [{"value": "a", "key": "k", "properties": {"x": "y"}}, {"value": "b"}]
+        await at.post("/topics/public/default/t", {"messages": messages}, 200)
+        await at.put(SUB, "earliest")
+        first = await at.client.get(f"{SUB}/position/1")
+        assert first.content == b"a"
+        assert first.headers["x-pulsar-property-x"] == "y"
+        assert first.headers["x-pulsar-partition-key"] == "k"
+        assert first.headers["x-pulsar-message-id"].endswith(":0:0")
+        assert (await at.client.get(f"{SUB}/position/2")).content == b"b"
+        await at.get(f"{SUB}/position/3", 404)
+        await at.get(f"{SUB}/position/0", 400)
+        assert await backlog(at) == 2
+
+
+async def test_a_subscription_with_consumers_is_deleted_only_by_force() -> None:
+    async with office() as at:
+        consumer = await at.broker.subscribe([TopicName.parse("t")], "s", ConsumerOptions(name="c"))
+        assert (await at.delete(SUB, 409))["error_code"] == 40902
+        described = (await at.get(f"{ADMIN}/t/stats"))["subscriptions"]["s"]
+        assert described["type"] == "Exclusive"
+        assert described["consumers"][0]["consumerName"] == "c"
+        assert described["activeConsumerName"] == "c"
+        await at.delete(SUB, force="true")
+        assert consumer.closed

@@ -1,0 +1,463 @@
+"""Consumer instances and cursors over REST: nothing lost, nothing kept by who does not come back."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.integration.rest_harness import TOPIC, House, Visit, house
+
+from penstock.model.names import TopicName
+from penstock.protocols.session import Limits
+
+SUB = f"{TOPIC}/subscription/s"
+NAME = TopicName.parse("t")
+
+
+async def consumer(home: House, **options: Any) -> str:
+    """Create an instance and return where it is asked for messages."""
+    options = {"initial_position": "earliest", **options}
+    answer = await home.post(SUB, options)
+    return str(answer["base_uri"]).removeprefix("http://penstock") + "/messages"
+
+
+async def fetch(home: House, path: str, **params: Any) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = (await home.get(path, **{"timeout": 0, **params}))["messages"]
+    return messages
+
+
+async def values(home: House, path: str, **params: Any) -> list[Any]:
+    return [m["value"] for m in await fetch(home, path, **params)]
+
+
+async def cursor(home: House) -> dict[str, Any]:
+    found: dict[str, Any] = (await home.get(f"{SUB}/cursor"))["cursor"]
+    return found
+
+
+async def ack(home: House, *ids: Any, **more: Any) -> list[Any]:
+    """Post to the cursor; returns the error codes."""
+    answer = await home.post(f"{SUB}/cursor", {"messageIds": list(ids), **more})
+    assert [r["messageId"] for r in answer["messageIds"]] == [
+        i if isinstance(i, str) else i["messageId"] for i in ids
+    ]
+    return [r["error_code"] for r in answer["messageIds"]]
+
+
+async def refused(home: House, method: str, path: str, body: Any, status: int, code: int) -> None:
+    content = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
+    response = await home.client.request(method, path, content=content)
+    assert (response.status_code, response.json()["error_code"]) == (status, code), response.text
+
+
+async def test_the_whole_way() -> None:
+    async with house() as home:
+        answer = await home.post(SUB, {"name": "me", "initial_position": "earliest"})
+        assert answer["name"] == "me"
+        assert answer["consumer_timeout_ms"] == 300_000
+        assert answer["schema_version"] is None
+        assert answer["base_uri"] == f"http://penstock{SUB}/consumer/{answer['id']}"
+        await home.produce("a", "b", "c")
+        path = f"{SUB}/consumers/{answer['id']}/messages"
+        got = await fetch(home, path, max_messages=2)
+        assert [m["value"] for m in got] == ["a", "b"]
+        assert got[0]["redeliveryCount"] == 0
+        assert await ack(home, *(m["messageId"] for m in got)) == [None, None]
+        assert await values(home, path) == ["c"]
+        assert await values(home, path) == []
+        assert (await home.post(SUB, {"id": answer["id"]}))["id"] == answer["id"]
+        response = await home.client.delete(f"{SUB}/consumers/{answer['id']}")
+        assert (response.status_code, response.content) == (204, b"")
+        await refused(home, "GET", path, None, 404, 40403)
+        await refused(home, "DELETE", f"{SUB}/consumers/{answer['id']}", None, 404, 40403)
+        again = await consumer(home, id=answer["id"])
+        assert await values(home, again) == ["c"]
+
+
+async def test_an_empty_body_is_a_consumer_too() -> None:
+    async with house() as home:
+        response = await home.client.post(SUB)
+        assert response.status_code == 200
+
+
+async def test_conflicts_and_bad_options() -> None:
+    async with house() as home:
+        await consumer(home, subscription_type="Shared", name="a")
+        await refused(home, "POST", SUB, {"subscription_type": "Shared", "name": "a"}, 409, 40901)
+        await refused(home, "POST", SUB, {"subscription_type": "Failover"}, 409, 40902)
+        other = f"{TOPIC}/subscription/x"
+        await home.post(other, {})
+        response = await home.client.post(other, content=b"{}")
+        assert response.status_code == 409
+        for body in (
+            {"subscription_type": "Odd"},
+            {"initial_position": "middle"},
+            {"receiver_queue_size": 0},
+            {"ack_timeout_ms": -1},
+            {"dead_letter_topic": "d"},
+            {"colour": 1},
+            {"schema_type": "x"},
+        ):
+            await refused(home, "POST", SUB, body, 400, 40001)
+        await refused(home, "POST", SUB, b"{", 422, 42205)
+        await refused(home, "POST", SUB, {"schema_version": 4}, 422, 42204)
+        await refused(home, "POST", SUB, {"schema_type": "avro"}, 422, 42202)
+        await refused(home, "GET", f"{SUB}/consumer/nobody/messages", None, 404, 40403)
+        await refused(home, "GET", f"{TOPIC}/subscription/none/cursor", None, 404, 40404)
+        await refused(home, "GET", "/topics/public/default/no/subscription/s/cursor", None, 404, 40401)
+
+
+async def test_instances_are_bounded() -> None:
+    async with house(limits=Limits(max_rest_consumers=1)) as home:
+        await consumer(home, subscription_type="Shared")
+        await refused(home, "POST", SUB, {"subscription_type": "Shared"}, 429, 42901)
+
+
+async def test_bounds_give_back_the_rest() -> None:
+    async with house() as home:
+        path = await consumer(home, subscription_type="Shared")
+        other = await consumer(home, subscription_type="Shared")
+        await home.produce("aaaa", "bb", "c" * 50, "d")
+        assert await values(home, path, max_bytes=6) == ["aaaa", "bb"]
+        assert (await cursor(home))["unacknowledged"] == 2
+        got = await fetch(home, other, max_bytes=1)
+        assert [(m["value"], m["redeliveryCount"]) for m in got] == [("c" * 50, 0)]
+        assert await values(home, path) == ["d"]
+
+
+async def test_nothing_is_fetched_ahead() -> None:
+    async with house() as home:
+        path = await consumer(home, subscription_type="Shared")
+        other = await consumer(home, subscription_type="Shared")
+        await home.produce("a", "b", "c")
+        assert await values(home, path, max_messages=1) == ["a"]
+        await home.produce("d")
+        assert await values(home, other) == ["b", "c", "d"]
+
+
+async def test_the_queue_size_bounds_what_is_out() -> None:
+    async with house() as home:
+        path = await consumer(home, receiver_queue_size=2)
+        ids = await home.produce("a", "b", "c")
+        assert await values(home, path) == ["a", "b"]
+        assert await values(home, path) == []
+        await ack(home, ids[0])
+        assert await values(home, path) == ["c"]
+
+
+async def test_long_polls() -> None:
+    async with house() as home:
+        path = await consumer(home)
+        visit = Visit(home, path, "timeout=5000")
+        await asyncio.sleep(0.01)
+        await home.clock.advance(4999)
+        assert not visit.done.done()
+        await home.produce("a", "b")
+        await visit.done
+        assert visit.body.count(b"messageId") == 2
+        visit = Visit(home, path)  # a second, when it does not say
+        await asyncio.sleep(0.01)
+        await home.clock.advance(1000)
+        await visit.done
+        assert visit.body == b'{"messages":[]}'
+
+
+async def test_two_fetches_take_turns() -> None:
+    async with house() as home:
+        path = await consumer(home)
+        first, second = Visit(home, path, "timeout=5000"), Visit(home, path, "timeout=9000")
+        await asyncio.sleep(0.01)
+        await home.produce("a")
+        await first.done
+        assert b'"a"' in first.body
+        await home.produce("b")
+        await second.done
+        assert b'"b"' in second.body
+
+
+async def test_what_was_not_written_comes_again() -> None:
+    async with house() as home:
+        path = await consumer(home)
+        await home.produce("a", "b")
+        visit = Visit(home, path, "timeout=0")
+        visit.taking.clear()
+        await asyncio.sleep(0.01)
+        visit.hang_up()
+        await asyncio.sleep(0)
+        visit.taking.set()
+        await visit.done
+        assert (await cursor(home))["unacknowledged"] == 0
+        got = await fetch(home, path)
+        assert [(m["value"], m["redeliveryCount"]) for m in got] == [("a", 0), ("b", 0)]
+
+
+async def test_a_write_that_fails_comes_again() -> None:
+    async with house() as home:
+        path = await consumer(home)
+        await home.produce("a")
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"timeout=0",
+            "headers": [],
+        }
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                raise OSError("broken pipe")
+
+        await home.door(scope, receive, send)
+        assert await values(home, path) == ["a"]
+
+
+async def test_hanging_up_in_a_long_poll_leaves_nothing_behind() -> None:
+    async with house() as home:
+        path = await consumer(home)
+        visit = Visit(home, path, "timeout=60000")
+        await asyncio.sleep(0.01)
+        visit.hang_up()
+        await visit.done
+        await home.produce("a")
+        assert (await cursor(home))["unacknowledged"] == 0
+        assert await values(home, path) == ["a"]
+
+
+async def test_an_idle_instance_expires_and_its_messages_go_on() -> None:
+    async with house() as home:
+        lazy = await consumer(home, subscription_type="Shared", consumer_timeout_ms=1000)
+        await home.produce("a")
+        assert await values(home, lazy) == ["a"]
+        keen = await consumer(home, subscription_type="Shared")
+        await home.clock.advance(999)
+        assert await values(home, lazy) == []
+        await home.clock.advance(999)
+        assert await values(home, keen) == []
+        await home.clock.advance(1)
+        await refused(home, "GET", lazy, None, 404, 40403)
+        got = await fetch(home, keen)
+        assert [(m["value"], m["redeliveryCount"]) for m in got] == [("a", 1)]
+        assert (await cursor(home))["consumers"] == [
+            (await home.post(SUB, {"id": keen.split("/")[-2]}))["name"]
+        ]
+
+
+async def test_an_instance_does_not_expire_while_it_is_asked() -> None:
+    async with house() as home:
+        path = await consumer(home, consumer_timeout_ms=1000)
+        visit = Visit(home, path, "timeout=5000")
+        await asyncio.sleep(0.01)
+        for _ in range(4):
+            await home.clock.advance(1000)
+        await home.produce("a")
+        await visit.done
+        assert b'"a"' in visit.body
+        await home.clock.advance(999)
+        assert await values(home, path) == []
+
+
+async def test_cursor() -> None:
+    async with house() as home:
+        path = await consumer(home, subscription_type="Shared", name="me")
+        ids = await home.produce(*"abcdef")
+        assert await cursor(home) == {
+            "mark_delete_position": None,
+            "mark_delete_offset": None,
+            "individually_acknowledged": [],
+            "more": False,
+            "backlog": 6,
+            "unacknowledged": 0,
+            "type": "Shared",
+            "consumers": ["me"],
+            "partitions": [],
+        }
+        await fetch(home, path)
+        assert await ack(home, ids[0], ids[2], ids[3], ids[5]) == [None] * 4
+        found = await cursor(home)
+        assert found["mark_delete_position"] == ids[0]
+        assert found["individually_acknowledged"] == [[2, 3], [5, 5]]
+        assert (found["backlog"], found["unacknowledged"]) == (2, 2)
+
+
+async def test_acknowledging() -> None:
+    async with house() as home:
+        path = await consumer(home)
+        ids = await home.produce(*"abcd")
+        elsewhere = (await home.produce("x", path=f"{TOPIC}2"))[0]
+        await fetch(home, path)
+        far = "CAAQ6AcgADAC"  # entry 1000
+        codes = await ack(home, ids[0], elsewhere, far, "junk", ids[0], "earliest")
+        assert codes == [None, 1, 1, 1, None, 1]
+        assert await ack(home, ids[2], type="cumulative") == [None]
+        assert (await cursor(home))["backlog"] == 1
+        assert await ack(home, ids[3]) == [None]
+        assert (await cursor(home))["mark_delete_position"] == ids[3]
+        saved = await home.broker.store.load_cursors(0)
+        assert [(c.subscription, c.mark) for c in saved] == [("s", 4)]
+
+
+async def test_any_instance_may_acknowledge_for_any() -> None:
+    async with house() as home:
+        path = await consumer(home, subscription_type="Shared")
+        await consumer(home, subscription_type="Shared")
+        ids = await home.produce("a")
+        await fetch(home, path)
+        await ack(home, ids[0])
+        await home.client.delete(path.removesuffix("/messages"))
+        assert (await cursor(home))["backlog"] == 0
+
+
+async def test_giving_back() -> None:
+    async with house() as home:
+        path = await consumer(home, subscription_type="Shared", negative_ack_redelivery_delay_ms=500)
+        ids = await home.produce("a", "b")
+        await fetch(home, path)
+        assert await ack(home, ids[0], type="negative") == [None]
+        assert await ack(home, ids[1], type="negative", delay_ms=0) == [None]
+        assert await ack(home, ids[1], "CAAQBQ==", type="negative", delay_ms=0) == [1, 1]
+        assert await values(home, path) == ["b"]
+        await home.clock.advance(500)
+        got = await fetch(home, path)
+        assert [(m["value"], m["redeliveryCount"]) for m in got] == [("a", 1)]
+
+
+async def test_ack_timeout_and_dead_letters() -> None:
+    async with house() as home:
+        path = await consumer(
+            home,
+            subscription_type="Shared",
+            ack_timeout_ms=100,
+            max_redeliver_count=1,
+            dead_letter_topic="dead",
+        )
+        await home.produce("a")
+        assert [m["redeliveryCount"] for m in await fetch(home, path)] == [0]
+        await home.clock.advance(100)
+        assert [m["redeliveryCount"] for m in await fetch(home, path)] == [1]
+        await home.clock.advance(100)
+        assert await fetch(home, path) == []
+        assert len((await home.get("/topics/public/default/dead/partitions/0/messages"))["messages"]) == 1
+        assert (await cursor(home))["backlog"] == 0
+
+
+async def test_seeking() -> None:
+    async with house() as home:
+        path = await consumer(home)
+        ids = await home.produce("a", "b")
+        await home.clock.advance(10)
+        then = home.clock.now_ms()
+        ids += await home.produce("c")
+        assert await values(home, path) == ["a", "b", "c"]
+        assert await ack(home, ids[0], type="seek") == [None]
+        assert await values(home, path) == ["b", "c"]
+        await home.post(f"{SUB}/cursor", {"type": "seek", "publish_time": then})
+        assert await values(home, path) == ["c"]
+        await ack(home, "latest", type="seek")
+        assert await values(home, path) == []
+        await ack(home, "earliest", type="seek")
+        assert await values(home, path) == ["a", "b", "c"]
+        elsewhere = (await home.produce("x", path=f"{TOPIC}2"))[0]
+        assert await ack(home, elsewhere, type="seek") == [1]
+
+
+async def test_bad_cursor_requests() -> None:
+    async with house() as home:
+        await consumer(home, subscription_type="Shared")
+        ids = await home.produce("a", "b")
+        for body in (
+            {},
+            {"messageIds": []},
+            {"messageIds": "x"},
+            {"messageIds": [5]},
+            {"messageIds": [{"messageId": ids[0], "replyContent": "!"}]},
+            {"type": "odd", "messageIds": ids},
+            {"type": "cumulative", "messageIds": ids},
+            {"type": "seek", "messageIds": ids},
+            {"type": "seek"},
+            {"type": "seek", "messageIds": ids[:1], "publish_time": 5},
+            {"messageIds": ids, "publish_time": 5},
+            {"messageIds": ids, "delay_ms": 5},
+            {"messageIds": ids, "colour": 5},
+        ):
+            await refused(home, "POST", f"{SUB}/cursor", body, 400, 40001)
+        await refused(home, "POST", f"{SUB}/cursor", b"{", 422, 42205)
+        await refused(home, "POST", f"{SUB}/cursor", {"messageIds": ["x"] * 10_001}, 413, 41301)
+        assert (await cursor(home))["backlog"] == 2
+
+
+async def test_a_reader_schema() -> None:
+    def record(*fields: Any) -> dict[str, Any]:
+        return {"type": "AVRO", "schema": {"type": "record", "name": "R", "fields": list(fields)}}
+
+    x, y = {"name": "x", "type": "int"}, {"name": "y", "type": "string", "default": "-"}
+    async with house() as home:
+        await home.post(TOPIC, {"value_schema": record(x), "messages": [{"value": {"x": 1}}]})
+        answer = await home.post(SUB, {"value_schema": record(x, y), "initial_position": "earliest"})
+        assert answer["schema_version"] is None
+        path = f"{SUB}/consumer/{answer['id']}/messages"
+        assert await values(home, path) == [{"x": 1, "y": "-"}]
+        assert len(home.broker.schemas.all(NAME)) == 1
+        other = f"{TOPIC}/subscription/o"
+        assert (await home.post(other, {"value_schema": record(x)}))["schema_version"] == 0
+        z = {"name": "z", "type": "int"}
+        await refused(home, "POST", f"{other}2", {"value_schema": record(z)}, 409, 40903)
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared", "Key_Shared"])
+async def test_partitioned_topics(kind: str) -> None:
+    async with house() as home:
+        await home.broker.topics.create(NAME, 3)
+        path = await consumer(home, subscription_type=kind)
+        sent = [str(n) for n in range(30)]
+        await home.produce(*sent)
+        got: list[dict[str, Any]] = []
+        while found := await fetch(home, path, max_messages=7):
+            assert len(found) <= 7
+            got += found
+        assert sorted(m["value"] for m in got) == sorted(sent)
+        assert {m["partition"] for m in got} == {0, 1, 2}
+        assert set(await ack(home, *(m["messageId"] for m in got))) == {None}
+        found_cursor = await cursor(home)
+        assert found_cursor["backlog"] == 0
+        assert [p["partition"] for p in found_cursor["partitions"]] == [0, 1, 2]
+        await ack(home, "earliest", type="seek")
+        assert (await cursor(home))["backlog"] == 30
+
+
+async def test_a_topic_that_goes_tells_why() -> None:
+    async with house() as home:
+        path = await consumer(home)
+        visit = Visit(home, path, "timeout=60000")
+        await asyncio.sleep(0.01)
+        await home.broker.delete_topic(NAME, force=True)
+        await visit.done
+        assert visit.status == 404
+        assert b"40401" in visit.body
+        path = await consumer(home)
+        await home.broker.unsubscribe(NAME, "s", force=True)
+        await refused(home, "GET", path, None, 404, 40404)
+        await refused(home, "GET", path, None, 404, 40403)
+
+
+async def test_a_backlog_in_the_store_comes_whole() -> None:
+    async with house() as home:
+        for n in range(200):
+            await home.produce(str(n))
+        path = await consumer(home)
+        assert len(await fetch(home, path, max_messages=150)) == 150
+        assert len(await fetch(home, path)) == 50
+
+
+async def test_a_thousand_long_polls() -> None:
+    async with house() as home:
+        paths = [await consumer(home, subscription_type="Shared") for _ in range(1000)]
+        visits = [Visit(home, path, "timeout=60000&max_messages=1") for path in paths]
+        await asyncio.sleep(0.05)
+        await home.produce(*map(str, range(1000)))
+        await asyncio.gather(*(v.done for v in visits))
+        seen = [msgspec.json.decode(v.body)["messages"] for v in visits]
+        assert sorted(int(m["value"]) for found in seen for m in found) == list(range(1000))

@@ -1,0 +1,169 @@
+"""Other people's clients: the examples of Pulsar's documentation, with `websocket-client` and with Node's `ws`."""
+
+import asyncio
+import base64
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import websocket
+from tests.integration.websocket_harness import CONSUMER, PRODUCER, door
+
+T = TypeVar("T")
+
+JS = Path(__file__).parents[1] / "js"
+
+
+async def elsewhere(work: Callable[..., T], *arguments: Any) -> T:
+    """Run a client that blocks, beside the server's loop."""
+    return await asyncio.to_thread(work, *arguments)
+
+
+def node(script: str, url: str) -> str:
+    """What a script of tests/js prints."""
+    done = subprocess.run(
+        ["node", str(JS / script), url], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# -- Python, as the documentation has it
+
+
+def produce(url: str) -> dict[str, Any]:
+    TOPIC = url + "/ws/v2/producer/persistent/public/default/my-topic"  # noqa: N806
+
+    ws = websocket.create_connection(TOPIC)
+
+    # Send one message as JSON
+    ws.send(
+        json.dumps(
+            {
+                "payload": base64.b64encode(b"Hello World").decode(),
+                "properties": {"key1": "value1", "key2": "value2"},
+                "context": 5,
+            }
+        )
+    )
+
+    response = json.loads(ws.recv())
+    if response["result"] == "ok":
+        print("Message published successfully")
+    else:
+        print("Failed to publish message:", response)
+    ws.close()
+    return response
+
+
+def consume(topic: str) -> list[tuple[str, bytes]]:
+    ws = websocket.create_connection(topic)
+    received = []
+    while True:
+        msg = json.loads(ws.recv())
+        if not msg:
+            break
+
+        print(f"Received: {msg} - payload: {base64.b64decode(msg['payload'])!r}")
+        received.append((msg["messageId"], base64.b64decode(msg["payload"])))
+
+        # Acknowledge successful processing
+        ws.send(json.dumps({"messageId": msg["messageId"]}))
+        break  # the documentation's example goes on for ever
+    ws.close()
+    return received
+
+
+async def test_the_python_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    async with door() as server:
+        response = await elsewhere(produce, server.url)
+        assert response["context"] == "5"
+        assert capsys.readouterr().out == "Message published successfully\n"
+        for path in (
+            "/ws/v2/consumer/persistent/public/default/my-topic/my-sub?subscriptionInitialPosition=Earliest",
+            "/ws/v2/reader/persistent/public/default/my-topic?messageId=earliest",
+        ):
+            received = await elsewhere(consume, server.url + path)
+            assert received == [(response["messageId"], b"Hello World")]
+        await server.until(lambda: len(server.sockets) == 0)
+        for topic in server.broker.topics.open_topics:
+            assert topic.subscriptions["my-sub"].backlog == 0
+
+
+async def test_websocket_client_sees_why_it_is_refused() -> None:
+    async with door() as server:
+
+        def connect() -> None:
+            ws = websocket.WebSocket()
+            try:
+                ws.connect(f"{server.url}{CONSUMER}/t/s?receiverQueueSize=x")
+            finally:
+                ws.shutdown()
+
+        with pytest.raises(websocket.WebSocketBadStatusException) as caught:
+            await elsewhere(connect)
+        assert caught.value.status_code == 400
+        assert b"For input string" in caught.value.resp_body
+
+
+async def test_websocket_client_sees_the_close_code() -> None:
+    async with door() as server:
+
+        def closed() -> tuple[int, str]:
+            ws = websocket.create_connection(f"{server.url}{CONSUMER}/t/s")
+            ws.send("{")
+            opcode, data = ws.recv_data()
+            ws.close()
+            assert opcode == websocket.ABNF.OPCODE_CLOSE
+            return int.from_bytes(data[:2], "big"), data[2:].decode()
+
+        assert await elsewhere(closed) == (4003, "Failed to de-serialize from JSON")
+
+
+async def test_pings_of_a_client_are_answered() -> None:
+    async with door() as server:
+
+        def ping() -> bytes:
+            ws = websocket.create_connection(f"{server.url}{PRODUCER}/t")
+            ws.ping("still there")
+            opcode, data = ws.recv_data(control_frame=True)
+            ws.close()
+            assert opcode == websocket.ABNF.OPCODE_PONG
+            return bytes(data)
+
+        assert await elsewhere(ping) == b"still there"
+
+
+# -- Node
+
+
+async def test_the_node_examples() -> None:
+    async with door() as server:
+        told = await elsewhere(node, "producer.mjs", server.url)
+        ack = json.loads(told.removeprefix("received ack: "))
+        assert (ack["result"], ack["context"]) == ("ok", "1")
+        for script in ("consumer.mjs", "reader.mjs"):
+            told = await elsewhere(node, script, server.url)
+            assert told.endswith(" - payload: Hello World\n")
+            frame = json.loads(told.removeprefix("Received: ").removesuffix(" - payload: Hello World\n"))
+            assert frame["messageId"] == ack["messageId"]
+            assert frame["properties"] == {"key1": "value1", "key2": "value2"}
+        await server.until(lambda: len(server.sockets) == 0)
+        for topic in server.broker.topics.open_topics:
+            assert topic.subscriptions["my-sub"].backlog == 0
+
+
+async def test_pull_mode_from_node() -> None:
+    async with door() as server:
+        sending = await server.connect("/ws/v2/producer/persistent/public/default/pulled")
+        await sending.publish(*"abcdefg")
+        assert (await elsewhere(node, "pull.mjs", server.url)).split() == list("abcde")
+
+
+async def test_a_refusal_seen_from_node() -> None:
+    async with door() as server:
+        told = await elsewhere(node, "refused.mjs", server.url)
+        assert told == "400 Invalid query params: Invalid subscriptionType X\n"

@@ -1,0 +1,91 @@
+"""Transcripts of the consumer endpoint: what a frame asks for."""
+
+import pytest
+
+from penstock.model.message_id import EARLIEST, MessageId
+from penstock.protocols.websocket.commands import (
+    Acknowledge,
+    AskEndOfTopic,
+    Broken,
+    Command,
+    Negative,
+    Permit,
+    Seek,
+    Unsubscribe,
+    parse_command,
+)
+
+ID = MessageId(0, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ('{"messageId":"CAAQAw=="}', Acknowledge(ID)),
+        ('{"type":null,"messageId":"CAAQAw=="}', Acknowledge(ID)),
+        ('{"type":"acknowledge","messageId":"CAAQAw=="}', Acknowledge(ID)),
+        ('{"type":"whatever","messageId":"CAAQAw==","extra":1}', Acknowledge(ID)),
+        ('{"messageId":"CAAQAzAA"}', Acknowledge(ID)),  # Java writes a batch size of 0
+        ('{"messageId":"CAAQAw==","ackType":"Individual"}', Acknowledge(ID)),
+        ('{"messageId":"CAAQAw==","ackType":"Cumulative"}', Acknowledge(ID, cumulative=True)),
+        ('{"type":"negativeAcknowledge","messageId":"CAAQAw=="}', Negative(ID)),
+        ('{"type":"permit","permitMessages":100}', Permit(100)),
+        ('{"type":"permit","permitMessages":"100"}', Permit(100)),
+        ('{"type":"permit","permitMessages":-1}', Permit(-1)),
+        ('{"type":"isEndOfTopic"}', AskEndOfTopic()),
+        ('{"type":"unsubscribe"}', Unsubscribe()),
+        ('{"type":"seek","messageId":"CAAQAw=="}', Seek(ID, 0)),
+        ('{"type":"seek","messageId":"earliest"}', Seek(EARLIEST, 0)),
+        ('{"type":"seek","timestamp":5}', Seek(None, 5)),
+    ],
+)
+def test_commands(text: str, command: Command) -> None:
+    assert parse_command(text) == (command, None)
+    assert parse_command(text[:-1] + ',"context":7}') == (command, "7")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "[]",
+        "5",
+        "[" * 100_000,
+        '{"messageId":{}}',
+        '{"type":"permit","permitMessages":"many"}',
+        '{"type":"permit","permitMessages":99999999999999999999}',
+    ],
+)
+def test_what_is_no_frame_has_no_context(text: str) -> None:
+    command, context = parse_command(text)
+    assert isinstance(command, Broken)
+    assert context is None
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("{}", "messageId is missing"),
+        ('{"messageId":null}', "messageId is missing"),
+        ('{"messageId":"earliest"}', "messageId is missing"),
+        ('{"messageId":"?"}', "invalid message id"),
+        ('{"messageId":""}', "invalid message id"),
+        ('{"messageId":"CAA="}', "invalid message id"),
+        ('{"messageId":5}', "invalid message id"),
+        ('{"messageId":"CAAQAw==","ackType":"x"}', "ackType"),
+        ('{"type":"negativeAcknowledge"}', "messageId is missing"),
+        ('{"type":"permit"}', "permitMessages is missing"),
+        ('{"type":"seek"}', "either"),
+        ('{"type":"seek","timestamp":-5}', "negative"),
+        ('{"type":"seek","timestamp":5,"messageId":"CAAQAw=="}', "either"),
+    ],
+)
+def test_what_is_no_command(text: str, error: str) -> None:
+    command, context = parse_command(text)
+    assert isinstance(command, Broken)
+    assert error in command.error
+    assert context is None
+    with_context = text[:-1] + (',"context":"c"}' if len(text) > 2 else '"context":"c"}')
+    assert parse_command(with_context)[1] == "c"

@@ -1,0 +1,217 @@
+"""Transcripts of the producer endpoint: what a frame becomes, or how it is answered."""
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.message_id import MessageId
+from penstock.protocols.websocket.publishing import Incoming, failure, read_frame, success
+
+NOW = 1_700_000_000_000
+
+
+def read(frame: Any) -> Incoming:
+    text = frame if isinstance(frame, str) else json.dumps(frame)
+    return read_frame(text, arrived_ms=1, now_ms=NOW, properties_bytes_max=100)
+
+
+def message(frame: dict[str, Any]) -> OutMessage:
+    made = read({"payload": "", **frame}).message
+    assert made is not None
+    return made
+
+
+def answer(frame: Any) -> dict[str, Any]:
+    made = read(frame)
+    assert made.message is None
+    decoded: dict[str, Any] = json.loads(made.answer)
+    return decoded
+
+
+def test_the_seed_documents_message() -> None:
+    made = read(
+        {
+            "payload": "SGVsbG8gV29ybGQ=",
+            "properties": {"key1": "value1", "key2": "value2"},
+            "context": "1",
+        }
+    )
+    assert made.message == OutMessage(payload=b"Hello World", properties={"key1": "value1", "key2": "value2"})
+    assert made.context == "1"
+    assert made.declared is None
+
+
+def test_every_field() -> None:
+    made = message(
+        {
+            "payload": "eA==",
+            "key": "k",
+            "replicationClusters": ["a"],
+            "eventTime": "2018-11-26T14:22:59.817+01:00",
+            "sequenceId": 7,
+            "deliverAt": 5,
+        }
+    )
+    assert made == OutMessage(
+        payload=b"x",
+        key="k",
+        replicate_to=["a"],
+        event_time=1_543_238_579_817,
+        sequence_id=7,
+        deliver_at=5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "context"),
+    [(5, "5"), ("x", "x"), (True, "true"), (False, "false"), (1.5, "1.5"), (None, None), ("null", "null")],
+)
+def test_a_context_is_echoed_as_text(given: Any, context: str | None) -> None:
+    assert read({"payload": "", "context": given}).context == context
+
+
+def test_scalars_are_taken_for_texts_and_texts_for_numbers() -> None:
+    made = message({"key": 5, "properties": {"a": 1, "b": True}, "deliverAt": "7", "sequenceId": "3"})
+    assert (made.key, made.properties, made.deliver_at, made.sequence_id) == (
+        "5",
+        {"a": "1", "b": "true"},
+        7,
+        3,
+    )
+
+
+def test_java_clients_write_every_field() -> None:
+    frame = {
+        "payload": "eA==",
+        "properties": None,
+        "context": "1",
+        "key": None,
+        "replicationClusters": None,
+        "eventTime": None,
+        "sequenceId": 0,
+        "disableReplication": False,
+        "deliverAt": 0,
+        "deliverAfterMs": 0,
+        "schemaVersion": 0,
+        "keySchema": None,
+        "valueSchema": None,
+        "encryptionParam": None,
+        "compressionType": None,
+        "uncompressedMessageSize": 0,
+        "orderingKey": "unknown fields are ignored",
+    }
+    made = read(frame)
+    assert made.message == OutMessage(payload=b"x")
+    assert made.declared is None
+
+
+def test_a_zero_that_was_meant_counts() -> None:
+    assert message({"sequenceId": 0}).sequence_id == 0
+    declared = read({"payload": "", "schemaVersion": 0}).declared
+    assert declared is not None
+    assert declared.schema_version == 0
+
+
+def test_delays() -> None:
+    assert message({"deliverAfterMs": 10}).deliver_at == NOW + 10
+    assert message({"deliverAfterMs": 10, "deliverAt": 5}).deliver_at == NOW + 10
+    assert message({"deliverAfterMs": -10, "deliverAt": -5}).deliver_at == 0
+    assert message({"deliverAfterMs": 2**63 - 1}).deliver_at == 2**63 - 1
+
+
+def test_replication_switched_off() -> None:
+    assert message({"disableReplication": True}).replicate_to == ["__local__"]
+
+
+def test_padding_may_be_missing_as_in_java() -> None:
+    assert message({"payload": "SGVsbG8"}).payload == b"Hello"
+
+
+def test_schemas_are_declared() -> None:
+    declared = read(
+        {"payload": "", "valueSchema": {"type": "STRING"}, "keySchema": '{"type":"INT32"}'}
+    ).declared
+    assert declared is not None
+    assert declared.value_schema == {"type": "STRING"}
+    assert declared.key_schema == '{"type":"INT32"}'
+    assert read({"payload": "", "schemaVersion": -1}).declared is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "[]",
+        '"x"',
+        '{"payload":""} {}',
+        '{"payload":{}}',
+        '{"context":[]}',
+        '{"properties":[]}',
+        '{"properties":{"a":{}}}',
+        '{"sequenceId":9223372036854775808}',
+        '{"deliverAt":"x"}',
+        '{"replicationClusters":"a"}',
+        '{"key":"\\ud800"}',
+        '{"valueSchema":5}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_frame(text: str) -> None:
+    told = answer(text)
+    assert told["result"] == "send-error:3"
+    assert told["errorMsg"]
+    assert "context" not in told
+
+
+@pytest.mark.parametrize(
+    ("frame", "result", "text"),
+    [
+        ({}, 7, "Invalid Base64 message-payload error="),
+        ({"payload": None}, 7, "Invalid Base64 message-payload error="),
+        ({"payload": "?"}, 7, "Invalid Base64 message-payload error="),
+        ({"payload": "SGVs bG8="}, 7, "Invalid Base64"),
+        ({"payload": "SGVsbG8=="}, 7, "Invalid Base64"),
+        ({"payload": "é"}, 7, "Invalid Base64"),
+        ({"payload": "", "eventTime": "2018-11-26"}, 7, "Invalid eventTime"),
+        ({"payload": "", "eventTime": "2018-11-26T14:22:59"}, 7, "Invalid eventTime"),
+        ({"payload": "", "eventTime": "2018-13-26T14:22:59Z"}, 7, "Invalid eventTime"),
+        ({"payload": "", "eventTime": "1969-11-26T14:22:59Z"}, 7, "1970"),
+        ({"payload": "", "eventTime": 5}, 7, "Invalid eventTime"),
+        ({"payload": "", "sequenceId": -1}, 7, "sequenceId"),
+        ({"payload": "", "properties": {"a": None}}, 3, "property 'a' is null"),
+        ({"payload": "", "properties": {"a": "x" * 100}}, 8, "the most is 100"),
+    ],
+)
+def test_what_cannot_be_published(frame: dict[str, Any], result: int, text: str) -> None:
+    told = answer({**frame, "context": "c"})
+    assert told["result"] == f"send-error:{result}"
+    assert text in told["errorMsg"]
+    assert told["context"] == "c"
+
+
+def test_answers_field_for_field() -> None:
+    assert json.loads(success(MessageId(0, 3), "1", None)) == {
+        "result": "ok",
+        "messageId": "CAAQAw==",
+        "context": "1",
+        "errorCode": 0,
+        "schemaVersion": 0,
+    }
+    assert json.loads(success(MessageId(0, 3), None, 2)) == {
+        "result": "ok",
+        "messageId": "CAAQAw==",
+        "errorCode": 0,
+        "schemaVersion": 2,
+    }
+
+
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_only_three_results_are_ever_told(kind: ErrorKind) -> None:
+    told = json.loads(failure(PenstockError(kind, "why"), None))
+    assert told["result"] in ("send-error:7", "send-error:8")
+    assert told["errorMsg"] == "why"
