@@ -26,7 +26,7 @@ from penstock.core.ports import CursorChange
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
 
 TOPICS = ("a", "b", "trimmed")
 PUBLISHERS = 8

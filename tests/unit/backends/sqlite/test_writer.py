@@ -161,3 +161,26 @@ async def test_a_start_that_is_cancelled_leaves_no_thread(tmp_path: Path) -> Non
     again = SqliteStore(tmp_path)
     await again.start()
     await again.close()
+
+
+async def test_the_write_ahead_log_is_cut_back_after_a_long_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = 1 << 20
+    monkeypatch.setattr("penstock.backends.sqlite.connection.WAL_BYTES_MAX", bound)
+    monkeypatch.setattr("penstock.backends.sqlite.tables.WAL_BYTES_MAX", bound)
+    monkeypatch.setattr("penstock.backends.sqlite.tables.READERS_WAIT_S", 0.001)
+    wal = tmp_path / f"{FILE_NAME}-wal"
+    store, ledger = await started(tmp_path)
+    reader = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM entries").fetchone()
+    for _ in range(20):
+        await store.append(ledger, [NewEntry(bytes(200_000), 1, 1)])
+    assert wal.stat().st_size > 3 * bound
+
+    reader.execute("COMMIT")
+    reader.close()
+    while wal.stat().st_size > bound:
+        await store.append(ledger, [NewEntry(bytes(200_000), 1, 1)])
+    await store.close()

@@ -1,0 +1,104 @@
+"""Connections to the file, and SQLite's errors in the project's words."""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .schema import PAGE_BYTES
+
+WAL_PAGES: Final = (
+    512  # 4 MiB between checkpoints: each is short, which counts more than a tenth of the throughput
+)
+WAL_BYTES_MAX: Final = 32 << 20  # where reads keep it from starting anew, they have to make room; see `tend`
+WRITER_CACHE_BYTES: Final = 16 << 20
+READER_CACHE_BYTES: Final = 4 << 20
+BUSY_TIMEOUT_S: Final = 5.0  # somebody looks into the file with another program
+STATEMENTS_CACHED: Final = 256
+SQLITE_MIN: Final = (3, 32, 0)  # earlier ones take 999 parameters a statement
+
+# What a full or failing disk, and not the request, is to blame for.
+_NO_ROOM: Final = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
+_DAMAGED: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+_SURROUNDINGS: Final = frozenset(
+    (
+        *_NO_ROOM,
+        *_DAMAGED,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PROTOCOL,
+    )
+)
+
+
+def open_writer(file: Path) -> sqlite3.Connection:
+    """The only connection that writes and that makes checkpoints; used in one thread."""
+    if sqlite3.sqlite_version_info < SQLITE_MIN:
+        raise PenstockError(
+            ErrorKind.UNAVAILABLE,
+            f"Python has SQLite {sqlite3.sqlite_version}; {'.'.join(map(str, SQLITE_MIN))} is needed",
+        )
+    connection = sqlite3.connect(
+        file, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=STATEMENTS_CACHED
+    )
+    try:
+        for pragma in (
+            f"page_size = {PAGE_BYTES}",  # of use in a new file only
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "fullfsync = ON",  # macOS: reach the disk, not its cache only
+            "secure_delete = OFF",  # some builds overwrite what is deleted, at twice the cost
+            f"cache_size = {-WRITER_CACHE_BYTES // 1024}",
+            f"wal_autocheckpoint = {WAL_PAGES}",
+            f"journal_size_limit = {WAL_BYTES_MAX}",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(file: Path) -> sqlite3.Connection:
+    """A connection that cannot write. It may be closed by another thread than the one that uses it."""
+    connection = sqlite3.connect(
+        f"{file.absolute().as_uri()}?mode=ro",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute(f"PRAGMA cache_size = {-READER_CACHE_BYTES // 1024}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def blames_surroundings(error: BaseException) -> bool:
+    """Whether another request would have failed in the same way."""
+    return isinstance(error, sqlite3.Error) and _code(error) in _SURROUNDINGS
+
+
+def translate(error: BaseException) -> PenstockError:
+    """The project's error for one that SQLite or the work on it raised."""
+    if isinstance(error, PenstockError):
+        return error
+    if isinstance(error, sqlite3.Error):
+        code = _code(error)
+        if code in _NO_ROOM:
+            return PenstockError(ErrorKind.STORAGE_FULL, f"the storage takes no more: {error}")
+        if code in _DAMAGED:
+            return PenstockError(ErrorKind.UNAVAILABLE, f"the storage is damaged: {error}")
+        if code in _SURROUNDINGS:
+            return PenstockError(ErrorKind.UNAVAILABLE, f"the storage cannot be used now: {error}")
+    return PenstockError(ErrorKind.INTERNAL, f"the storage failed: {type(error).__name__}: {error}")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; errors of the Python module itself have none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

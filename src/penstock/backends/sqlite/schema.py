@@ -1,0 +1,121 @@
+"""The tables, their version, and how a file of an older version becomes one of this.
+
+    entries(id = ledger << 40 | entry id, ...)   clustered: a log's entries lie together, in order
+    logs(ledger, topic, ...)                     where a log begins, and where it ended when last trimmed
+    sweeps(start, until)                         ids of entries let go of, whose room is still to be freed
+
+Entry ids of a log have no gaps from `first_entry` on, so that an offset or a time is found by bisection over
+point look-ups, without an index to be kept on every append.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Final
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+APPLICATION_ID: Final = 0x50454E53  # "PENS", in the file's header
+PAGE_BYTES: Final = 8192  # see docs/storage.md for what was measured
+
+ENTRY_BITS: Final = 40
+ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
+LEDGERS_MAX: Final = (1 << (63 - ENTRY_BITS)) - 1  # ids are signed 64 bit, and a log's end must be one too
+
+
+def first_id(ledger: int) -> int:
+    """The id of a ledger's entry 0."""
+    return ledger << ENTRY_BITS
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    """Version 1. The blob comes last, so that the small columns are read without it."""
+    for statement in _VERSION_1:
+        connection.execute(statement)
+
+
+_VERSION_1: Final = (
+    """CREATE TABLE entries (
+        id INTEGER PRIMARY KEY,
+        first_offset INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        publish_time INTEGER NOT NULL,
+        deliver_at INTEGER NOT NULL,
+        first_byte INTEGER NOT NULL,
+        data BLOB NOT NULL
+    )""",
+    """CREATE TABLE logs (
+        ledger INTEGER PRIMARY KEY,
+        topic TEXT NOT NULL UNIQUE,
+        first_entry INTEGER NOT NULL,
+        first_offset INTEGER NOT NULL,
+        first_byte INTEGER NOT NULL,
+        next_entry INTEGER NOT NULL,
+        next_offset INTEGER NOT NULL,
+        next_byte INTEGER NOT NULL
+    )""",
+    "CREATE TABLE next_ledger (ledger INTEGER NOT NULL)",
+    "INSERT INTO next_ledger VALUES (0)",
+    "CREATE TABLE sweeps (start INTEGER PRIMARY KEY, until INTEGER NOT NULL)",
+    """CREATE TABLE producers (
+        ledger INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        sequence_id INTEGER NOT NULL,
+        PRIMARY KEY (ledger, name)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE cursors (
+        ledger INTEGER NOT NULL,
+        subscription TEXT NOT NULL,
+        mark INTEGER NOT NULL,
+        properties BLOB,
+        PRIMARY KEY (ledger, subscription)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE cursor_chunks (
+        ledger INTEGER NOT NULL,
+        subscription TEXT NOT NULL,
+        chunk INTEGER NOT NULL,
+        bits BLOB NOT NULL,
+        PRIMARY KEY (ledger, subscription, chunk)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE meta (
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        document BLOB NOT NULL,
+        PRIMARY KEY (kind, key)
+    ) WITHOUT ROWID""",
+)
+
+Migration = Callable[[sqlite3.Connection], None]
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_create,)  # number n makes version n + 1 of version n
+VERSION: Final = len(MIGRATIONS)
+
+
+def prepare(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    """Bring the file to the newest version, one transaction a step; an empty file is version 0.
+
+    Raises UNAVAILABLE for a file of a newer Penstock or of another program, and leaves it as it was.
+    """
+    version = _number(connection, "PRAGMA user_version")
+    owner = _number(connection, "PRAGMA application_id")
+    empty = _number(connection, "SELECT count(*) FROM sqlite_master") == 0
+    if owner != APPLICATION_ID and not (empty and owner == 0):
+        raise PenstockError(ErrorKind.UNAVAILABLE, "the file was not written by Penstock")
+    if version > len(migrations):
+        raise PenstockError(
+            ErrorKind.UNAVAILABLE,
+            f"the file has version {version}, written by a newer Penstock; this one knows {len(migrations)}",
+        )
+    for number in range(version, len(migrations)):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            migrations[number](connection)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def _number(connection: sqlite3.Connection, statement: str) -> int:
+    return int(connection.execute(statement).fetchone()[0])

@@ -1,0 +1,173 @@
+"""The store that the core sees: calls go to the writer, to the readers, or are answered from memory."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from penstock.core.ports import CursorChange, LogState
+from penstock.model.entry import Entry, NewEntry, Placed
+from penstock.model.errors import ErrorKind, PenstockError
+
+from . import readers
+from .backup import copy
+from .extent import Extent
+from .folder import FolderLock
+from .giveway import GiveWay
+from .readers import Readers
+from .schema import first_id
+from .work import Append, Delete, DeleteCursor, LimitSize, Open, SaveCursors, SaveMeta, Stop, Trim, Work
+from .writer import Writer
+
+FILE_NAME: Final = "penstock.db"
+READERS: Final = 2
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """A `Store` in `folder`, which is made when it is missing and belongs to one server at a time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        size_max_bytes: int | None = None,
+        readers: int = READERS,
+    ) -> None:
+        """`size_max_bytes` bounds the main file; appends beyond it raise STORAGE_FULL. None: the disk does."""
+        self._folder = folder
+        self._file = folder / FILE_NAME
+        self._size_max_bytes = size_max_bytes
+        self._threads = readers
+        self._lock: FolderLock | None = None
+        self._writer: Writer | None = None
+        self._readers: Readers | None = None
+
+    async def start(self) -> None:
+        lock = FolderLock.claim(self._folder)
+        give_way = GiveWay()
+        writer = Writer(self._file, self._size_max_bytes, give_way)
+        try:
+            await writer.start()
+        except BaseException:
+            lock.release()
+            raise
+        self._lock, self._writer = lock, writer
+        self._readers = Readers(self._file, self._threads, give_way)
+
+    async def close(self) -> None:
+        lock, writer, pool = self._lock, self._writer, self._readers
+        if lock is None or writer is None or pool is None:
+            return
+        self._lock = self._writer = self._readers = None
+        stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.to_thread(pool.close)
+            writer.submit(Stop(stopped))
+            await stopped
+            await asyncio.to_thread(writer.join)
+        finally:
+            lock.release()
+
+    def open(self, topic: str) -> asyncio.Future[LogState]:
+        return self._submit(Open(_future(), topic))
+
+    def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[Placed]:
+        return self._submit(Append(_future(), ledger, entries))
+
+    def read(
+        self, ledger: int, entry_id: int, entries_max: int, bytes_max: int
+    ) -> asyncio.Future[list[Entry]]:
+        extent = self._extent(ledger)
+        start = max(entry_id, extent.first_entry)
+        if start >= extent.next_entry:
+            return _done([])
+        base = first_id(ledger)
+        return self._pool.run(readers.read, base + start, base + extent.next_entry, entries_max, bytes_max)
+
+    def find_offset(self, ledger: int, offset: int) -> asyncio.Future[Entry | None]:
+        extent = self._extent(ledger)
+        if offset >= extent.next_offset:
+            return _done(None)
+        return self._pool.run(readers.find_offset, *_bounds(extent), offset)
+
+    def find_time(self, ledger: int, publish_time: int) -> asyncio.Future[Entry | None]:
+        extent = self._extent(ledger)
+        if extent.first_entry == extent.next_entry:
+            return _done(None)
+        return self._pool.run(readers.find_time, *_bounds(extent), publish_time)
+
+    def trim(self, ledger: int, before_entry: int) -> asyncio.Future[None]:
+        return self._submit(Trim(_future(), ledger, before_entry))
+
+    def delete(self, ledger: int) -> asyncio.Future[None]:
+        return self._submit(Delete(_future(), ledger))
+
+    def load_cursors(self, ledger: int) -> asyncio.Future[list[CursorChange]]:
+        return self._pool.run(readers.load_cursors, ledger)
+
+    def save_cursors(self, changes: Sequence[CursorChange]) -> asyncio.Future[None]:
+        return self._submit(SaveCursors(_future(), changes))
+
+    def delete_cursor(self, ledger: int, subscription: str) -> asyncio.Future[None]:
+        return self._submit(DeleteCursor(_future(), ledger, subscription))
+
+    def load_meta(self, kind: str) -> asyncio.Future[dict[str, bytes]]:
+        return self._pool.run(readers.load_meta, kind)
+
+    def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> asyncio.Future[None]:
+        return self._submit(SaveMeta(_future(), documents))
+
+    def limit_size(self, size_max_bytes: int | None) -> asyncio.Future[None]:
+        """Change the bound on the main file; one below its present size keeps it from growing."""
+        return self._submit(LimitSize(_future(), size_max_bytes))
+
+    async def backup(self, target: Path) -> None:
+        """Copy the storage as of now to the file `target`, while work goes on.
+
+        The copy is durable when this returns; until then there is nothing at `target`. Raises ALREADY_EXISTS
+        when there was something before, STORAGE_FULL or UNAVAILABLE when it cannot be written.
+        """
+        self._started()
+        await asyncio.to_thread(copy, self._file, target)
+
+    def _submit(self, work: Work) -> asyncio.Future[Any]:
+        if self._writer is None:
+            work.future.set_exception(_closed())
+        else:
+            self._writer.submit(work)
+        return work.future
+
+    def _started(self) -> Writer:
+        if self._writer is None:
+            raise _closed()
+        return self._writer
+
+    def _extent(self, ledger: int) -> Extent:
+        return self._started().extents.get(ledger) or Extent(ledger)
+
+    @property
+    def _pool(self) -> Readers:
+        if self._readers is None:
+            raise _closed()
+        return self._readers
+
+
+def _bounds(extent: Extent) -> tuple[int, int]:
+    base = first_id(extent.ledger)
+    return base + extent.first_entry, base + extent.next_entry
+
+
+def _closed() -> PenstockError:
+    return PenstockError(ErrorKind.UNAVAILABLE, "the storage is closed")
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _done(value: T) -> asyncio.Future[T]:
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future.set_result(value)
+    return future

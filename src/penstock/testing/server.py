@@ -1,0 +1,193 @@
+"""Real servers for tests: one in this process in milliseconds, or one of its own process.
+
+with running() as server:
+    httpx.get(server.url + "/health/ready")
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import uvloop
+
+from penstock.core.settings import BrokerSettings
+from penstock.protocols.session import Limits
+from penstock.server.config import Config, DataSettings, HttpSettings, PulsarSettings
+from penstock.server.run import serve
+
+START_S: Final = 20.0  # a busy machine may take long; an idle one takes a fraction of a second
+STOP_S: Final = 20.0
+READY: Final = "penstock ready "
+
+
+class Address:
+    """Where a server is."""
+
+    def __init__(self, url: str, pulsar: str = "") -> None:
+        self.url = url
+        self.pulsar = pulsar  # "" where the binary door is off
+        self.ws = "ws" + url.removeprefix("http")
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+
+@contextlib.contextmanager
+def running(
+    folder: Path | None = None,
+    *,
+    port: int = 0,
+    pulsar: str = "127.0.0.1:0",
+    broker: BrokerSettings | None = None,
+    limits: Limits | None = None,
+    drain_ms: int = 1000,
+) -> Iterator[Address]:
+    """A server in a thread of this process, with a loop of its own; in memory unless `folder` is given.
+
+    It is drained at the end, and whatever it failed with is raised.
+    """
+    config = Config(
+        http=HttpSettings(listen=f"127.0.0.1:{port}", drain_ms=drain_ms),
+        pulsar=PulsarSettings(listen=pulsar),
+        data=DataSettings(store="memory") if folder is None else DataSettings(folder=folder),
+        broker=broker or BrokerSettings(),
+        limits=limits or Limits(),
+    )
+    started = threading.Event()
+    urls: list[str] = []
+    failures: list[BaseException] = []
+    stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    def ready(*served: str) -> None:
+        urls.extend(served)
+        started.set()
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        stops.append((asyncio.get_running_loop(), stop))
+        await serve(config, ready=ready, stop=stop)
+
+    def work() -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(main())
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=work, name="penstock", daemon=True)
+    thread.start()
+    if not started.wait(START_S):
+        raise TimeoutError("the server did not start")
+    if failures:
+        raise failures[0]
+    try:
+        yield Address(*urls)
+    finally:
+        loop, stop = stops[0]
+        with contextlib.suppress(RuntimeError):  # it ended by itself
+            loop.call_soon_threadsafe(stop.set)
+        thread.join(STOP_S)
+    if thread.is_alive():
+        raise TimeoutError("the server did not stop")
+    if failures:
+        raise failures[0]
+
+
+class Launched(Address):
+    """A server in a process of its own."""
+
+    def __init__(self, urls: list[str], process: subprocess.Popen[str], errors: Path) -> None:
+        super().__init__(*urls)
+        self.process = process
+        self._errors = errors
+
+    @classmethod
+    def start(
+        cls, folder: Path, *flags: str, port: int = 0, environment: Mapping[str, str] | None = None
+    ) -> Self:
+        """Start `penstock serve` and wait for its ready line; raises RuntimeError with what it said instead."""
+        handle, name = tempfile.mkstemp(prefix="penstock-", suffix=".log")
+        errors = Path(name)
+        command = [sys.executable, "-m", "penstock", "serve", "--data", str(folder)]
+        command += ["--http", f"127.0.0.1:{port}", "--pulsar", "127.0.0.1:0", *flags]
+        with os.fdopen(handle, "wb") as stderr:
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env={**os.environ, **(environment or {})},
+            )
+        line = _first_line(process)
+        if not line.startswith(READY):
+            process.kill()
+            process.communicate()
+            said = errors.read_text(errors="replace")
+            errors.unlink()
+            raise RuntimeError(f"penstock serve did not start: {line}{said}")
+        return cls(line.removeprefix(READY).split(), process, errors)
+
+    @property
+    def log(self) -> str:
+        """What it wrote to stderr so far."""
+        return self._errors.read_text(errors="replace")
+
+    def terminate(self, timeout_s: float = STOP_S) -> int:
+        """SIGTERM; returns the exit code."""
+        self.process.terminate()
+        return self._ended(timeout_s)
+
+    def kill(self) -> int:
+        """SIGKILL: what was not durable is lost."""
+        self.process.kill()
+        return self._ended(STOP_S)
+
+    def _ended(self, timeout_s: float) -> int:
+        code = self.process.wait(timeout_s)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+
+@contextlib.contextmanager
+def launch(
+    folder: Path, *flags: str, port: int = 0, environment: Mapping[str, str] | None = None
+) -> Iterator[Launched]:
+    """`penstock serve` in a process of its own, ended when the block is left unless it ended before."""
+    server = Launched.start(folder, *flags, port=port, environment=environment)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            try:
+                server.terminate()
+            except subprocess.TimeoutExpired:
+                server.kill()
+        if server.process.stdout is not None:
+            server.process.stdout.close()
+        server._errors.unlink(missing_ok=True)
+
+
+def _first_line(process: subprocess.Popen[str]) -> str:
+    """The first line on stdout, or what there is when it ends or takes too long."""
+    assert process.stdout is not None
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        readable, _, _ = select.select([process.stdout], [], [], 0.1)
+        if readable:
+            return process.stdout.readline()
+        if process.poll() is not None:
+            break
+    return ""
