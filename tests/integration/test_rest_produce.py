@@ -475,7 +475,9 @@ async def test_a_draining_server_takes_no_work() -> None:
 async def test_requests_and_replies() -> None:
     async with house() as home:
         created = await home.post(f"{TOPIC}/subscription/s", {"subscription_type": "Shared"})
-        asked = asyncio.get_running_loop().create_task(home.post(f"{TOPIC}/request?timeout=5000", {"value": "ping"}))
+        asked = asyncio.get_running_loop().create_task(
+            home.post(f"{TOPIC}/request?timeout=5000", {"value": "ping"})
+        )
         got = (await home.get(f"{created['base_uri']}/messages", timeout=60_000))["messages"][0]
         assert got["value"] == "ping"
         assert got["properties"] == {"REQUEST_TIMEOUT_MILLIS": "5000"}

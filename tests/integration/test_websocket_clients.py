@@ -116,7 +116,7 @@ async def test_websocket_client_sees_the_close_code() -> None:
             ws = websocket.create_connection(f"{server.url}{CONSUMER}/t/s")
             ws.send("{")
             opcode, data = ws.recv_data()
-            ws.close()
+            ws.shutdown()
             assert opcode == websocket.ABNF.OPCODE_CLOSE
             return int.from_bytes(data[:2], "big"), data[2:].decode()
 

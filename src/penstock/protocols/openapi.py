@@ -1,0 +1,138 @@
+"""OpenAPI 3.1 of the HTTP doors, made from tables of their operations and the types of their bodies.
+
+A door describes itself by a list of `Operation`; `document` takes as many of them as there are.
+"""
+
+from collections.abc import Iterable, Sequence
+from re import findall, sub
+from typing import Any, Final
+
+import msgspec
+
+from penstock.model.errors import ErrorKind
+
+from .session import Gate
+
+_REF: Final = "#/components/schemas/{name}"
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter of the query, a header or the path; `schema` is JSON schema."""
+
+    name: str
+    description: str
+    schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "string"})
+    where: str = "query"
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One method of one path. `request` and `answer` are types that msgspec knows; None is no body.
+
+    `answers` are further representations by their media type; `errors` what it may be refused with.
+    """
+
+    method: str
+    path: str
+    tag: str
+    summary: str
+    description: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    request: Any = None
+    request_needed: bool = True
+    answer: Any = None
+    status: int = 200
+    answers: tuple[str, ...] = ()
+    errors: tuple[ErrorKind, ...] = ()
+
+
+class Error(msgspec.Struct):
+    """Why a request was refused; in the shipped dialect `reason` says it too."""
+
+    error_code: int
+    message: str
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def document(gate: Gate | None, operations: Sequence[Operation], *, version: str = "0") -> dict[str, Any]:
+    """The document of `operations`; `gate` adds the bounds that it is held to."""
+    types = [Error, *(t for o in operations for t in (o.request, o.answer) if t is not None)]
+    shapes, components = msgspec.json.schema_components(types, ref_template=_REF)
+    by_type = dict(zip(map(id, types), shapes, strict=True))
+    paths: dict[str, Any] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, by_type, gate)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Penstock", "version": version},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _operation(operation: Operation, by_type: dict[int, Any], gate: Gate | None) -> dict[str, Any]:
+    described = {p.name: p for p in operation.parameters if p.where == "path"}
+    names = findall(r"{(\w+)}", operation.path)
+    path = [described.get(n, Parameter(n, "", _PATH.get(n, {"type": "string"}), "path")) for n in names]
+    told: dict[str, Any] = {
+        "tags": [operation.tag],
+        "operationId": f"{operation.method.lower()}-{sub(r'[^a-zA-Z0-9]+', '-', operation.path).strip('-')}",
+        "summary": operation.summary,
+        "parameters": [
+            _parameter(p) for p in (*path, *(p for p in operation.parameters if p.where != "path"))
+        ],
+        "responses": _responses(operation, by_type),
+    }
+    if operation.description:
+        told["description"] = operation.description
+    if operation.request is not None:
+        body: dict[str, Any] = {
+            "required": operation.request_needed,
+            "content": {"application/json": {"schema": by_type[id(operation.request)]}},
+        }
+        if gate is not None:
+            body["description"] = f"At most {gate.limits.max_request_bytes} bytes."
+        told["requestBody"] = body
+    return told
+
+
+_ENTITY: Final = {"type": "string", "pattern": "^[-=:.A-Za-z0-9_]+$"}
+_PATH: Final[dict[str, dict[str, Any]]] = {
+    "domain": {"type": "string", "enum": ["persistent", "non-persistent"]},
+    "tenant": _ENTITY,
+    "namespace": _ENTITY,
+    "partition": {"type": "integer", "minimum": 0},
+}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": parameter.name, "in": parameter.where, "schema": parameter.schema}
+    if parameter.description:
+        told["description"] = parameter.description
+    if parameter.where == "path":
+        told["required"] = True
+    return told
+
+
+def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
+    done: dict[str, Any] = {"description": "Done."}
+    content: dict[str, Any] = {}
+    if operation.answer is not None:
+        content["application/json"] = {"schema": by_type[id(operation.answer)]}
+    content |= {media: {} for media in operation.answers}
+    if content:
+        done["content"] = content
+    responses: dict[str, Any] = {str(operation.status): done}
+    for status, kinds in sorted(_by_status(operation.errors).items()):
+        codes = ", ".join(f"{kind.face.code} {kind.name.lower().replace('_', ' ')}" for kind in kinds)
+        responses[str(status)] = {
+            "description": codes,
+            "content": {"application/json": {"schema": by_type[id(Error)]}},
+        }
+    return responses
+
+
+def _by_status(kinds: Iterable[ErrorKind]) -> dict[int, list[ErrorKind]]:
+    found: dict[int, list[ErrorKind]] = {}
+    for kind in kinds:
+        found.setdefault(kind.face.status, []).append(kind)
+    return found

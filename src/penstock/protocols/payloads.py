@@ -1,0 +1,232 @@
+"""JSON values to payloads by the schemas of a topic: shared by the JSON doors (PIP-64, PIP-43)."""
+
+from base64 import b64encode
+from binascii import a2b_base64
+from typing import Any, Final
+
+from penstock.codec.codec import Codec
+from penstock.codec.key_value import KeyValueCodec, join
+from penstock.codec.lookup import codec_for
+from penstock.core.schemas import Schemas
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.names import TopicName
+from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType, SchemaVersion
+
+from .declarations import Declaration, declared
+
+SCHEMES_MAX: Final = 256  # schemas that one topic's publishers are known to use; more are looked up again
+
+
+class Scheme:
+    """A schema as the messages of a topic use it: its version (None without one) and its codec.
+
+    `fresh` is a schema that is still to be registered; its messages have no version before that.
+    """
+
+    __slots__ = ("codec", "fresh", "pair", "version")
+
+    def __init__(self, version: int | None, codec: Codec | None, fresh: SchemaInfo | None = None) -> None:
+        self.version = version
+        self.codec = codec
+        self.fresh = fresh
+        self.pair = codec if isinstance(codec, KeyValueCodec) else None
+
+    def encode(self, value: Any, key: Any = None) -> OutMessage:
+        """A message of a JSON value; None is a null message. Raises BAD_MESSAGE."""
+        if self.pair is not None:
+            stored, payload = self.pair.encode_pair(key, value)
+            return self._paired(stored, payload, null=value is None)
+        text = _text_key(key)
+        if value is None:
+            return OutMessage(payload=b"", key=text, null_value=True, schema_version=self.version)
+        payload = _from_base64(value, "value") if self.codec is None else self.codec.encode(value)
+        return OutMessage(payload=payload, key=text, schema_version=self.version)
+
+    def encode_base64(self, value: Any, key: Any = None) -> OutMessage:
+        """As `encode` of a value (and a pair's key) that are encoded already, in base64 (AUTO_PRODUCE_BYTES)."""
+        payload = None if value is None else _from_base64(value, "value")
+        if self.pair is None:
+            return self.wrap(payload or b"", key=_text_key(key), null=payload is None)
+        raw = None if key is None else _from_base64(key, "key")
+        if raw is not None:
+            self.pair.key.check(raw)
+        if payload is not None:
+            self.pair.value.check(payload)
+        if self.pair.separated:
+            stored = None if raw is None else b64encode(raw).decode()
+            return self._paired(stored, payload, null=payload is None)
+        return self._paired(None, join(raw, payload), null=payload is None)
+
+    def wrap(
+        self, payload: bytes, *, key: str | None = None, key_is_base64: bool = False, null: bool = False
+    ) -> OutMessage:
+        """A message of a whole payload, checked against the schema. A separated pair's key is base64."""
+        pair = self.pair
+        if pair is not None and pair.separated:
+            if key is not None:
+                pair.key.check(_from_base64(key, "key"))
+                key_is_base64 = True
+            if not null:
+                pair.value.check(payload)
+        elif self.codec is not None and not null:
+            self.codec.check(payload)
+        return OutMessage(
+            payload=payload,
+            key=key,
+            key_is_base64=key_is_base64,
+            null_value=null,
+            schema_version=self.version,
+        )
+
+    def _paired(self, stored: str | None, payload: bytes | None, *, null: bool) -> OutMessage:
+        return OutMessage(
+            payload=payload or b"",
+            key=stored,
+            key_is_base64=stored is not None,
+            # the payload of an inline pair is never empty: it says itself that the value is null
+            null_value=null and not payload,
+            schema_version=self.version,
+        )
+
+
+class Schemes:
+    """The schemas that are published to one topic: from what requests say to versions, registered when new.
+
+    What was found is remembered until the topic's newest schema changes: a version may go with a deletion.
+    """
+
+    def __init__(self, schemas: Schemas, topic: TopicName) -> None:
+        self._schemas = schemas
+        self._topic = topic.base
+        self._newest: SchemaVersion | None = None
+        self._known: dict[Any, Scheme] = {}
+        self._string: Scheme | None = None
+
+    def string(self) -> Scheme | None:
+        """The scheme of texts without a schema, where it is known and registered already."""
+        if self._schemas.latest(self._topic) is not self._newest:
+            return None
+        return None if self._string is None or self._string.fresh is not None else self._string
+
+    async def scheme(self, declaration: Declaration, *, register: bool = True) -> Scheme:
+        """What a declaration means here; a schema that is new is registered when it may follow.
+
+        Without `register` it is left `fresh`. Raises what `declared` does, INCOMPATIBLE_SCHEMA, and
+        BAD_VALUE_SCHEMA for an unknown version.
+        """
+        if declaration.schema_version is not None:
+            return self._of_version(declaration.schema_version)
+        schema = declared(declaration)
+        found = self.unnamed("") if schema is None else self.of(schema)
+        return await self.register(found) if register else found
+
+    def of(self, schema: SchemaInfo) -> Scheme:
+        """The scheme of a schema, fresh when it is new and may follow; raises INCOMPATIBLE_SCHEMA,
+        BAD_KEY_SCHEMA, BAD_VALUE_SCHEMA."""
+        newest = self._refresh()
+        free = schema.type is SchemaType.JSON and not schema.data
+        if free and newest is not None and newest.schema.type is SchemaType.JSON:
+            return self._of_version(newest.version)  # the topic says what its JSON looks like
+        key = _key(schema)
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        if schema.type in (SchemaType.NONE, SchemaType.BYTES):
+            self._schemas.check_unversioned(self._topic)
+            return Scheme(None, None)
+        self._schemas.check(self._topic, schema)
+        version = self._schemas.find(self._topic, schema)
+        if version is not None:
+            made = Scheme(version, codec_for(schema))
+        else:
+            objection = self._schemas.objection(self._topic, schema)
+            if objection is not None:
+                raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
+            made = Scheme(None, codec_for(schema), schema)
+        return self._remember(key, made)
+
+    async def register(self, scheme: Scheme) -> Scheme:
+        """Give a fresh scheme its version; raises INCOMPATIBLE_SCHEMA."""
+        schema = scheme.fresh
+        if schema is not None:
+            scheme.version = await self._schemas.get_or_create(self._topic, schema)
+            scheme.fresh = None
+            self._refresh()
+            self._remember(_key(schema), scheme)
+        return scheme
+
+    def unnamed(self, value: Any) -> Scheme:
+        """The scheme of a value without a schema: a text is stored as STRING where the topic has nothing else.
+
+        Raises NEEDS_VALUE_SCHEMA, NEEDS_KEY_VALUE_SCHEMA.
+        """
+        newest = self._refresh()
+        if value is None:
+            self._schemas.check_unversioned(self._topic)
+            return Scheme(None, None)
+        if newest is not None and newest.schema.type is SchemaType.KEY_VALUE:
+            raise PenstockError(
+                ErrorKind.NEEDS_KEY_VALUE_SCHEMA,
+                "the topic's schema is KEY_VALUE: give schema_version, or key_schema and value_schema",
+            )
+        if newest is not None and newest.schema.type is not SchemaType.STRING:
+            raise PenstockError(
+                ErrorKind.NEEDS_VALUE_SCHEMA,
+                f"the topic's schema is {newest.schema.type.name}: give schema_version or value_schema",
+            )
+        if not isinstance(value, str):
+            raise PenstockError(
+                ErrorKind.NEEDS_VALUE_SCHEMA, "a value that is no text needs schema_type or value_schema"
+            )
+        if self._string is None:
+            self._string = self.of(STRING_SCHEMA if newest is None else newest.schema)
+        return self._string
+
+    def check_unversioned(self) -> None:
+        """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
+        self._schemas.check_unversioned(self._topic)
+
+    def _of_version(self, number: int) -> Scheme:
+        self._refresh()
+        known = self._known.get(number)
+        if known is None:
+            try:
+                schema = self._schemas.version(self._topic, number).schema
+            except PenstockError as error:
+                raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, error.message) from None
+            known = self._known[number] = Scheme(number, codec_for(schema))
+        return known
+
+    def _remember(self, key: Any, scheme: Scheme) -> Scheme:
+        if len(self._known) >= SCHEMES_MAX:
+            self._known.clear()
+        self._known[key] = scheme
+        return scheme
+
+    def _refresh(self) -> SchemaVersion | None:
+        newest = self._schemas.latest(self._topic)
+        if newest is not self._newest:
+            self._newest = newest
+            self._known.clear()
+            self._string = None
+        return newest
+
+
+def _key(schema: SchemaInfo) -> Any:
+    return schema.type, schema.data, tuple(sorted(schema.properties.items()))
+
+
+def _text_key(key: Any) -> str | None:
+    if key is not None and not isinstance(key, str):
+        raise PenstockError(ErrorKind.BAD_MESSAGE, "key: a text is expected unless there is a key_schema")
+    return key
+
+
+def _from_base64(value: Any, part: str) -> bytes:
+    try:
+        if isinstance(value, str):
+            return a2b_base64(value, strict_mode=True)
+    except ValueError:
+        pass
+    raise PenstockError(ErrorKind.BAD_MESSAGE, f"{part}: base64 is expected")

@@ -1,0 +1,184 @@
+"""GET and POST of a subscription's cursor: acknowledge, give back, seek (PIP-64; DESIGN 4, REST)."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from penstock.core.broker import Broker
+from penstock.core.subscription import Subscription
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.policy import SubscriptionType
+from penstock.protocols.session import Limits, Session
+
+from .consume_shapes import (
+    Acknowledgement,
+    AckResult,
+    Cursor,
+    CursorAnswer,
+    CursorRequest,
+    CursorResult,
+    PartitionCursor,
+    cursor_request,
+)
+from .exchange import Exchange, to_json
+from .produce_shapes import DECODE_ERRORS, reason
+from .receipts import error_code
+from .target import Target
+
+RANGES_MAX: Final = 1000  # of acknowledged messages shown; there may be millions
+
+
+class Cursors:
+    """Cursor requests."""
+
+    def __init__(self, broker: Broker, limits: Limits) -> None:
+        self._broker = broker
+        self._limits = limits
+
+    async def get(self, session: Session, target: Target, exchange: Exchange) -> None:
+        """GET …/cursor."""
+        session.may_consume(target.topic, target.subscription)
+        found = await self._broker.subscription(target.topic, target.subscription)
+        parts = [await _partition(one) for one in found]
+        whole = parts[0] if len(parts) == 1 and found[0].topic.name.partition < 0 else None
+        first = found[0]
+        cursor = Cursor(
+            mark_delete_position=None if whole is None else whole.mark_delete_position,
+            mark_delete_offset=None if whole is None else whole.mark_delete_offset,
+            individually_acknowledged=[] if whole is None else whole.individually_acknowledged,
+            more=any(part.more for part in parts),
+            backlog=sum(part.backlog for part in parts),
+            unacknowledged=sum(part.unacknowledged for part in parts),
+            type=None if first.type is None or not first.consumers else first.type.value,
+            consumers=sorted({consumer.name for one in found for consumer in one.consumers}),
+            partitions=[] if whole is not None else parts,
+        )
+        await exchange.answer(to_json(CursorAnswer(cursor=cursor)))
+
+    async def post(self, session: Session, target: Target, exchange: Exchange) -> None:
+        """POST …/cursor: what it answers is durable."""
+        session.may_consume(target.topic, target.subscription)
+        body = await exchange.body(self._limits.max_request_bytes)
+        try:
+            wanted = cursor_request.decode(body)
+        except msgspec.ValidationError as error:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
+        except DECODE_ERRORS as error:
+            raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
+        if len(wanted.message_ids) > self._limits.max_messages_per_request:
+            raise PenstockError(
+                ErrorKind.TOO_LARGE,
+                f"{len(wanted.message_ids)} ids; the most is {self._limits.max_messages_per_request}",
+            )
+        found = await self._broker.subscription(target.topic, target.subscription)
+        results = await Answering(wanted, found).run()
+        await asyncio.gather(*(one.flush() for one in found))
+        await exchange.answer(to_json(CursorResult(message_ids=results)))
+
+
+class Answering:
+    """The work of one cursor request on the subscription of every partition."""
+
+    def __init__(self, wanted: CursorRequest, subscriptions: list[Subscription]) -> None:
+        self._wanted = wanted
+        self._subscriptions = subscriptions
+        self._by_ledger = {one.topic.ledger: one for one in subscriptions}
+
+    async def run(self) -> list[AckResult]:
+        """One result an id; raises BAD_PARAMETER where the request as a whole makes no sense."""
+        wanted = self._wanted
+        self._check()
+        if wanted.publish_time is not None:
+            for one in self._subscriptions:
+                await one.seek_time(wanted.publish_time)
+            return []
+        results = []
+        for given in wanted.message_ids:
+            text = given if isinstance(given, str) else given.message_id
+            result = AckResult(message_id=text)
+            try:
+                await self._answer(MessageId.parse(text), given, result)
+            except PenstockError as error:
+                result.error_code, result.error = error_code(error), error.message
+            results.append(result)
+        return results
+
+    def _check(self) -> None:
+        wanted = self._wanted
+        if wanted.type == "seek":
+            if len(wanted.message_ids) + (wanted.publish_time is not None) != 1:
+                raise PenstockError(
+                    ErrorKind.BAD_PARAMETER, "seek takes one id in messageIds, or a publish_time"
+                )
+        elif wanted.publish_time is not None:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, "publish_time is for type seek")
+        elif not wanted.message_ids:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, "messageIds are missing")
+        if wanted.delay_ms is not None and wanted.type != "negative":
+            raise PenstockError(ErrorKind.BAD_PARAMETER, "delay_ms is for type negative")
+        kind = self._subscriptions[0].type
+        if wanted.type == "cumulative" and kind in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"cumulative acknowledgement is not for {kind.value} subscriptions"
+            )
+
+    async def _answer(self, message_id: MessageId, given: str | Acknowledgement, result: AckResult) -> None:
+        kind = self._wanted.type
+        if message_id in (EARLIEST, LATEST):
+            if kind != "seek":
+                raise PenstockError(ErrorKind.BAD_PARAMETER, f"{kind} needs a message's own id")
+            for one in self._subscriptions:
+                await one.seek(message_id)
+            return
+        source = self._by_ledger.get(message_id.ledger)
+        if source is None:
+            raise PenstockError(
+                ErrorKind.MESSAGE_NOT_FOUND, f"message id {message_id} is of no partition of this topic"
+            )
+        if kind == "seek":
+            await source.seek(message_id)
+        elif kind == "cumulative":
+            await source.acknowledge_up_to(message_id)
+        elif kind == "negative":
+            if not source.negative(message_id.entry, message_id.batch_index, self._delay(source)):
+                raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is with no consumer")
+        else:
+            if isinstance(given, Acknowledgement) and given.reply_content is not None:
+                # the reply goes first, the acknowledgement counts in any case (PIP-371)
+                outcome = await source.requests.reply(
+                    source, None, message_id, given.reply_content, given.is_error_result
+                )
+                result.reply = outcome.value
+            if not source.acknowledge(message_id.entry, message_id.batch_index):
+                await source.acknowledge_late(message_id)
+
+    def _delay(self, source: Subscription) -> int:
+        if self._wanted.delay_ms is not None:
+            return self._wanted.delay_ms
+        return max((c.options.nack_delay_ms for c in source.consumers), default=0)
+
+
+async def _partition(one: Subscription) -> PartitionCursor:
+    ranges: list[tuple[int, int]] = []
+    more = False
+    for run in one.cursor.ranges():
+        if len(ranges) == RANGES_MAX:
+            more = True
+            break
+        ranges.append(run)
+    last = one.cursor.mark - 1
+    position = None
+    if last >= one.topic.first_offset:
+        entry = (await one.topic.read_at(last, 1))[0]
+        position = str(one.topic.id_of(entry, last - entry.offset if entry.count > 1 else -1))
+    return PartitionCursor(
+        partition=one.topic.partition,
+        mark_delete_position=position,
+        mark_delete_offset=last if last >= 0 else None,
+        individually_acknowledged=ranges,
+        more=more,
+        backlog=one.backlog,
+        unacknowledged=one.unacked,
+    )

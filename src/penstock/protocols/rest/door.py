@@ -1,0 +1,116 @@
+"""The REST door: from a path to what serves it, and from an error to its answer."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.session import Gate, Session
+
+from .consume import Consume
+from .cursor import Cursors
+from .decoding import Decoding
+from .exchange import ClientGoneError, Exchange, Receive, Scope, Send
+from .instances import Instances
+from .outlets import Outlets
+from .patience import Waits
+from .produce import Produce
+from .publishing import Publishing
+from .read import Read
+from .request import Ask
+from .shipped import ShippedProduce
+from .target import DOMAINS, PREFIX, Target, locate
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Session, Target, Exchange], Awaitable[None]]
+
+TARGETS_MAX: Final = 4096  # paths whose meaning is remembered; a path is at most a few hundred bytes
+
+
+class RestDoor:
+    """An ASGI application for everything below `/topics/`."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        broker, limits = gate.broker, gate.limits
+        self.waits = Waits(broker.clock)
+        outlets = Outlets(broker)
+        publishing = Publishing(broker, limits, outlets)
+        produce, shipped = Produce(publishing, limits, outlets), ShippedProduce(publishing, limits)
+        decoding = Decoding(broker.encoder)
+        read = Read(broker, limits, self.waits, decoding)
+        self._instances = Instances(broker, limits.max_rest_consumers)
+        consume = Consume(broker, limits, self.waits, self._instances, decoding)
+        cursors = Cursors(broker, limits)
+        self._handlers: dict[str, Mapping[str, Handler]] = {
+            "topic": {"POST": produce},
+            "partition": {"POST": produce},
+            "shipped topic": {"POST": shipped},
+            "shipped partition": {"POST": shipped},
+            "request": {"POST": Ask(publishing, limits, self.waits)},
+            "messages": {"GET": read.messages},
+            "offsets": {"GET": read.offsets},
+            "subscription": {"POST": consume.create},
+            "fetch": {"GET": consume.fetch},
+            "consumer": {"DELETE": consume.delete},
+            "cursor": {"GET": cursors.get, "POST": cursors.post},
+        }
+        self._targets: dict[bytes, tuple[Target, Mapping[str, Handler]]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send)
+        shipped = False
+        try:
+            target, methods = self._find(scope)
+            shipped = target.shipped
+            handler = methods.get(scope["method"])
+            if handler is None:
+                error = PenstockError(
+                    ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for this resource"
+                )
+                await exchange.refuse(error, (b"allow", ", ".join(methods).encode()), shipped=shipped)
+                return
+            await handler(self._gate.session(exchange.token), target, exchange)
+        except PenstockError as error:
+            if exchange.started:
+                log.warning("an answer was cut short: %s", error.message, extra={"path": scope["path"]})
+                return
+            await exchange.refuse(error, shipped=shipped or _shipped(scope))
+        except ClientGoneError:
+            return
+        except Exception:
+            log.exception("request failed", extra={"method": scope["method"], "path": scope["path"]})
+            if not exchange.started:
+                await exchange.refuse(
+                    PenstockError(ErrorKind.INTERNAL, "an error inside the server; its log says more"),
+                    shipped=shipped,
+                )
+
+    def _find(self, scope: Scope) -> tuple[Target, Mapping[str, Handler]]:
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        found = self._targets.get(path)
+        if found is None:
+            target = locate(path.removeprefix(scope.get("root_path", "").encode()))
+            operation = target.operation
+            if target.shipped and operation in ("topic", "partition"):
+                operation = f"shipped {operation}"
+            found = target, self._handlers[operation]
+            if len(self._targets) >= TARGETS_MAX:
+                self._targets.clear()
+            self._targets[path] = found
+        return found
+
+    def drain(self) -> None:
+        """End every wait: the server takes no new work and finishes what is in flight."""
+        self.waits.drain()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self.waits.close()
+        await self._instances.close()
+
+
+def _shipped(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path.removeprefix(PREFIX.decode()).partition("/")[0] in DOMAINS

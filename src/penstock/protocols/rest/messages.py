@@ -1,0 +1,187 @@
+"""Messages as PIP-64 shows them to readers and consumers."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.core.pending import bits_of
+from penstock.core.schemas import Schemas
+from penstock.core.topic import Topic
+from penstock.model.entry import Entry
+from penstock.model.errors import PenstockError
+from penstock.model.message import Message
+from penstock.model.names import TopicName
+from penstock.model.schema import SchemaVersion
+from penstock.protocols.values import Values
+
+from .batch_ids import id_texts
+from .decoding import Decoding
+from .receipts import error_code
+
+
+class ReadMessage(
+    msgspec.Struct,
+    kw_only=True,
+    gc=False,
+    omit_defaults=True,
+    rename={
+        "message_id": "messageId",
+        "publish_time": "publishTime",
+        "event_time": "eventTime",
+        "deliver_at": "deliverAt",
+        "sequence_id": "sequenceId",
+        "producer_name": "producerName",
+        "key_is_base64": "keyIsBase64",
+        "replication_clusters": "replicationClusters",
+        "redelivery_count": "redeliveryCount",
+    },
+):
+    """A message as read. One that cannot be decoded has the value null, and says why in `error`."""
+
+    message_id: str
+    partition: int
+    offset: int
+    key: Any
+    value: Any
+    properties: dict[str, str]
+    publish_time: int
+    event_time: int | None
+    sequence_id: int
+    producer_name: str
+    schema_version: int | None
+    deliver_at: int | UnsetType = UNSET
+    key_is_base64: bool | UnsetType = UNSET
+    replication_clusters: list[str] | UnsetType = UNSET
+    redelivery_count: int | UnsetType = UNSET
+    error_code: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+class SchemaShape(msgspec.Struct):
+    """A schema that occurs among the messages; `data` is its definition in base64."""
+
+    type: str
+    version: int
+    data: bytes
+    properties: dict[str, str]
+
+
+class Found(msgspec.Struct, gc=False):
+    """A message on its way out: as shown, and how many bytes its key and value are."""
+
+    shown: ReadMessage
+    size: int
+
+
+def messages_of(
+    decoding: Decoding,
+    values: Values,
+    topic: Topic,
+    entry: Entry,
+    mask: int = -1,
+    redeliveries: int | None = None,
+) -> Iterator[Found]:
+    """The messages of an entry whose bits are set in `mask`, each decoded as far as it can be."""
+    try:
+        messages = decoding.decode(entry)
+    except PenstockError as error:
+        yield from _closed(topic, entry, mask, redeliveries, error)
+        return
+    all_of_it = mask < 0 or 4 * mask.bit_count() >= entry.count
+    name = topic.name
+    ids = id_texts(topic.ledger, entry.entry_id, name.partition, entry.count) if all_of_it else ()
+    for place in range(len(messages)) if mask < 0 else bits_of(mask):
+        message = messages[place]
+        if not message.compacted_out:
+            index = message.index
+            text = ids[index] if 0 <= index < len(ids) else str(topic.id_of(entry, index))
+            yield _show(values, topic, text, message, redeliveries)
+
+
+def _show(values: Values, topic: Topic, id: str, message: Message, redeliveries: int | None) -> Found:
+    shown = ReadMessage(
+        message_id=id,
+        partition=topic.partition,
+        offset=message.offset,
+        key=message.key,
+        value=None,
+        properties=message.properties,
+        publish_time=message.publish_time,
+        event_time=message.event_time or None,
+        sequence_id=message.sequence_id,
+        producer_name=message.producer_name,
+        schema_version=message.schema_version,
+    )
+    try:
+        shown.value, shown.key = values.decode(message)
+    except PenstockError as error:
+        shown.error_code, shown.error = error_code(error), error.message
+    if message.deliver_at:
+        shown.deliver_at = message.deliver_at
+    if message.key_is_base64 and shown.key is message.key:
+        shown.key_is_base64 = True
+    if message.replicate_to:
+        shown.replication_clusters = message.replicate_to
+    if redeliveries is not None:
+        shown.redelivery_count = redeliveries
+    return Found(shown, len(message.payload) + (len(message.key) if message.key else 0))
+
+
+def _closed(
+    topic: Topic, entry: Entry, mask: int, redeliveries: int | None, error: PenstockError
+) -> Iterator[Found]:
+    """An entry that cannot be opened: its messages are named, so that they can be acknowledged or passed over."""
+    for place in range(entry.count):
+        if mask >> place & 1:
+            found = topic.id_of(entry, place if entry.count > 1 else -1)
+            shown = ReadMessage(
+                message_id=str(found),
+                partition=topic.partition,
+                offset=entry.offset + place,
+                key=None,
+                value=None,
+                properties={},
+                publish_time=entry.publish_time,
+                event_time=None,
+                sequence_id=-1,
+                producer_name="",
+                schema_version=None,
+                error_code=error_code(error),
+                error=error.message,
+            )
+            if redeliveries is not None:
+                shown.redelivery_count = redeliveries
+            yield Found(shown, len(entry.data) // entry.count)
+
+
+def encode_message(shown: ReadMessage) -> bytes:
+    """JSON of one message; a value that JSON cannot hold becomes an error in its slot."""
+    try:
+        return msgspec.json.encode(shown)
+    except (OverflowError, UnicodeError, TypeError, ValueError, RecursionError):
+        shown.key, shown.value = None, None
+        shown.error_code, shown.error = 1, "value: JSON cannot hold it"
+        return msgspec.json.encode(shown)
+
+
+def encode_messages(found: Sequence[Found]) -> bytes:
+    """A JSON array of messages."""
+    try:
+        return msgspec.json.encode([one.shown for one in found])
+    except (OverflowError, UnicodeError, TypeError, ValueError, RecursionError):
+        return b"[" + b",".join(encode_message(one.shown) for one in found) + b"]"
+
+
+def schemas_of(schemas: Schemas, topic: TopicName, found: Sequence[Found]) -> list[SchemaShape]:
+    """The schemas that occur among messages; one that was deleted for good is left out."""
+    shapes: list[SchemaShape] = []
+    for number in sorted({f.shown.schema_version for f in found} - {None}, key=lambda n: n or 0):
+        try:
+            known: SchemaVersion = schemas.version(topic, number or 0)
+        except PenstockError:
+            continue
+        schema = known.schema
+        shapes.append(SchemaShape(schema.type.name, known.version, schema.data, schema.properties))
+    return shapes

@@ -1,0 +1,81 @@
+"""Where produce requests publish: one long-lived producer per topic and name, shared by all requests."""
+
+from collections import OrderedDict
+from typing import Final
+
+from penstock.core.broker import Broker
+from penstock.core.producer import Producer
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName, check_local
+from penstock.model.policy import AccessMode, ProducerOptions
+from penstock.protocols.payloads import Schemes
+
+OUTLETS_MAX: Final = 4096  # a producer kept is a few KiB; one let go of is made again
+
+
+class Outlet:
+    """A producer of a topic, and the schemas that are published there."""
+
+    __slots__ = ("producer", "schemes")
+
+    def __init__(self, producer: Producer, schemes: Schemes) -> None:
+        self.producer = producer
+        self.schemes = schemes
+
+    def check_partition(self, partition: int | None) -> None:
+        """Raise PARTITION_NOT_FOUND unless the topic has it."""
+        count = len(self.producer.topics)
+        if partition is not None and partition >= count:
+            raise PenstockError(ErrorKind.PARTITION_NOT_FOUND, f"no partition {partition}: there are {count}")
+
+
+class Outlets:
+    """The outlets in use, the least recently used let go of first."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._outlets: OrderedDict[tuple[TopicName, str], Outlet] = OrderedDict()
+
+    def ready(self, topic: TopicName, producer_name: str = "") -> Outlet | None:
+        """An outlet that is there and still right: its topic neither deleted nor grown, nobody exclusive on it."""
+        key = topic, producer_name
+        outlet = self._outlets.get(key)
+        if outlet is None:
+            return None
+        topics = outlet.producer.topics
+        if outlet.producer.closed or topics[0].deleted or len(topics) != self._count(topic):
+            del self._outlets[key]
+            return None
+        for one in topics:
+            if len(one.producers) == 1:  # an exclusive producer has its topic for itself
+                (other,) = one.producers.values()
+                if other.options.access_mode is not AccessMode.SHARED:
+                    raise PenstockError(ErrorKind.PRODUCER_FENCED, f"{one.name} has an exclusive producer")
+        self._outlets.move_to_end(key)
+        return outlet
+
+    def _count(self, topic: TopicName) -> int:
+        try:
+            return self._broker.topics.partitions(topic) or 1
+        except PenstockError:
+            return 0
+
+    def may_make(self, topic: TopicName) -> bool:
+        """Whether a topic is there, or is made when something is published to it."""
+        return self._broker.settings.auto_create_topics or self._broker.topics.exists(topic)
+
+    async def get(self, topic: TopicName, producer_name: str = "") -> Outlet:
+        """An outlet; creates the topic as configured. Raises what `Broker.producer` does."""
+        outlet = self.ready(topic, producer_name)
+        if outlet is None:
+            if producer_name:
+                check_local("producer", producer_name)
+            options = ProducerOptions(name=producer_name, shared_name=True)
+            producer = await self._broker.producer(topic, options)
+            outlet = self._outlets[topic, producer_name] = Outlet(
+                producer, Schemes(self._broker.schemas, topic)
+            )
+            while len(self._outlets) > OUTLETS_MAX:
+                _, oldest = self._outlets.popitem(last=False)
+                oldest.producer.close()
+        return outlet

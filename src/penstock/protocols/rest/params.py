@@ -1,0 +1,73 @@
+"""Query parameters, read strictly: a misspelt one is told, not passed over."""
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import parse_qsl
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+_TRUE: Final = frozenset(("true", "1", "yes", ""))
+_FALSE: Final = frozenset(("false", "0", "no"))
+_MAX: Final = 2**63 - 1
+_IGNORED: Final = frozenset(("authoritative",))  # Pulsar's, which asks which broker owns the topic
+
+
+class Params:
+    """The parameters of one request; those not in `known` are refused with BAD_PARAMETER."""
+
+    def __init__(self, query: bytes, known: Iterable[str]) -> None:
+        self._values: dict[str, str] = {}
+        if not query:
+            return
+        try:
+            pairs = parse_qsl(
+                query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100
+            )
+        except ValueError:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, "the query cannot be read") from None
+        known = frozenset(known)
+        for name, value in pairs:
+            if name in _IGNORED:
+                continue
+            if name not in known:
+                raise PenstockError(
+                    ErrorKind.BAD_PARAMETER,
+                    f"unknown parameter {name[:80]!r}: {', '.join(sorted(known)) or 'none'} can be given",
+                )
+            if name in self._values:
+                raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is given twice")
+            self._values[name] = value
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name)
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of `choices`, the first when it is not given."""
+        value = self._values.get(name, choices[0])
+        if value not in choices:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"{name} must be one of {', '.join(choices)}, not {value[:80]!r}"
+            )
+        return value
+
+    def number(self, name: str, *, least: int = 0, most: int | None = None) -> int | None:
+        """A whole number of at least `least`; more than `most` counts as `most`."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not (value.isascii() and value.isdigit() and len(value) < 20) or not least <= int(value) <= _MAX:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"{name} must be a whole number of at least {least}, not {value[:80]!r}",
+            )
+        return int(value) if most is None else min(int(value), most)
+
+    def flag(self, name: str) -> bool:
+        value = self._values.get(name)
+        if value is None:
+            return False
+        if value.lower() in _TRUE:
+            return True
+        if value.lower() in _FALSE:
+            return False
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be true or false, not {value[:80]!r}")

@@ -1,0 +1,91 @@
+"""Waiting on behalf of a request: until there is news, its time is over, its client hangs up or the server drains."""
+
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.core.ports import Clock
+from penstock.core.tasks import Tasks
+
+from .exchange import Exchange
+
+
+class Patience:
+    """Watches one request's client; to be used as a context manager once the request's body was read."""
+
+    def __init__(self, waits: "Waits", exchange: Exchange) -> None:
+        self.gone = False
+        self._waits = waits
+        self._exchange = exchange
+        self._scope: asyncio.Timeout | None = None
+        self._watch: asyncio.Task[Any] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._waits.running.add(self)
+        self._watch = self._waits.tasks.spawn(self._watch_client(), "watch client")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._waits.running.discard(self)
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def _watch_client(self) -> None:
+        while (await self._exchange.receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self.stop()
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no more reason to wait for anything."""
+        return self.gone or self._waits.draining
+
+    async def until(self, news: Coroutine[Any, Any, bool], wait_ms: float | None) -> bool:
+        """Await `news`, for at most `wait_ms`; False when that was in vain."""
+        if self.over or (wait_ms is not None and wait_ms <= 0):
+            news.close()
+            return False
+        timer = None if wait_ms is None else self._waits.clock.call_later(wait_ms, self.stop)
+        try:
+            async with asyncio.timeout(None) as self._scope:
+                return await news
+        except TimeoutError:
+            return False
+        finally:
+            self._scope = None
+            if timer is not None:
+                timer.cancel()
+
+    def stop(self) -> None:
+        """End the wait that is going on."""
+        if self._scope is not None:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+            self._scope = None
+
+    async def client_took_it(self) -> bool:
+        """After a part of an answer was sent: whether the client was still there, as far as can be known."""
+        await asyncio.sleep(0)  # lets a hang-up that is known by now be heard of
+        return not self.gone
+
+
+class Waits:
+    """All requests that may be waiting; `drain` ends their waits, and those of later ones at once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.tasks = Tasks()
+        self.running: set[Patience] = set()
+        self.draining = False
+
+    def drain(self) -> None:
+        self.draining = True
+        for patience in list(self.running):
+            patience.stop()
+
+    async def close(self) -> None:
+        self.drain()
+        await self.tasks.close()

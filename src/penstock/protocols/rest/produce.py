@@ -1,0 +1,136 @@
+"""POST of messages to a topic or a partition, in PIP-64's dialect."""
+
+import msgspec
+
+from penstock.model.errors import PenstockError
+from penstock.protocols.declarations import Declaration
+from penstock.protocols.session import Limits, Session
+
+from . import receipts
+from .exchange import Exchange
+from .outlets import Outlets
+from .produce_shapes import (
+    DECODE_ERRORS,
+    Envelope,
+    PlainRequest,
+    ProduceMessage,
+    ProduceRequest,
+    RawProduceRequest,
+    ValueRequest,
+    bad_request,
+)
+from .publishing import Job, Publishing, check_count, decode_each
+from .target import Target
+
+_plain = msgspec.json.Decoder(PlainRequest)
+_values = msgspec.json.Decoder(ValueRequest)
+_general = msgspec.json.Decoder(ProduceRequest)
+_raw = msgspec.json.Decoder(RawProduceRequest)
+
+
+class Produce:
+    """Produce requests of PIP-64."""
+
+    def __init__(self, publishing: Publishing, limits: Limits, outlets: Outlets) -> None:
+        self._publishing = publishing
+        self._limits = limits
+        self._outlets = outlets
+        self._receipts = receipts.Receipts()
+
+    async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
+        session.may_produce(target.topic)
+        body = await exchange.body(self._limits.max_request_bytes)
+        done = (
+            await self._publish_plain(target, body)
+            or await self._publish_values(target, body)
+            or await self._publish(target, body)
+        )
+        await exchange.answer(done)
+
+    async def _publish_plain(self, target: Target, body: bytes) -> bytes | None:
+        """The fast path: texts and nothing else, to one partition of a topic that is known to take them.
+
+        None where it does not fit; then nothing has happened.
+        """
+        try:
+            messages = _plain.decode(body).messages
+        except DECODE_ERRORS:
+            return None
+        outlet = self._outlets.ready(target.topic)
+        if outlet is None:
+            return None
+        scheme = outlet.schemes.string()
+        if scheme is None or scheme.version is None:
+            return None
+        payloads = [message.value.encode() for message in messages]
+        if not outlet.producer.takes_plain(payloads, target.partition):
+            return None
+        placement = await outlet.producer.publish_plain(payloads, scheme.version, target.partition)
+        return self._receipts.plain(placement, scheme.version)
+
+    async def _publish_values(self, target: Target, body: bytes) -> bytes | None:
+        """The same for values of one schema that is named; None where one of them is not plain, or bad."""
+        try:
+            request = _values.decode(body)
+        except DECODE_ERRORS:
+            return None
+        declaration = Declaration(
+            schema_type=request.schema_type,
+            schema_version=request.schema_version,
+            value_schema=request.value_schema,
+        )
+        if declaration.empty or not 0 < len(request.messages) <= self._limits.max_messages_per_request:
+            return None
+        outlet = self._outlets.ready(target.topic)
+        if outlet is None:
+            return None
+        scheme = await outlet.schemes.scheme(declaration, register=False)
+        if scheme.codec is None or scheme.pair is not None or scheme.fresh is not None:
+            return None
+        encode = scheme.codec.encode
+        try:
+            payloads = [encode(message.value) for message in request.messages if message.value is not None]
+        except PenstockError:
+            return None
+        whole = len(payloads) == len(request.messages)
+        if not whole or not outlet.producer.takes_plain(payloads, target.partition):
+            return None
+        placement = await outlet.producer.publish_plain(payloads, scheme.version, target.partition)
+        return self._receipts.plain(placement, scheme.version)
+
+    async def _publish(self, target: Target, body: bytes) -> bytes:
+        done = await self._publishing.publish(job_of(target, body, self._limits))
+        return receipts.answer(done.results, done.versions, done.version, own_versions=done.own_versions)
+
+
+def job_of(target: Target, body: bytes, limits: Limits) -> Job:
+    """What a body asks for, in general; raises what is wrong with the request as a whole."""
+    envelope, messages = _decode(body)
+    check_count(len(messages), limits)
+    return Job(
+        target=target,
+        producer_name=envelope.producer_name or "",
+        declaration=Declaration(
+            schema_type=envelope.schema_type,
+            schema_version=envelope.schema_version,
+            key_schema=envelope.key_schema,
+            value_schema=envelope.value_schema,
+            key_value_encoding=envelope.key_value_encoding,
+        ),
+        messages=messages,
+        base64=envelope.encoding == "base64",
+    )
+
+
+def _decode(body: bytes) -> tuple[Envelope, list[ProduceMessage | PenstockError]]:
+    try:
+        request = _general.decode(body)
+    except DECODE_ERRORS:
+        pass  # the envelope is bad, or a message is
+    else:
+        return request, list(request.messages)
+    try:
+        raw = _raw.decode(body)
+    except DECODE_ERRORS as error:
+        raise bad_request(error) from None
+    return raw, decode_each(raw.messages, ProduceMessage)

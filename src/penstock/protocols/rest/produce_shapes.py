@@ -1,0 +1,175 @@
+"""The bodies of produce requests, as PIP-64 writes them and as Pulsar shipped them (Pulsar 2.1)."""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+Long = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Encoding = Literal["json", "base64"]
+SchemaText = str | dict[str, Any]
+
+
+class PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
+    """The commonest message: a text and nothing else."""
+
+    value: str
+
+
+class PlainRequest(Struct, forbid_unknown_fields=True, gc=False):
+    """The commonest request: texts and nothing else."""
+
+    messages: list[PlainMessage]
+
+
+class ValueMessage(Struct, forbid_unknown_fields=True, gc=False):
+    """A value and nothing else."""
+
+    value: Any
+
+
+class ValueRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Values of one schema and nothing else."""
+
+    messages: list[ValueMessage]
+    schema_type: str | None = None
+    schema_version: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    value_schema: str | dict[str, Any] | None = None
+
+
+class ProduceMessage(
+    Struct,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    rename={
+        "event_time": "eventTime",
+        "sequence_id": "sequenceId",
+        "replication_clusters": "replicationClusters",
+        "disable_replication": "disableReplication",
+        "deliver_at": "deliverAt",
+        "deliver_after_ms": "deliverAfterMs",
+    },
+):
+    """One message to publish. Its own schema fields count before the request's (PIP-43).
+
+    With `encoding` base64 the value, and a key of a key/value schema, are encoded already and only checked.
+    """
+
+    value: Any | UnsetType = UNSET
+    key: Any = None
+    partition: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    properties: dict[str, str] | None = None
+    event_time: Long | None = None
+    sequence_id: Long | None = None
+    replication_clusters: list[str] | None = None
+    disable_replication: bool = False
+    deliver_at: Long | None = None
+    deliver_after_ms: Long | None = None
+    schema_type: str | None = None
+    schema_version: Long | None = None
+    key_schema: SchemaText | None = None
+    value_schema: SchemaText | None = None
+    key_value_encoding: str | None = None
+    encoding: Encoding | None = None
+
+
+class Envelope(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a produce request says once for all its messages.
+
+    Publishing twice with the same `producer_name` and `sequenceId` stores once where deduplication is on.
+    """
+
+    schema_type: str | None = None
+    schema_version: Long | None = None
+    key_schema: SchemaText | None = None
+    value_schema: SchemaText | None = None
+    key_value_encoding: str | None = None
+    encoding: Encoding | None = None
+    producer_name: str | None = None
+
+
+class ProduceRequest(Envelope, forbid_unknown_fields=True, kw_only=True):
+    """A produce request."""
+
+    messages: list[ProduceMessage]
+
+
+class RawProduceRequest(Envelope, forbid_unknown_fields=True, kw_only=True):
+    """The same, its messages not looked at: so that a bad one fails alone."""
+
+    messages: list[msgspec.Raw]
+
+
+class ShippedMessage(Struct, kw_only=True, rename="camel"):
+    """A message of the shipped dialect: the payload is a text whatever the schema. Unknown fields are passed over."""
+
+    payload: str | None = None
+    key: str | None = None
+    properties: dict[str, str] | None = None
+    event_time: str | Long | None = None
+    sequence_id: Long | None = None
+    replication_clusters: list[str] | None = None
+    disable_replication: bool = False
+    deliver_at: int | None = None
+    deliver_after_ms: int | None = None
+
+
+class ShippedEnvelope(Struct, kw_only=True, rename="camel"):
+    """The fields of a request of the shipped dialect; a version counts before schemas, -1 is none."""
+
+    schema_version: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
+    key_schema: SchemaText | None = None
+    value_schema: SchemaText | None = None
+    producer_name: str | None = None
+
+
+class ShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
+    """A produce request of the shipped dialect."""
+
+    messages: list[ShippedMessage]
+
+
+class RawShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
+    """The same, its messages not looked at."""
+
+    messages: list[msgspec.Raw]
+
+
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+
+_KINDS: Final = (
+    ("key_schema", ErrorKind.BAD_KEY_SCHEMA),
+    ("keySchema", ErrorKind.BAD_KEY_SCHEMA),
+    ("value_schema", ErrorKind.BAD_VALUE_SCHEMA),
+    ("valueSchema", ErrorKind.BAD_VALUE_SCHEMA),
+    ("schema_", ErrorKind.BAD_PARAMETER),
+    ("schemaVersion", ErrorKind.BAD_PARAMETER),
+    ("key_value_encoding", ErrorKind.BAD_PARAMETER),
+    ("encoding", ErrorKind.BAD_PARAMETER),
+    ("producer", ErrorKind.BAD_PARAMETER),
+)
+
+
+def bad_request(error: Exception) -> PenstockError:
+    """Why a produce request could not be decoded, by the field that is wrong."""
+    text = reason(error)
+    if isinstance(error, msgspec.ValidationError):
+        _, found, path = text.rpartition("at `$.")
+        if found:
+            for start, kind in _KINDS:
+                if path.startswith(start):
+                    return PenstockError(kind, text)
+        elif "unknown field" in text:
+            return PenstockError(ErrorKind.BAD_PARAMETER, text)
+    return PenstockError(ErrorKind.BAD_JSON, text)
+
+
+def reason(error: Exception) -> str:
+    """What is wrong with a body, in words."""
+    if isinstance(error, RecursionError):
+        return "the body is nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "the body is no UTF-8"
+    return str(error)

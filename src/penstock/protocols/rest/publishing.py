@@ -1,0 +1,240 @@
+"""Publishing what a produce request asks for, whatever its dialect; a bad message fails alone (PIP-64)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.core.broker import Broker
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.message_id import MessageId
+from penstock.protocols.declarations import Declaration
+from penstock.protocols.payloads import Scheme, Schemes
+from penstock.protocols.session import Limits
+
+from .outlets import Outlet, Outlets
+from .produce_shapes import DECODE_ERRORS, ProduceMessage, reason
+from .target import Target
+
+LOCAL_ONLY: Final = "__local__"  # Pulsar's mark of a message that is not replicated
+
+T = TypeVar("T")
+
+Result = MessageId | PenstockError
+Encode = Callable[[Scheme, Any, Any], OutMessage]
+
+
+class Published(msgspec.Struct):
+    """One result and one schema version a message; the version the request itself named or got."""
+
+    results: list[Result]
+    versions: list[int | None]
+    version: int | None
+    own_versions: bool
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """A request as it is worked on: its messages, or why one could not be read."""
+
+    target: Target
+    producer_name: str
+    declaration: Declaration
+    messages: Sequence[ProduceMessage | PenstockError]
+    base64: bool = False
+    encode: Encode = Scheme.encode
+
+
+class Prepared(msgspec.Struct):
+    """The messages that can be published, with their schemes and places, and why the others cannot."""
+
+    ready: list[OutMessage]
+    schemes: list[Scheme]
+    places: list[int]
+    failed: dict[int, PenstockError]
+    named: Scheme | None
+    own_versions: bool
+
+    def error(self) -> PenstockError:
+        """The one error of a request none of whose messages could be understood."""
+        errors = list(self.failed.values())
+        if len({error.kind for error in errors}) == 1:
+            return errors[0]
+        return PenstockError(
+            ErrorKind.BAD_MESSAGE, f"no message could be understood; the first: {errors[0].message}"
+        )
+
+    def adopt(self, scheme: Scheme) -> None:
+        """A scheme got its version: so do its messages."""
+        for out, used in zip(self.ready, self.schemes, strict=True):
+            if used is scheme:
+                out.schema_version = scheme.version
+
+    def drop(self, scheme: Scheme, error: PenstockError) -> None:
+        """The messages of a scheme cannot be published."""
+        kept = [i for i, used in enumerate(self.schemes) if used is not scheme]
+        self.failed |= {
+            place: error for place, used in zip(self.places, self.schemes, strict=True) if used is scheme
+        }
+        self.ready = [self.ready[i] for i in kept]
+        self.schemes = [self.schemes[i] for i in kept]
+        self.places = [self.places[i] for i in kept]
+
+    def version(self) -> int | None:
+        """The request's own schema version, or the one that all its messages have."""
+        if self.named is not None:
+            return self.named.version
+        used = {out.schema_version for out in self.ready}
+        return used.pop() if len(used) == 1 else None
+
+
+class Publishing:
+    """Publishes jobs. What cannot be understood makes no topic and registers no schema."""
+
+    def __init__(self, broker: Broker, limits: Limits, outlets: Outlets) -> None:
+        self._broker = broker
+        self._limits = limits
+        self._outlets = outlets
+
+    async def publish(self, job: Job) -> Published:
+        """Encode and publish. Raises when no message was published for one and the same kind of reason, and
+        BAD_MESSAGE when none could be understood."""
+        outlet, prepared = await self.prepare(job)
+        results: dict[int, Result] = dict(prepared.failed)
+        published = await outlet.producer.publish(prepared.ready)
+        results |= zip(prepared.places, published, strict=True)
+        errors = [result for result in results.values() if isinstance(result, PenstockError)]
+        if len(errors) == len(results) and len({error.kind for error in errors}) == 1:
+            raise errors[0]
+        versions: list[int | None] = [None] * len(job.messages)
+        for place, out in zip(prepared.places, prepared.ready, strict=True):
+            versions[place] = out.schema_version
+        whole = [results[index] for index in range(len(job.messages))]
+        return Published(whole, versions, prepared.version(), prepared.own_versions)
+
+    async def prepare(self, job: Job) -> tuple[Outlet, Prepared]:
+        """Everything before publishing: encode, then make the topic and register schemas as needed."""
+        topic = job.target.topic
+        outlet = self._outlets.ready(topic, job.producer_name)
+        if outlet is None and not self._outlets.may_make(topic):
+            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {topic} does not exist")
+        schemes = Schemes(self._broker.schemas, topic) if outlet is None else outlet.schemes
+        prepared = await self._encode_all(job, schemes)
+        if not prepared.ready:
+            raise prepared.error()
+        if outlet is None:
+            outlet = await self._outlets.get(topic, job.producer_name)
+        outlet.check_partition(job.target.partition)
+        for scheme in {
+            id(scheme): scheme for scheme in prepared.schemes if scheme.fresh is not None
+        }.values():
+            try:
+                prepared.adopt(await outlet.schemes.register(scheme))
+            except PenstockError as error:  # it may not follow another of this request
+                prepared.drop(scheme, error)
+        if not prepared.ready:
+            raise prepared.error()
+        return outlet, prepared
+
+    async def _encode_all(self, job: Job, schemes: Schemes) -> Prepared:
+        named = None
+        if not job.declaration.empty:
+            named = await schemes.scheme(job.declaration, register=False)
+        done = Prepared([], [], [], {}, named, False)
+        now = self._broker.clock.now_ms()
+        for index, message in enumerate(job.messages):
+            try:
+                if isinstance(message, PenstockError):
+                    raise message
+                declaration = _own(message)
+                scheme = named
+                if declaration is not None:
+                    done.own_versions = True
+                    scheme = await schemes.scheme(declaration, register=False)
+                encoded = message.encoding == "base64" if message.encoding is not None else job.base64
+                if message.value is msgspec.UNSET:
+                    raise PenstockError(ErrorKind.BAD_MESSAGE, "value: missing (null is a value)")
+                if scheme is None:
+                    scheme = schemes.unnamed(None if encoded else message.value)
+                encode = Scheme.encode_base64 if encoded else job.encode
+                out = encode(scheme, message.value, message.key)
+                _fill(out, message, job.target.partition, now, self._limits)
+            except PenstockError as error:
+                done.failed[index] = error
+                continue
+            done.ready.append(out)
+            done.schemes.append(scheme)
+            done.places.append(index)
+        return done
+
+
+def decode_each(raws: Sequence[msgspec.Raw], kind: type[T]) -> list[T | PenstockError]:
+    """Messages one by one, so that a bad one fails alone."""
+    decoder = msgspec.json.Decoder(kind)
+    found: list[T | PenstockError] = []
+    for raw in raws:
+        try:
+            found.append(decoder.decode(raw))
+        except DECODE_ERRORS as error:
+            found.append(PenstockError(ErrorKind.BAD_MESSAGE, reason(error)))
+    return found
+
+
+def check_count(count: int, limits: Limits) -> None:
+    """Raise BAD_MESSAGE for no messages, TOO_LARGE for too many."""
+    if not count:
+        raise PenstockError(ErrorKind.BAD_MESSAGE, "the request holds no messages")
+    if count > limits.max_messages_per_request:
+        raise PenstockError(
+            ErrorKind.TOO_LARGE, f"{count} messages; the most is {limits.max_messages_per_request}"
+        )
+
+
+def _own(message: ProduceMessage) -> Declaration | None:
+    if (
+        message.schema_version is None
+        and message.schema_type is None
+        and message.value_schema is None
+        and message.key_schema is None
+    ):
+        return None
+    return Declaration(
+        schema_type=message.schema_type,
+        schema_version=message.schema_version,
+        key_schema=message.key_schema,
+        value_schema=message.value_schema,
+        key_value_encoding=message.key_value_encoding,
+    )
+
+
+def _fill(out: OutMessage, message: ProduceMessage, partition: int | None, now: int, limits: Limits) -> None:
+    """What a message says beside its value and key."""
+    if partition is not None and message.partition not in (None, partition):
+        raise PenstockError(
+            ErrorKind.BAD_MESSAGE, f"partition: {message.partition} in a request to partition {partition}"
+        )
+    out.partition = message.partition if partition is None else partition
+    out.sequence_id = message.sequence_id
+    if message.event_time:
+        out.event_time = message.event_time
+    properties = message.properties
+    if properties:
+        size = sum(len(k.encode()) + len(v.encode()) for k, v in properties.items())
+        if size > limits.max_properties_bytes:
+            raise PenstockError(
+                ErrorKind.TOO_LARGE,
+                f"properties of {size} bytes; the most is {limits.max_properties_bytes}",
+            )
+        out.properties = properties
+    if message.deliver_at is not None:
+        if message.deliver_after_ms is not None:
+            raise PenstockError(ErrorKind.BAD_MESSAGE, "deliverAt and deliverAfterMs exclude one another")
+        out.deliver_at = message.deliver_at
+    elif message.deliver_after_ms:
+        out.deliver_at = now + message.deliver_after_ms
+        if out.deliver_at >= 2**63:
+            raise PenstockError(ErrorKind.BAD_MESSAGE, "deliverAfterMs is too far away")
+    if message.disable_replication:
+        out.replicate_to = [LOCAL_ONLY]
+    elif message.replication_clusters:
+        out.replicate_to = message.replication_clusters

@@ -1,0 +1,70 @@
+"""POST …/request: publish one message and answer with its reply (PIP-371)."""
+
+from base64 import b64encode
+from typing import Final
+
+import msgspec
+
+from penstock.core.requests import Reply
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.session import Limits, Session
+
+from .exchange import ClientGoneError, Exchange, to_json
+from .params import Params
+from .patience import Patience, Waits
+from .produce import job_of
+from .produce_shapes import DECODE_ERRORS, ProduceMessage
+from .publishing import Publishing
+from .target import Target
+
+_message = msgspec.json.Decoder(ProduceMessage)
+
+DEFAULT_TIMEOUT_MS: Final = 30_000  # longer than most servers think, shorter than most clients wait
+
+
+class Ask:
+    """Requests for a reply."""
+
+    def __init__(self, publishing: Publishing, limits: Limits, waits: Waits) -> None:
+        self._publishing = publishing
+        self._limits = limits
+        self._waits = waits
+
+    async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
+        session.may_produce(target.topic)
+        params = Params(exchange.scope["query_string"], ("timeout",))
+        timeout_ms = params.number("timeout", least=1) or DEFAULT_TIMEOUT_MS
+        body = await exchange.body(self._limits.max_request_bytes)
+        job = job_of(target, _in_envelope(body), self._limits)
+        if len(job.messages) != 1:
+            raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
+        outlet, prepared = await self._publishing.prepare(job)
+        replies: list[Reply] = []
+
+        async def reply() -> bool:
+            replies.append(await outlet.producer.request(prepared.ready[0], timeout_ms))
+            return True
+
+        async with Patience(self._waits, exchange) as patience:
+            await patience.until(reply(), None)
+            if not replies:
+                if patience.gone:
+                    raise ClientGoneError  # the wait is withdrawn; the message stays
+                raise PenstockError(
+                    ErrorKind.UNAVAILABLE, "the server is shutting down; the request is stored"
+                )
+        answer = {
+            "requestMessageId": str(replies[0].request_id),
+            "replyContent": b64encode(replies[0].content).decode(),
+            "isErrorResult": replies[0].is_error,
+        }
+        await exchange.answer(to_json(answer))
+
+
+def _in_envelope(body: bytes) -> bytes:
+    """A request may also be the message alone, without an array round it."""
+    try:
+        _message.decode(body)
+    except DECODE_ERRORS:
+        return body
+    return b'{"messages":[' + body + b"]}"

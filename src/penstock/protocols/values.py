@@ -1,0 +1,65 @@
+"""Payloads back to JSON values, by the schemas of a topic."""
+
+from base64 import b64encode
+from typing import Any, Literal
+
+from penstock.codec.codec import Codec
+from penstock.codec.key_value import KeyValueCodec
+from penstock.codec.lookup import codec_for
+from penstock.core.schemas import Schemas
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import Message
+from penstock.model.names import TopicName
+from penstock.model.schema import SchemaInfo
+
+Form = Literal["json", "base64", "text"]
+
+
+class Values:
+    """Messages to JSON values, each by the version it was written with, or as `reader` sees it.
+
+    For one request: versions are looked up once. `form` base64 or text hands out payloads as they are.
+    """
+
+    def __init__(
+        self, schemas: Schemas, topic: TopicName, reader: SchemaInfo | None = None, form: Form = "json"
+    ) -> None:
+        self._schemas = schemas
+        self._topic = topic.base
+        self._reader = reader
+        self._form = form
+        self._codecs: dict[int | None, Codec | None] = {}
+
+    def decode(self, message: Message) -> tuple[Any, Any]:
+        """Value and key; a payload without a schema is base64. Raises BAD_MESSAGE, SCHEMA_NOT_FOUND."""
+        if self._form != "json":
+            return self._plain(message), message.key
+        version = message.schema_version
+        try:
+            codec = self._codecs[version]
+        except KeyError:
+            codec = self._codecs[version] = self._codec(version)
+        if isinstance(codec, KeyValueCodec):
+            value, key = None if message.null_value else message.payload, message.key
+            key, value = codec.decode_pair(key if codec.separated else None, value)
+            return value, key
+        if message.null_value:
+            return None, message.key
+        if codec is None:
+            return b64encode(message.payload).decode(), message.key
+        return codec.decode(message.payload), message.key
+
+    def _codec(self, version: int | None) -> Codec | None:
+        if version is None:
+            return None if self._reader is None else codec_for(self._reader)
+        return codec_for(self._schemas.version(self._topic, version).schema, self._reader)
+
+    def _plain(self, message: Message) -> str | None:
+        if message.null_value:
+            return None
+        if self._form == "base64":
+            return b64encode(message.payload).decode()
+        try:
+            return message.payload.decode()
+        except UnicodeDecodeError:
+            raise PenstockError(ErrorKind.BAD_MESSAGE, "value: the payload is no UTF-8 text") from None

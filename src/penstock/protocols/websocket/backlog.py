@@ -1,0 +1,86 @@
+"""What was read from a socket and waits to be worked on, bounded in number and bytes.
+
+One side adds and waits for room, the other takes everything there is: work is done in groups that grow with
+the load, without a task or a future for each item.
+"""
+
+import asyncio
+from collections import deque
+from typing import Generic, Protocol, TypeVar
+
+
+class Sized(Protocol):
+    """An item with its weight and the time it came (monotonic ms)."""
+
+    size: int
+    arrived_ms: int
+
+
+T = TypeVar("T", bound=Sized)
+
+
+class Backlog(Generic[T]):
+    """A bounded queue with one producer and one consumer on the loop."""
+
+    def __init__(self, count_max: int, bytes_max: int) -> None:
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._items: deque[T] = deque()
+        self._bytes = 0
+        self._closed = False
+        self._waiting = asyncio.Event()
+        self._room = asyncio.Event()
+
+    def add(self, item: T) -> None:
+        """Add an item; whoever adds looks at `full` before the next."""
+        self._items.append(item)
+        self._bytes += item.size
+        self._waiting.set()
+
+    @property
+    def full(self) -> bool:
+        return len(self._items) >= self._count_max or self._bytes >= self._bytes_max
+
+    async def room(self) -> None:
+        """Wait until it is no longer full."""
+        while self.full:
+            self._room.clear()
+            await self._room.wait()
+
+    def close(self) -> None:
+        """Nothing follows; what waits can still be taken."""
+        self._closed = True
+        self._waiting.set()
+
+    async def take(self, count_max: int = 1 << 30) -> list[T]:
+        """What waits, oldest first, as soon as there is something; nothing once closed and empty."""
+        while not self._items:
+            if self._closed:
+                return []
+            self._waiting.clear()
+            await self._waiting.wait()
+        if len(self._items) <= count_max:
+            taken = list(self._items)
+            self._items.clear()
+            self._bytes = 0
+        else:
+            taken = [self._items.popleft() for _ in range(count_max)]
+            self._bytes -= sum(item.size for item in taken)
+        self._room.set()
+        return taken
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest item came."""
+        return self._items[0].arrived_ms if self._items else None
+
+    def expire(self, before_ms: int) -> list[T]:
+        """Take out what came at `before_ms` or earlier."""
+        taken: list[T] = []
+        while self._items and self._items[0].arrived_ms <= before_ms:
+            item = self._items.popleft()
+            self._bytes -= item.size
+            taken.append(item)
+        if taken:
+            self._room.set()
+        return taken

@@ -1,0 +1,160 @@
+"""The consumer endpoint: messages out, commands in, answers to those that ask for one."""
+
+import logging
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from penstock.core.broker import Broker
+from penstock.core.consumer import Consumer
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .backlog import Backlog
+from .commands import (
+    Acknowledge,
+    AskEndOfTopic,
+    Broken,
+    Command,
+    Negative,
+    Permit,
+    Seek,
+    Unsubscribe,
+    parse_command,
+)
+from .delivery import Deliverer
+from .frames import Answer, write
+from .socket import Socket, documented
+
+log = logging.getLogger(__name__)
+
+ANSWERS_MAX: Final = 1000  # waiting to be written; then commands wait too
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+
+
+class Owed(msgspec.Struct, gc=False):
+    """An answer to be written; `durable`: only once what was acknowledged so far is."""
+
+    answer: Answer
+    durable: bool
+    size: int = 0
+    arrived_ms: int = 0
+
+
+class ConsumerTalk:
+    """One consumer's socket. `multi` is v3."""
+
+    def __init__(self, socket: Socket, consumer: Consumer, broker: Broker, *, multi: bool) -> None:
+        self._socket = socket
+        self._consumer = consumer
+        self._broker = broker
+        self._deliverer = Deliverer(socket, consumer, broker.encoder, names_topic=multi)
+        self._answers: Backlog[Owed] = Backlog(ANSWERS_MAX, ANSWER_BYTES_MAX)
+        self._unsubscribed = False
+
+    async def run(self) -> None:
+        """Talk until the peer leaves or the socket is stopped; what was not written goes to others."""
+        try:
+            await self._socket.talk(self._read(), self._deliver(), self._answer_all())
+        finally:
+            self._deliverer.give_back()
+            await self._broker.leave(self._consumer)
+
+    async def _deliver(self) -> None:
+        await self._deliverer.run()
+        if not self._unsubscribed:  # else the client did it, and may have more to say
+            reason = self._consumer.close_reason
+            self._socket.stop(*documented(8 if reason is None else reason.kind.face.ws_result))
+
+    async def _read(self) -> None:
+        socket, answers, consumer = self._socket, self._answers, self._consumer
+        receive, known = socket.receive, self._deliverer.known
+        try:
+            while True:
+                event = await receive()
+                text = event.get("text")
+                if text is None:
+                    if event["type"] == "websocket.disconnect":
+                        socket.gone = True
+                        return
+                    continue  # binary frames are ignored, as in Pulsar
+                socket.activity += 1
+                command, context = parse_command(text, known)
+                if context is None:
+                    if type(command) is Acknowledge and not command.cumulative:
+                        # What most frames are. Nobody is owed an answer.
+                        try:
+                            await consumer.acknowledge(command.message_id)
+                        except PenstockError:
+                            pass
+                        continue
+                    if isinstance(command, Broken):
+                        socket.stop(*documented(3))
+                        return
+                await self._obey(command, context)
+                if answers.full:
+                    await answers.room()
+        finally:
+            self._deliverer.stop()
+            answers.close()
+
+    async def _obey(self, command: Command, context: str | None) -> None:
+        """Do what a command says; errors are told where an answer is owed, and change nothing else."""
+        answer = Answer()
+        try:
+            await self._do(command, answer)
+            result = "ok"
+        except PenstockError as error:
+            result = error.message
+        except Exception:
+            log.exception("a command over a WebSocket failed")
+            result = "Unknown error"
+        if context is not None:
+            answer.result, answer.context = result, context
+        if context is not None or answer.end_of_topic is not UNSET:
+            durable = result == "ok" and isinstance(command, Acknowledge | Seek)
+            self._answers.add(Owed(answer, durable, len(context or "")))
+
+    async def _do(self, command: Command, answer: Answer) -> None:
+        consumer = self._consumer
+        match command:
+            case Acknowledge(message_id, cumulative):
+                if cumulative:
+                    await consumer.acknowledge_cumulative(message_id)
+                else:
+                    await consumer.acknowledge(message_id)
+            case Negative(message_id):
+                if not consumer.negative(message_id):
+                    raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is not out")
+            case Permit(count):
+                consumer.flow(count)
+            case Seek(message_id, timestamp):
+                if message_id is None:
+                    await consumer.seek_time(timestamp)
+                else:
+                    await consumer.seek(message_id)
+                self._deliverer.give_back()  # mostly of before: the core knows what of it still counts
+            case Unsubscribe():
+                self._unsubscribed = True
+                try:
+                    await self._broker.unsubscribe_consumer(consumer)
+                except PenstockError:
+                    self._unsubscribed = False
+                    raise
+            case AskEndOfTopic():
+                answer.end_of_topic = bool(consumer.attached) and consumer.drained and self._deliverer.empty
+            case Broken(error):
+                raise PenstockError(ErrorKind.BAD_JSON, error)
+
+    async def _answer_all(self) -> None:
+        while group := await self._answers.take():
+            failed = None
+            if any(owed.durable for owed in group):
+                try:
+                    await self._consumer.flush()
+                except PenstockError as error:
+                    failed = error.message
+            for owed in group:
+                if failed is not None and owed.durable:
+                    owed.answer.result = failed
+                await self._socket.send(write(owed.answer))

@@ -1,0 +1,141 @@
+"""From a consumer's outbox to frames on its socket.
+
+Messages are taken in small portions and written one by one; a peer that does not read stops the taking, and the
+consumer's window, permits and outbox bound what is taken from the log.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from penstock.core.consumer import Consumer, Delivery
+from penstock.core.ports import EntryFormat
+from penstock.model.entry import Entry
+from penstock.model.errors import PenstockError
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId
+
+from . import base64
+from .frames import ConsumerMessage, write
+from .socket import Socket
+from .times import format_time
+
+log = logging.getLogger(__name__)
+
+PORTION: Final = 16  # deliveries taken at once; what is taken and not written is given back at the end
+SENDS_BEFORE_OTHERS: Final = 64
+KNOWN_MAX: Final = 4096  # of ids that were given out; the others are parsed
+
+
+class Deliverer:
+    """Writes what a consumer is given. `names_topic`: frames say which topic (v3)."""
+
+    def __init__(self, socket: Socket, consumer: Consumer, wire: EntryFormat, *, names_topic: bool) -> None:
+        self._socket = socket
+        self._consumer = consumer
+        self._wire = wire
+        self._names_topic = names_topic
+        self._hand: deque[Delivery] = deque()
+        self._left = 0  # of the first in hand: the messages not written yet
+        self._entry: Entry | None = None
+        self._messages: list[Message] = []
+        self._running: asyncio.Task[None] | None = None
+        self.known: dict[str, MessageId] = {}  # ids given out, so that acknowledgements need no parsing
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything that was taken is written."""
+        return not self._hand
+
+    async def run(self) -> None:
+        """Write until the consumer is closed, the peer is gone, or `stop`."""
+        self._running = asyncio.current_task()
+        consumer, hand = self._consumer, self._hand
+        written = 0
+        while await consumer.ready():
+            hand.extend(consumer.take(PORTION))
+            while hand:
+                delivery = hand[0]
+                self._left = delivery.mask
+                for index in _bits(delivery.mask):
+                    frame = await self._frame(delivery, index)
+                    if frame is not None:
+                        await self._socket.send(frame)
+                        if self._socket.gone:
+                            return  # it was not written: it goes back with the rest
+                        written += 1
+                    self._left &= ~(1 << index)
+                    if not written % SENDS_BEFORE_OTHERS:
+                        await asyncio.sleep(0)
+                    if not hand:
+                        break  # a seek gave it back meanwhile
+                if hand and hand[0] is delivery:
+                    hand.popleft()
+
+    def stop(self) -> None:
+        """End `run` now."""
+        if self._running is not None:
+            self._running.cancel()
+
+    def give_back(self) -> None:
+        """Return what was taken but never written: it does not count as delivered."""
+        if self._hand:
+            first = self._hand.popleft()
+            if self._left:
+                self._hand.appendleft(msgspec.structs.replace(first, mask=self._left))
+            self._consumer.give_back(self._hand)
+            self._hand.clear()
+
+    async def _frame(self, delivery: Delivery, index: int) -> str | None:
+        """A message as JSON; None for one that is not to be seen."""
+        entry = delivery.entry
+        if entry is not self._entry:
+            self._entry, self._messages = entry, self._decode(delivery)
+        message = self._messages[index] if index < len(self._messages) else None
+        if message is None or message.compacted_out:
+            # Nobody could ever acknowledge it: it would stop the subscription for good.
+            await self._consumer.acknowledge(delivery.topic.id_of(entry, index if entry.count > 1 else -1))
+            return None
+        topic = delivery.topic
+        message_id = topic.id_of(entry, message.index)
+        text = str(message_id)
+        if len(self.known) >= KNOWN_MAX:
+            self.known.clear()
+        self.known[text] = message_id
+        return write(
+            ConsumerMessage(
+                message_id=text,
+                payload=base64.encode(message.payload),
+                properties=message.properties,
+                publish_time=format_time(message.publish_time),
+                redelivery_count=delivery.redeliveries,
+                event_time=format_time(message.event_time) if message.event_time else UNSET,
+                key=UNSET if message.key is None else message.key,
+                topic=str(topic.name) if self._names_topic else UNSET,
+                producer_name=message.producer_name or UNSET,
+                sequence_id=message.sequence_id,
+                schema_version=UNSET if message.schema_version is None else message.schema_version,
+            )
+        )
+
+    def _decode(self, delivery: Delivery) -> list[Message]:
+        try:
+            return self._wire.decode(delivery.entry)
+        except PenstockError as error:
+            log.error("an entry cannot be read and is passed over", extra={"entry": str(error)})
+            return []
+
+
+def _bits(mask: int) -> Iterator[int]:
+    if mask & (mask + 1) == 0:  # all from the first on, as nearly always
+        yield from range(mask.bit_length())
+        return
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

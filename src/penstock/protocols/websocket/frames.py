@@ -1,0 +1,100 @@
+"""The JSON frames of Pulsar's WebSocket API (reference/pulsar 1.5), with what DESIGN 4 adds to them.
+
+Frames of clients are read as Jackson reads them: unknown fields are ignored, scalars are taken where texts are
+expected, and every field may be null.
+"""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+# Unbounded integers would pass JSON and fail later, where neighbours would fail with them.
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Scalar = str | int | float | bool | None
+
+
+class ProducerMessage(msgspec.Struct, rename="camel", gc=False):
+    """Client to producer endpoint: a message to publish."""
+
+    payload: Scalar = None
+    properties: dict[str, Scalar] | None = None
+    context: Scalar = None
+    key: Scalar = None
+    replication_clusters: list[str] | None = None
+    event_time: Scalar = None
+    sequence_id: Int64 | None = None
+    disable_replication: bool | None = None
+    deliver_at: Int64 | None = None
+    deliver_after_ms: Int64 | None = None
+    schema_version: Int64 | None = None
+    key_schema: str | dict[str, Any] | None = None
+    value_schema: str | dict[str, Any] | None = None
+
+
+class ProducerAck(msgspec.Struct, rename="camel", gc=False):
+    """Producer endpoint to client: what became of a message."""
+
+    result: str
+    error_msg: str | UnsetType = UNSET
+    message_id: str | UnsetType = UNSET
+    context: str | UnsetType = UNSET
+    error_code: int = 0  # always 0 in Pulsar, which always writes it
+    schema_version: int = 0
+
+
+class ConsumerMessage(msgspec.Struct, rename="camel", gc=False):
+    """Consumer or reader endpoint to client: a message."""
+
+    message_id: str
+    payload: str
+    properties: dict[str, str]
+    publish_time: str
+    redelivery_count: int
+    event_time: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    topic: str | UnsetType = UNSET
+    producer_name: str | UnsetType = UNSET
+    sequence_id: int | UnsetType = UNSET
+    schema_version: int | UnsetType = UNSET
+
+
+class ConsumerCommand(msgspec.Struct, rename="camel", gc=False):
+    """Client to consumer or reader endpoint: a command; without a type, an acknowledgement."""
+
+    type: Scalar = None
+    message_id: Scalar = None
+    permit_messages: Int64 | None = None
+    ack_type: Scalar = None
+    timestamp: Int64 | None = None
+    context: Scalar = None
+
+
+class Answer(msgspec.Struct, rename="camel", gc=False):
+    """Consumer or reader endpoint to client: the answer to a command."""
+
+    end_of_topic: bool | UnsetType = UNSET
+    result: str | UnsetType = UNSET
+    context: str | UnsetType = UNSET
+
+
+# `strict=False` reads "5" where a number is expected, as Jackson does.
+read_message: Final = msgspec.json.Decoder(ProducerMessage, strict=False).decode
+read_command: Final = msgspec.json.Decoder(ConsumerCommand, strict=False).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def write(frame: ProducerAck | ConsumerMessage | Answer) -> str:
+    """A frame as JSON."""
+    return _encode(frame).decode()
+
+
+def as_text(value: Scalar) -> str | None:
+    """A scalar where a text is expected, as Jackson coerces it."""
+    if value is None or type(value) is str:
+        return value
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    return str(value)

@@ -1,0 +1,91 @@
+"""The paths of Pulsar's WebSocket API, read from their raw bytes.
+
+    /ws/v2/producer/{domain}/{tenant}/{namespace}/{topic}
+    /ws/v2/consumer/{domain}/{tenant}/{namespace}/{topic}/{subscription}
+    /ws/v2/reader/{domain}/{tenant}/{namespace}/{topic}
+    /ws/v3/consumer/{subscription}
+
+Segments are decoded as Java's URLDecoder does (`+` is a space), after splitting: an encoded slash is part of
+a name.
+"""
+
+from typing import Final, Literal
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+
+Role = Literal["producer", "consumer", "reader"]
+
+_HEX: Final = frozenset(b"0123456789abcdefABCDEF")
+_SEGMENTS_TOPIC: Final = 8  # "", ws, v2, role, domain, tenant, namespace, topic
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a socket is opened on. `topic` is None in v3, where the query names the topics."""
+
+    role: Role
+    topic: TopicName | None
+    subscription: str = ""
+
+
+def parse_path(raw: bytes) -> Target:
+    """Read a raw path; raises NOT_FOUND for what is no endpoint, BAD_PARAMETER and INVALID_NAME."""
+    parts = raw.split(b"/")
+    role = parts[3].decode("latin-1") if len(parts) > 3 else ""
+    match (bytes(parts[2]) if len(parts) > 2 else b"", role):
+        case (b"v2", "producer" | "reader"):
+            return Target("producer" if role == "producer" else "reader", _topic_alone(parts))
+        case (b"v2", "consumer"):
+            return _consumer(parts)
+        case (b"v3", "consumer"):
+            if len(parts) != 5:
+                raise PenstockError(ErrorKind.BAD_PARAMETER, "Invalid topic name format")
+            return Target("consumer", None, _subscription(parts[4]))
+    raise PenstockError(ErrorKind.NOT_FOUND, "no such WebSocket endpoint")
+
+
+def decode_segment(raw: bytes) -> str:
+    """Java's URLDecoder over UTF-8; raises BAD_PARAMETER for broken escapes and bytes that are no text."""
+    at = raw.find(b"%")
+    while at >= 0:
+        digits = raw[at + 1 : at + 3]
+        if len(digits) != 2 or not _HEX.issuperset(digits):
+            raise PenstockError(ErrorKind.BAD_PARAMETER, "URLDecoder: broken % escape in the path")
+        at = raw.find(b"%", at + 3)
+    try:
+        return unquote_to_bytes(raw.replace(b"+", b" ")).decode()
+    except UnicodeDecodeError:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, "the path is not UTF-8") from None
+
+
+def _topic(parts: list[bytes]) -> TopicName:
+    if len(parts) < _SEGMENTS_TOPIC:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, "Invalid topic name format")
+    return TopicName.of(*(decode_segment(part) for part in parts[4:8]))
+
+
+def _topic_alone(parts: list[bytes]) -> TopicName:
+    # One slash more at the end is Pulsar's habit. What else follows is refused: Pulsar's versions differ in
+    # whether it is part of the topic, so nobody can mean it safely.
+    if len(parts) > _SEGMENTS_TOPIC and parts[_SEGMENTS_TOPIC:] != [b""]:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, "Invalid topic name format: write / in a topic as %2F")
+    return _topic(parts)
+
+
+def _consumer(parts: list[bytes]) -> Target:
+    topic = _topic(parts)
+    if len(parts) != _SEGMENTS_TOPIC + 1:
+        missing = len(parts) == _SEGMENTS_TOPIC
+        text = "Empty subscription name" if missing else "Invalid topic name format"
+        raise PenstockError(ErrorKind.BAD_PARAMETER, text)
+    return Target("consumer", topic, _subscription(parts[_SEGMENTS_TOPIC]))
+
+
+def _subscription(raw: bytes) -> str:
+    name = decode_segment(raw)
+    if not name.strip():
+        raise PenstockError(ErrorKind.BAD_PARAMETER, "Empty subscription name")
+    return name

@@ -1,0 +1,15 @@
+"""Waiting by the clock that tests turn."""
+
+import asyncio
+
+from penstock.core.ports import Clock
+
+
+async def pause(clock: Clock, ms: float) -> None:
+    """Complete after `ms`."""
+    over = asyncio.Event()
+    timer = clock.call_later(ms, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()

@@ -1,0 +1,168 @@
+"""The producer endpoint: frames in, groups of messages published, one answer each, in their order.
+
+The reader only decodes; the publisher takes everything that waits and publishes it at once. So a commit carries
+what came while the one before was made, and no message costs a task or a future. When too much waits, reading
+pauses, and with it the client.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from penstock.core.broker import Broker
+from penstock.core.producer import Producer
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.message_id import MessageId
+from penstock.protocols.payloads import Schemes
+from penstock.protocols.session import Limits
+
+from .backlog import Backlog
+from .parameters import PENDING_DEFAULT, ProducerParameters
+from .pause import pause
+from .publishing import UNKNOWN, Incoming, failure, read_frame, refusal, success
+from .socket import Socket
+
+log = logging.getLogger(__name__)
+
+PENDING_BYTES_MAX: Final = 4 * 1024 * 1024  # one frame more may overdraw it
+SENDS_BEFORE_OTHERS: Final = 64  # answers written before others have their turn on the loop
+
+
+class ProducerTalk:
+    """One producer's socket."""
+
+    def __init__(
+        self,
+        socket: Socket,
+        producer: Producer,
+        schemes: Schemes,
+        parameters: ProducerParameters,
+        broker: Broker,
+        limits: Limits,
+    ) -> None:
+        self._socket = socket
+        self._producer = producer
+        self._schemes = schemes
+        self._clock = broker.clock
+        self._limits = limits
+        self._batching = parameters.batching
+        self._group_max = max(1, parameters.batch_messages_max)
+        self._timeout_ms = parameters.send_timeout_ms
+        self._backlog: Backlog[Incoming] = Backlog(
+            parameters.pending_max or PENDING_DEFAULT, PENDING_BYTES_MAX
+        )
+        self._under_way: list[Incoming] = []  # being published, not answered yet
+        self._expiry: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Talk until the peer leaves or the socket is stopped; what was read is published."""
+        work = [self._publish_all()]
+        if self._timeout_ms:
+            work.append(self._expire_all())
+        try:
+            await self._socket.talk(self._read(), *work)
+        finally:
+            self._producer.close()
+
+    async def _read(self) -> None:
+        socket, backlog, clock = self._socket, self._backlog, self._clock
+        receive, properties_bytes_max = socket.receive, self._limits.max_properties_bytes
+        try:
+            while True:
+                event = await receive()
+                text = event.get("text")
+                if text is None:
+                    if event["type"] == "websocket.disconnect":
+                        socket.gone = True
+                        return
+                    continue  # binary frames are ignored, as in Pulsar
+                socket.activity += 1
+                backlog.add(
+                    read_frame(
+                        text,
+                        arrived_ms=clock.monotonic_ms(),
+                        now_ms=clock.now_ms(),
+                        properties_bytes_max=properties_bytes_max,
+                    )
+                )
+                if backlog.full:
+                    await backlog.room()
+        finally:
+            backlog.close()
+
+    async def _publish_all(self) -> None:
+        while group := await self._backlog.take(self._group_max):
+            self._under_way = group
+            answers = await self._publish(group)
+            if self._under_way:  # else the timeout answered
+                self._under_way = []
+                await self._answer(answers)
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+    async def _publish(self, group: list[Incoming]) -> list[str]:
+        await self._apply_schemas(group)
+        sent = [item for item in group if item.message is not None]
+        messages = [item.message for item in sent if item.message is not None]
+        try:
+            results = await self._producer.publish(messages, batch=self._batching) if messages else []
+        except Exception:
+            log.exception("publishing over a WebSocket failed")
+            results = [PenstockError(ErrorKind.INTERNAL, "the message could not be stored")] * len(sent)
+        for item, message, result in zip(sent, messages, results, strict=True):
+            if isinstance(result, MessageId):
+                item.answer = success(result, item.context, message.schema_version)
+            else:
+                item.answer = failure(result, item.context)
+        return [item.answer for item in group]
+
+    async def _apply_schemas(self, group: list[Incoming]) -> None:
+        """Find or register what messages say of their schemas; one that cannot be fails alone."""
+        try:
+            self._schemes.check_unversioned()
+            refused = None
+        except PenstockError as error:
+            refused = error
+        for item in group:
+            if item.message is None or (item.declared is None and refused is None):
+                continue
+            try:
+                if item.declared is not None:
+                    scheme = await self._schemes.scheme(item.declared)
+                    _adopt(item.message, scheme.wrap(item.message.payload, key=item.message.key))
+                elif refused is not None:
+                    raise refused
+            except PenstockError as error:
+                item.message = None
+                item.answer = failure(error, item.context)
+
+    async def _answer(self, answers: list[str]) -> None:
+        send = self._socket.send
+        for count, text in enumerate(answers, 1):
+            await send(text)
+            if not count % SENDS_BEFORE_OTHERS:
+                await asyncio.sleep(0)
+
+    async def _expire_all(self) -> None:
+        """sendTimeoutMillis: answer what waits for longer. It may still be stored, as with any timeout."""
+        self._expiry = asyncio.current_task()
+        while True:
+            oldest = self._under_way[0].arrived_ms if self._under_way else self._backlog.oldest_ms
+            now = self._clock.monotonic_ms()
+            await pause(self._clock, self._timeout_ms + (now if oldest is None else oldest) - now)
+            await self._expire(self._clock.monotonic_ms() - self._timeout_ms)
+
+    async def _expire(self, before_ms: int) -> None:
+        late: list[Incoming] = []
+        if self._under_way and self._under_way[0].arrived_ms <= before_ms:
+            late, self._under_way = self._under_way, []
+        late += self._backlog.expire(before_ms)
+        text = f"The message was not stored within {self._timeout_ms} ms"
+        await self._answer([item.answer or refusal(UNKNOWN, text, item.context) for item in late])
+
+
+def _adopt(message: OutMessage, checked: OutMessage) -> None:
+    """Take over what a schema makes of a message."""
+    message.schema_version = checked.schema_version
+    message.key_is_base64 = checked.key_is_base64

@@ -1,0 +1,155 @@
+"""A produced frame to a message, or to the answer that says why not (reference/pulsar 1.5)."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.model.errors import WS_RESULT_TEXT, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.message_id import MessageId
+from penstock.protocols.declarations import Declaration
+
+from . import base64
+from .frames import ProducerAck, ProducerMessage, Scalar, as_text, read_message, write
+from .times import parse_time
+
+BAD_JSON: Final = 3
+BAD_PAYLOAD: Final = 7
+UNKNOWN: Final = 8
+
+_INT64_MAX: Final = 2**63 - 1
+_LOCAL_ONLY: Final = ["__local__"]  # what Pulsar stores where replication is disabled
+
+
+class Incoming(msgspec.Struct, gc=False):
+    """A frame as it came. `message` is None where it cannot be published; then `answer` says why."""
+
+    size: int
+    arrived_ms: int
+    context: str | None = None
+    message: OutMessage | None = None
+    declared: Declaration | None = None
+    answer: str = ""
+
+
+def read_frame(text: str, *, arrived_ms: int, now_ms: int, properties_bytes_max: int) -> Incoming:
+    """Read one frame. Never raises: what is wrong with it is its answer."""
+    made = Incoming(len(text), arrived_ms)
+    try:
+        frame = read_message(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        made.answer = refusal(BAD_JSON, str(error) or WS_RESULT_TEXT[BAD_JSON], None)
+        return made
+    made.context = as_text(frame.context)
+    try:
+        made.message = _message(frame, now_ms, properties_bytes_max)
+    except _Unfit as unfit:
+        made.answer = refusal(unfit.result, str(unfit), made.context)
+        return made
+    if frame.schema_version is not None or frame.key_schema is not None or frame.value_schema is not None:
+        made.declared = _declared(frame)
+    return made
+
+
+def refusal(result: int, text: str, context: str | None) -> str:
+    """The frame for a message that was not published."""
+    return write(
+        ProducerAck(
+            f"send-error:{result}", error_msg=text, context=msgspec.UNSET if context is None else context
+        )
+    )
+
+
+def failure(error: PenstockError, context: str | None) -> str:
+    """The same, for an error of the broker: Pulsar tells bad payloads apart from everything else."""
+    result = error.kind.face.ws_result
+    return refusal(result if result == BAD_PAYLOAD else UNKNOWN, error.message, context)
+
+
+def success(message_id: MessageId, context: str | None, schema_version: int | None) -> str:
+    """The frame for a message that was published."""
+    return write(
+        ProducerAck(
+            "ok",
+            message_id=str(message_id),
+            context=msgspec.UNSET if context is None else context,
+            schema_version=schema_version or 0,
+        )
+    )
+
+
+class _Unfit(Exception):
+    def __init__(self, result: int, text: str) -> None:
+        super().__init__(text)
+        self.result = result
+
+
+def _message(frame: ProducerMessage, now_ms: int, properties_bytes_max: int) -> OutMessage:
+    message = OutMessage(payload=_payload(frame.payload), key=as_text(frame.key))
+    if frame.properties:
+        message.properties = _properties(frame.properties, properties_bytes_max)
+    if frame.event_time is not None:
+        message.event_time = _event_time(frame.event_time)
+    if frame.replication_clusters:
+        message.replicate_to = frame.replication_clusters
+    if frame.disable_replication:
+        message.replicate_to = _LOCAL_ONLY
+    if frame.deliver_at is not None and frame.deliver_at > 0:
+        message.deliver_at = frame.deliver_at
+    if (
+        frame.deliver_after_ms is not None and frame.deliver_after_ms > 0
+    ):  # the last word where both are given
+        message.deliver_at = min(now_ms + frame.deliver_after_ms, _INT64_MAX)
+    if frame.sequence_id is not None and not _is_filler(frame, frame.sequence_id):
+        if frame.sequence_id < 0:
+            raise _Unfit(BAD_PAYLOAD, f"sequenceId must not be negative: {frame.sequence_id}")
+        message.sequence_id = frame.sequence_id
+    return message
+
+
+def _is_filler(frame: ProducerMessage, number: int) -> bool:
+    """Whether a 0 means nothing: Java clients write all fields of their class, and then deliverAt is 0 too."""
+    return number == 0 and frame.deliver_at == 0
+
+
+def _payload(payload: Scalar) -> bytes:
+    text = payload if type(payload) is str else as_text(payload)
+    if text is None:
+        raise _Unfit(BAD_PAYLOAD, "Invalid Base64 message-payload error=no payload")
+    try:
+        return base64.decode(text)
+    except ValueError as error:
+        raise _Unfit(BAD_PAYLOAD, f"Invalid Base64 message-payload error={error}") from None
+
+
+def _properties(given: dict[str, Scalar], bytes_max: int) -> dict[str, str]:
+    made: dict[str, str] = {}
+    size = 0
+    for name, value in given.items():
+        text = value if type(value) is str else as_text(value)
+        if text is None:
+            raise _Unfit(BAD_JSON, f"property {name[:80]!r} is null")
+        made[name] = text
+        size += len(name) + len(text)
+    if size > bytes_max:
+        raise _Unfit(UNKNOWN, f"properties of {size} characters; the most is {bytes_max}")
+    return made
+
+
+def _event_time(given: Scalar) -> int:
+    try:
+        made = parse_time(as_text(given) or "")
+    except (ValueError, OverflowError) as error:
+        raise _Unfit(BAD_PAYLOAD, f"Invalid eventTime: {error}") from None
+    if made <= 0:
+        raise _Unfit(BAD_PAYLOAD, f"Invalid eventTime: {given} is not after 1970-01-01T00:00:00Z")
+    return made
+
+
+def _declared(frame: ProducerMessage) -> Declaration | None:
+    version = frame.schema_version
+    if version is not None and (version < 0 or _is_filler(frame, version)):
+        version = None
+    if version is None and frame.key_schema is None and frame.value_schema is None:
+        return None
+    return Declaration(schema_version=version, key_schema=frame.key_schema, value_schema=frame.value_schema)

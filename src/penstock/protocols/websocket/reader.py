@@ -1,0 +1,78 @@
+"""The reader endpoint: messages out; every frame of the client is one credit more (reference/pulsar 1.5)."""
+
+import msgspec
+
+from penstock.core.broker import Broker
+from penstock.core.consumer import Consumer
+
+from .commands import AskEndOfTopic, Broken, parse_command
+from .delivery import Deliverer
+from .frames import Answer, write
+from .socket import Socket, documented
+
+
+class ReaderTalk:
+    """One reader's socket."""
+
+    def __init__(self, socket: Socket, consumer: Consumer, broker: Broker) -> None:
+        self._socket = socket
+        self._consumer = consumer
+        self._broker = broker
+        self._deliverer = Deliverer(socket, consumer, broker.encoder, names_topic=False)
+        self._credited = 0
+
+    async def run(self) -> None:
+        """Talk until the peer leaves or the socket is stopped."""
+        try:
+            await self._socket.talk(self._read(), self._deliver())
+        finally:
+            await self._broker.leave(self._consumer)
+
+    async def _deliver(self) -> None:
+        await self._deliverer.run()
+        reason = self._consumer.close_reason
+        self._socket.stop(*documented(8 if reason is None else reason.kind.face.ws_result))
+
+    async def _read(self) -> None:
+        socket = self._socket
+        try:
+            while True:
+                event = await socket.receive()
+                text = event.get("text")
+                if text is None:
+                    if event["type"] == "websocket.disconnect":
+                        socket.gone = True
+                        return
+                    continue
+                socket.activity += 1
+                command, context = parse_command(text)
+                if isinstance(command, AskEndOfTopic):
+                    ended = self._consumer.drained and self._deliverer.empty
+                    answer = Answer(end_of_topic=ended)
+                    if context is not None:
+                        answer.result, answer.context = "ok", context
+                    await socket.send(write(answer))
+                elif isinstance(command, Broken) and not _is_json(text):
+                    socket.stop(*documented(3))
+                    return
+                else:
+                    self._credit()
+                    if context is not None:
+                        await socket.send(write(Answer(result="ok", context=context)))
+        finally:
+            self._deliverer.stop()
+
+    def _credit(self) -> None:
+        """One message more, for one that was delivered: more acknowledgements than messages give nothing."""
+        if self._credited < self._consumer.delivered:
+            self._credited += 1
+            self._consumer.flow(1)
+
+
+def _is_json(text: str) -> bool:
+    """What a reader's client writes is not looked at any further (Pulsar takes anything that is JSON)."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,158 @@
+"""One WebSocket over bare ASGI: accepted or refused, talked over both ways, closed for a reason.
+
+Bare ASGI rather than a framework's object, because the hot loops of the doors read and write here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any, Final
+
+from penstock.core.ports import Clock, Timer
+from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT
+
+from .idle import IdleWatch
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+
+GOING_AWAY: Final = 1001
+INTERNAL_ERROR: Final = 1011
+GRACE_MS: Final = 10_000  # what is in flight when a socket is to end may take this long
+
+
+def documented(result: int) -> tuple[int, str]:
+    """The close code and reason of Pulsar's error `result`; codes below 1000 are illegal on the wire."""
+    return WS_CLOSE_BASE + result, WS_RESULT_TEXT[result]
+
+
+class Socket:
+    """One socket. `gone` once the peer cannot be reached; `activity` counts what was received and sent."""
+
+    def __init__(self, receive: Receive, send: Send, clock: Clock, idle_ms: int) -> None:
+        self.receive = receive
+        self.gone = False
+        self.activity = 0
+        self._send = send
+        self._clock = clock
+        self._closing: tuple[int, str] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._limit: asyncio.Timeout | None = None
+        self._grace: Timer | None = None
+        self._idle = IdleWatch(
+            clock, idle_ms, lambda: self.activity, lambda: self.stop(GOING_AWAY, "idle for too long")
+        )
+
+    async def accept(self) -> None:
+        """Complete the upgrade."""
+        await self._try({"type": "websocket.accept"})
+
+    async def refuse(self, status: int, text: str) -> None:
+        """Answer the upgrade with an HTTP status and a plain text."""
+        body = text.encode()
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        await self._try({"type": "websocket.http.response.start", "status": status, "headers": headers})
+        await self._try({"type": "websocket.http.response.body", "body": body})
+
+    async def send(self, text: str) -> None:
+        """Send a text frame; waits while the peer does not read. Does nothing once the peer is gone."""
+        self.activity += 1
+        await self._try({"type": "websocket.send", "text": text})
+
+    async def _try(self, event: Event) -> None:
+        if self.gone:
+            return
+        try:
+            await self._send(event)
+        except (OSError, RuntimeError):
+            # The connection is lost, or the server closed it itself, for a frame too large for example.
+            self.gone = True
+
+    def stop(self, code: int, reason: str) -> None:
+        """Let the talk end: read nothing more, finish what is in flight, close."""
+        if self._closing is None:
+            self._closing = (code, reason)
+            self._grace = self._clock.call_later(GRACE_MS, self._abort)
+            self._cancel_reading()
+
+    def _abort(self) -> None:
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
+    async def talk(self, read: Coroutine[Any, Any, None], *work: Coroutine[Any, Any, None]) -> None:
+        """Run `read` until the peer is gone or the talk is stopped, and `work` beside it until it ends.
+
+        `read` sees to it that `work` ends after it.
+        """
+        self._idle.start()
+        try:
+            async with asyncio.timeout(None) as self._limit:
+                await self._run(read, work)
+                if self._closing is not None:
+                    await self._close(*self._closing)
+        except TimeoutError:
+            log.info("a WebSocket did not end in time and is cut off")
+        finally:
+            self._limit = None
+            self._idle.close()
+            if self._grace is not None:
+                self._grace.cancel()
+
+    async def _run(
+        self, read: Coroutine[Any, Any, None], work: tuple[Coroutine[Any, Any, None], ...]
+    ) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._reading = group.create_task(read)
+                if self._closing is not None:
+                    self._cancel_reading()
+                for one in work:
+                    group.create_task(one)
+        except* Exception:
+            log.exception("a WebSocket failed")
+            self._closing = (INTERNAL_ERROR, "Unknown error")
+
+    def _cancel_reading(self) -> None:
+        # A task that is cancelled before its first step runs none of its `finally`: later it surely has begun.
+        if self._reading is not None:
+            asyncio.get_running_loop().call_soon(self._reading.cancel)
+
+    async def _close(self, code: int, reason: str) -> None:
+        await self._try({"type": "websocket.close", "code": code, "reason": reason})
+
+
+class Sockets:
+    """Every socket that is open, so that a server that goes down can end them well."""
+
+    def __init__(self) -> None:
+        self._open: set[Socket] = set()
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def add(self, socket: Socket) -> None:
+        self._open.add(socket)
+        self._none.clear()
+
+    def discard(self, socket: Socket) -> None:
+        self._open.discard(socket)
+        if not self._open:
+            self._none.set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def drain(self) -> None:
+        """End every socket: what is in flight is answered, then it is closed with 1001.
+
+        Completes when all are closed, at the latest after the grace time. Let nobody new in before.
+        """
+        for socket in list(self._open):
+            socket.stop(GOING_AWAY, "the server is shutting down")
+        await self._none.wait()
