@@ -133,3 +133,12 @@ async def test_a_subscription_with_consumers_is_deleted_only_by_force() -> None:
         assert described["activeConsumerName"] == "c"
         await at.delete(SUB, force="true")
         assert consumer.closed
+
+
+async def test_new_partitions_have_the_subscriptions_of_the_old_ones() -> None:
+    async with office() as at:
+        await at.put(f"{ADMIN}/p/partitions", 1)
+        await at.put(f"{ADMIN}/p/subscription/s", "latest")
+        await at.post(f"{ADMIN}/p/partitions", 3)
+        await at.produce("p", *"abcdef")
+        assert await backlog(at, "p") == 6

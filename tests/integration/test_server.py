@@ -150,7 +150,7 @@ def test_an_idle_connection_does_not_hold_up_the_end(server: Launched) -> None:
 
 def test_a_second_server_on_the_same_folder_is_refused_with_one_line(server: Launched) -> None:
     folder = str(server_folder(server))
-    command = [sys.executable, "-m", "penstock", "serve", "--data", folder, "--http", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "penstock", "serve", "--data", folder, "--http", "127.0.0.1:0", "--pulsar", "off"]
     second = subprocess.run(command, capture_output=True, text=True, timeout=20)
     assert second.returncode == 1
     assert second.stdout == ""

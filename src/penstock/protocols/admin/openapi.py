@@ -1,0 +1,66 @@
+"""The administrator's door for OpenAPI, from the table of its endpoints."""
+
+import re
+from typing import Any, Final
+
+from penstock.model.errors import ErrorKind
+from penstock.protocols.openapi import Operation, Parameter
+
+from .routes import ENDPOINTS
+from .table import Endpoint
+
+_NUMBER: Final[dict[str, Any]] = {"type": "integer", "minimum": 0}
+_FLAG: Final[dict[str, Any]] = {"type": "boolean"}
+_MODES: Final[dict[str, Any]] = {"type": "string", "enum": ["PERSISTENT", "NON_PERSISTENT", "ALL"]}
+_NUMBERS: Final = ("version", "count", "seconds", "timestamp", "position")
+
+_ALWAYS: Final = (
+    ErrorKind.BAD_PARAMETER,
+    ErrorKind.UNAUTHENTICATED,
+    ErrorKind.FORBIDDEN,
+    ErrorKind.NOT_FOUND,
+    ErrorKind.UNAVAILABLE,
+)
+# What an endpoint whose path has this may be refused with besides.
+_BY_PART: Final = {
+    "{tenant}": (ErrorKind.INVALID_NAME, ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.TOPIC_IN_USE),
+    "{topic}": (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.METHOD_NOT_ALLOWED),
+    "{subscription}": (ErrorKind.SUBSCRIPTION_NOT_FOUND, ErrorKind.SUBSCRIPTION_BUSY),
+    "/schemas/": (ErrorKind.SCHEMA_NOT_FOUND,),
+}
+
+
+def operations() -> list[Operation]:
+    """Every call of the door."""
+    return [_operation(endpoint) for endpoint in ENDPOINTS]
+
+
+def _operation(endpoint: Endpoint) -> Operation:
+    parameters = [Parameter(name, "", _MODES if name == "mode" else _FLAG) for name in endpoint.query]
+    names = re.findall(r"{(\w+)}", endpoint.path)
+    parameters += [Parameter(name, "", _NUMBER, "path") for name in names if name in _NUMBERS]
+    return Operation(
+        method=endpoint.method,
+        path=endpoint.path,
+        tag="admin",
+        summary=endpoint.summary,
+        parameters=tuple(parameters),
+        request=endpoint.body,
+        request_needed=endpoint.body is int or endpoint.body is bool,
+        answer=endpoint.answer,
+        status=endpoint.status,
+        answers=("text/plain", "application/octet-stream") if endpoint.text else (),
+        errors=_errors(endpoint),
+    )
+
+
+def _errors(endpoint: Endpoint) -> tuple[ErrorKind, ...]:
+    kinds = list(_ALWAYS)
+    for part, more in _BY_PART.items():
+        if part in endpoint.path:
+            kinds += more
+    if endpoint.body is not None:
+        kinds += (ErrorKind.TOO_LARGE, ErrorKind.BAD_VALUE_SCHEMA, ErrorKind.INCOMPATIBLE_SCHEMA)
+    if endpoint.method == "PUT":
+        kinds.append(ErrorKind.ALREADY_EXISTS)
+    return tuple(kinds)

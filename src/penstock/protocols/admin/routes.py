@@ -1,0 +1,87 @@
+"""The administrator's door as an ASGI application."""
+
+from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.session import Gate
+
+from . import lookup, namespaces, schemas, server, subscriptions, topics
+from .answers import error_body, send_json
+from .call import Call
+from .table import Endpoint, Paths, named
+
+ENDPOINTS: list[Endpoint] = [
+    *server.table.endpoints,
+    *namespaces.table.endpoints,
+    *schemas.table.endpoints,
+    *topics.table.endpoints,
+    *subscriptions.table.endpoints,
+    *lookup.table.endpoints,
+]
+
+_PATHS = Paths(ENDPOINTS)
+
+
+def door(gate: Gate) -> ASGIApp:
+    """Serves `/admin/v2` and `/lookup/v2`."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise PenstockError(ErrorKind.NOT_FOUND, f"there is no WebSocket at {scope['path']}")
+        try:
+            status, body, headers = await _answer(gate, scope, receive)
+        except PenstockError as error:
+            status, body, headers = error.kind.face.status, error_body(error.kind, error.message), {}
+        if scope["method"] == "HEAD" and body is not None:
+            headers = {"content-type": "application/json", **headers, "content-length": str(len(body))}
+            body = None
+        await send_json(send, status, body, headers)
+
+    return serve
+
+
+async def _answer(gate: Gate, scope: Scope, receive: Receive) -> tuple[int, bytes | None, dict[str, str]]:
+    method = "GET" if scope["method"] == "HEAD" else scope["method"]
+    raw = scope.get("raw_path") or scope["path"].encode()
+    path = raw.decode("ascii", "replace").partition("?")[0]
+    found = _PATHS.find(method, path)
+    if found.endpoint is None:
+        if not found.methods:
+            raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path']}")
+        allowed = sorted({*found.methods, *(["HEAD"] if "GET" in found.methods else [])})
+        kind = ErrorKind.METHOD_NOT_ALLOWED
+        body = error_body(kind, f"{scope['method']} is not for {scope['path']}")
+        return kind.face.status, body, {"allow": ", ".join(allowed)}
+    session = gate.session(_token(scope))
+    try:
+        names = named(found.endpoint, found.segments)
+        query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
+    except UnicodeDecodeError:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, "the URL is not UTF-8") from None
+    content = b"" if found.endpoint.body is None else await _content(receive, gate.limits.max_request_bytes)
+    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    answer = await found.endpoint.handler(Call(session, names, query, content, host))
+    return (answer.status, *answer.content())
+
+
+def _token(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return str(value[7:].decode("latin-1").strip())
+    return None
+
+
+async def _content(receive: Receive, bytes_max: int) -> bytes:
+    """The body, held to a bound before it is read whole."""
+    content = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise PenstockError(ErrorKind.BAD_PARAMETER, "the request was cut short")
+        content += message.get("body", b"")
+        if len(content) > bytes_max:
+            raise PenstockError(ErrorKind.TOO_LARGE, f"a body of more than {bytes_max} bytes")
+        if not message.get("more_body"):
+            return bytes(content)

@@ -1,0 +1,150 @@
+"""The schema registry under Pulsar's admin paths (Pulsar 3.6)."""
+
+from typing import Any
+
+import msgspec
+
+from penstock.codec.key_value import join, key_value_parts
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.schema import SchemaInfo, SchemaType, SchemaVersion
+
+from .answers import Answer
+from .call import Call
+from .table import Table
+
+table = Table()
+
+_TOPIC = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
+
+
+class SchemaPayload(msgspec.Struct):
+    """Pulsar's PostSchemaPayload; `data` is what the answers call it, so that an answer can be sent back."""
+
+    type: str
+    schema: str | None = None
+    data: str | None = None
+    name: str = ""
+    properties: dict[str, str] | None = None
+
+
+def _given(call: Call) -> SchemaInfo:
+    """The schema in the body; raises BAD_VALUE_SCHEMA (422), also for one that cannot be understood."""
+    try:
+        given = msgspec.json.decode(call.content, type=SchemaPayload)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, f"bad schema: {error}") from None
+    kind = SchemaType.named(given.type)
+    if kind is None:
+        raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, f"unknown schema type {given.type[:80]!r}")
+    text = given.schema if given.schema is not None else given.data or ""
+    data = _key_value_data(text) if kind is SchemaType.KEY_VALUE else text.encode()
+    return SchemaInfo(kind, data, given.name, given.properties or {})
+
+
+def _key_value_data(text: str) -> bytes:
+    """`{"key": …, "value": …}` as the bytes that are stored; "" stands for a part without a definition."""
+    try:
+        tree = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        parts = [bytes(tree[part]) for part in ("key", "value")]
+    except (msgspec.DecodeError, msgspec.ValidationError, KeyError):
+        raise PenstockError(
+            ErrorKind.BAD_VALUE_SCHEMA, 'a key/value schema is a JSON object {"key": …, "value": …}'
+        ) from None
+    return join(*(b"" if part in (b'""', b"null") else part for part in parts))
+
+
+def _text(schema: SchemaInfo) -> str:
+    """The definition as text."""
+    if schema.type is not SchemaType.KEY_VALUE:
+        return schema.data.decode("utf-8", "replace")
+    key, value, _ = key_value_parts(schema)
+    raw = {name: _raw(part) for name, part in (("key", key), ("value", value))}
+    return msgspec.json.encode(raw).decode()
+
+
+def _raw(part: SchemaInfo) -> msgspec.Raw:
+    return msgspec.Raw(part.data) if part.data and part.type.has_definition else msgspec.Raw(b'""')
+
+
+def _described(found: SchemaVersion) -> dict[str, object]:
+    return {
+        "version": found.version,
+        "type": found.schema.type.name,
+        "timestamp": found.timestamp,
+        "data": _text(found.schema),
+        "properties": found.schema.properties,
+    }
+
+
+def _version(number: int) -> dict[str, object]:
+    return {"version": {"version": number}}
+
+
+@table.on("GET", f"{_TOPIC}/schema")
+async def schema(call: Call) -> Answer:
+    """The newest schema of a topic."""
+    return Answer(body=_described(call.broker.schemas.get(call.topic)))
+
+
+@table.on("GET", f"{_TOPIC}/schema/{{version}}")
+async def schema_version(call: Call) -> Answer:
+    """One version of a topic's schema."""
+    return Answer(body=_described(call.broker.schemas.version(call.topic, call.number("version"))))
+
+
+@table.on("GET", f"{_TOPIC}/schemas")
+async def schemas(call: Call) -> Answer:
+    """Every version of a topic's schema."""
+    found = call.broker.schemas.all(call.topic)
+    if not found:
+        raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
+    return Answer(body={"getSchemaResponses": [_described(version) for version in found]})
+
+
+@table.on("GET", f"{_TOPIC}/metadata")
+async def metadata(call: Call) -> Answer:
+    """Which versions of a topic's schema there are."""
+    found = call.broker.schemas.all(call.topic)
+    if not found:
+        raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
+    index = [{"version": v.version, "timestamp": v.timestamp, "type": v.schema.type.name} for v in found]
+    return Answer(body={"info": index[-1], "index": index})
+
+
+@table.on("POST", f"{_TOPIC}/schema", body=SchemaPayload, answer=dict[str, Any])
+async def register(call: Call) -> Answer:
+    """Register a schema: answers its version, an old one where the schema is known already."""
+    topic, given = call.topic, _given(call)
+    number = await call.broker.schemas.get_or_create(topic, given, forced=True)
+    return Answer(body=_version(-1 if number is None else number))
+
+
+@table.on("POST", f"{_TOPIC}/compatibility", body=SchemaPayload, answer=dict[str, Any], status=202)
+async def compatibility(call: Call) -> Answer:
+    """Whether a schema may follow those of the topic, and by which strategy; `reason` says why not."""
+    topic, given = call.topic, _given(call)
+    call.broker.schemas.check(topic, given)
+    reason = call.broker.schemas.objection(topic, given)
+    body: dict[str, object] = {
+        "isCompatibility": reason is None,
+        "schemaCompatibilityStrategy": call.broker.schemas.strategy(topic),
+    }
+    if reason is not None:
+        body["reason"] = reason
+    return Answer(status=202, body=body)
+
+
+@table.on("POST", f"{_TOPIC}/version", body=SchemaPayload, answer=dict[str, Any])
+async def version_of(call: Call) -> Answer:
+    """The version of a schema, -1 where the topic has no such schema."""
+    topic, given = call.topic, _given(call)
+    call.broker.schemas.check(topic, given)
+    found = call.broker.schemas.find(topic, given)
+    return Answer(body={"version": -1 if found is None else found})
+
+
+@table.on("DELETE", f"{_TOPIC}/schema", query=("force",), answer=dict[str, Any])
+async def delete(call: Call) -> Answer:
+    """Delete a topic's schema: a new version says so; with `force` every version is forgotten."""
+    number = await call.broker.schemas.delete(call.topic, force=call.flag("force"))
+    return Answer(body=_version(number))

@@ -1,0 +1,75 @@
+"""What a server is told: the sections and keys of its configuration, each with its default and its reason.
+
+Where the values come from is `sources`. docs/configuration.md lists every key; a test keeps it complete.
+"""
+
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.core.settings import BrokerSettings
+from penstock.protocols.session import Limits
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where HTTP and WebSocket are served."""
+
+    listen: str = "127.0.0.1:8080"  # host:port; port 0 picks a free one
+    keep_alive_s: int = 75  # an idle connection is closed after this; longer than most proxies keep theirs
+    backlog: int = 2048  # connections the system may hold before they are accepted
+    websocket_ping_s: int = 30  # Pulsar's keepAliveIntervalSeconds; 0 sends none
+    websocket_compression: bool = False  # permessage-deflate costs more than it saves on small frames
+    drain_ms: int = 10_000  # how long a stopping server waits for what is in flight
+
+
+class PulsarSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where Pulsar's binary protocol is served."""
+
+    listen: str = "127.0.0.1:6650"  # host:port; port 0 picks a free one; off: not at all
+    advertise: str = ""  # host:port that clients of the HTTP lookup are sent to; empty: as they came
+
+
+class DataSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where messages are kept."""
+
+    folder: Path = Path("penstock-data")
+    store: Literal["sqlite", "memory"] = "sqlite"  # memory: everything is gone when the server stops
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server says on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "console"] = "auto"  # auto: console on a terminal, else json
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything, by section."""
+
+    http: HttpSettings = HttpSettings()
+    pulsar: PulsarSettings = PulsarSettings()
+    data: DataSettings = DataSettings()
+    broker: BrokerSettings = BrokerSettings()
+    limits: Limits = Limits()
+    log: LogSettings = LogSettings()
+
+
+PORT_MAX: Final = 65_535
+OFF: Final = "off"  # in place of an address: not served
+
+
+class ConfigError(Exception):
+    """A key that does not exist or a value that cannot be; names the key and where it came from."""
+
+
+def host_and_port(listen: str) -> tuple[str, int]:
+    """Split `host:port`, `[v6]:port` or `:port`; raises ValueError."""
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+        raise ValueError(f"{listen!r} is not host:port")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{listen!r} is not host:port: an IPv6 address goes in brackets")
+    return host, int(port)

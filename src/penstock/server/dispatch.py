@@ -1,0 +1,77 @@
+"""The one ASGI application: hands each request to the door its path begins with, and answers what went wrong.
+
+A door is found by one look into a dict, so that the hot ones wait for nobody's regular expressions.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.admin.answers import error_body
+
+log = logging.getLogger(__name__)
+
+_BY_STATUS = {404: ErrorKind.NOT_FOUND, 405: ErrorKind.METHOD_NOT_ALLOWED}
+
+
+class Dispatcher:
+    """Doors by the first segment of the path, `sockets` those for WebSocket; `pages` has everything else."""
+
+    def __init__(self, doors: Mapping[str, ASGIApp], sockets: Mapping[str, ASGIApp], pages: ASGIApp) -> None:
+        self._doors = doors
+        self._sockets = sockets
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind not in ("http", "websocket"):
+            raise NotImplementedError(
+                f"no ASGI protocol {kind!r} here: the server starts and stops the broker"
+            )
+        path: str = scope["path"]
+        end = path.find("/", 1)
+        doors = self._doors if kind == "http" else self._sockets
+        door = doors.get(path[1:end] if end > 0 else path[1:], self._pages)
+        scope["app"] = self  # lets Starlette's routers raise 404 and 405 rather than answer in plain text
+        try:
+            await door(scope, receive, send)
+        except PenstockError as error:
+            await _refuse(scope, send, error.kind, error.message)
+        except HTTPException as error:
+            found = _BY_STATUS.get(error.status_code, ErrorKind.BAD_PARAMETER)
+            message = error.detail if found is ErrorKind.BAD_PARAMETER else _unknown(scope, found)
+            await _refuse(scope, send, found, message, error.headers)
+        except Exception as error:
+            if type(error).__name__ == "ClientDisconnected":  # uvicorn's: nobody is there to be told
+                raise
+            log.exception("request failed", extra={"method": scope.get("method"), "path": path})
+            await _refuse(scope, send, ErrorKind.INTERNAL, "internal error")
+
+
+def _unknown(scope: Scope, kind: ErrorKind) -> str:
+    if kind is ErrorKind.METHOD_NOT_ALLOWED:
+        return f"{scope['method']} is not for {scope['path']}"
+    return f"there is nothing at {scope['path']}"
+
+
+async def _refuse(
+    scope: Scope,
+    send: Send,
+    kind: ErrorKind,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    """Answer with an error, or give up where the answer has begun: the server then cuts the connection."""
+    upgrade = scope["type"] == "websocket"
+    body = error_body(kind, message)
+    sent = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    sent += [
+        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()
+    ]
+    prefix = "websocket." if upgrade else ""
+    status = kind.face.ws_status if upgrade else kind.face.status
+    await send({"type": f"{prefix}http.response.start", "status": status, "headers": sent})
+    await send({"type": f"{prefix}http.response.body", "body": body})

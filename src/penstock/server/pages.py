@@ -1,0 +1,96 @@
+"""What a server says of itself: a welcome, its health, and its interface for people and for programs."""
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from penstock import __version__
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.admin.answers import error_body
+from penstock.protocols.session import Gate
+
+Page = tuple[int, str, bytes]
+
+_JSON = "application/json"
+_HTML = "text/html; charset=utf-8"
+
+
+class Pages:
+    """ASGI application of everything that is no door."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._pages: dict[str, Callable[[str], Page]] = {
+            "/": self._welcome,
+            "/health/live": lambda _: (200, _JSON, b'{"status":"ok"}'),
+            "/health/ready": self._ready,
+            "/openapi.json": lambda _: (200, _JSON, self._openapi),
+            "/asyncapi.json": lambda _: (200, _JSON, self._asyncapi),
+            "/docs": lambda _: (200, _HTML, self._reference),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        page = self._pages.get(path)
+        if scope["type"] != "http" or page is None:
+            raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {path}")
+        if scope["method"] not in ("GET", "HEAD"):
+            raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for {path}")
+        accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
+        status, kind, body = page(accept.decode("latin-1"))
+        headers = [
+            (b"content-type", kind.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    def _welcome(self, accept: str) -> Page:
+        if re.search(r"\btext/html\b", accept):
+            from .reference import welcome
+
+            return 200, _HTML, welcome(__version__).encode()
+        body = {
+            "penstock": __version__,
+            "rest": "/topics/{tenant}/{namespace}/{topic}",
+            "websocket": "/ws/v2/{producer|consumer|reader}/persistent/{tenant}/{namespace}/{topic}",
+            "admin": "/admin/v2",
+            "docs": "/docs",
+            "openapi": "/openapi.json",
+            "asyncapi": "/asyncapi.json",
+            "health": ["/health/live", "/health/ready"],
+        }
+        return 200, _JSON, msgspec.json.encode(body)
+
+    def _ready(self, accept: str) -> Page:
+        if self._gate.draining:
+            return 503, _JSON, error_body(ErrorKind.UNAVAILABLE, "the server is shutting down")
+        return 200, _JSON, b'{"status":"ready"}'
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        from .describe import openapi  # here, and below: a server that nobody asks starts without them
+
+        return openapi(self._gate)
+
+    @cached_property
+    def _openapi(self) -> bytes:
+        return msgspec.json.encode(self._document)
+
+    @cached_property
+    def _asyncapi(self) -> bytes:
+        from .describe import asyncapi
+
+        return msgspec.json.encode(asyncapi())
+
+    @cached_property
+    def _reference(self) -> bytes:
+        from .reference import render
+
+        return render(self._document).encode()

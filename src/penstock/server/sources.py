@@ -1,0 +1,134 @@
+"""Where a configuration comes from: defaults < TOML file < environment < flags.
+
+Every value is checked by itself, so that a refusal can name its key and its origin.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from .config import Config, ConfigError, host_and_port
+
+PREFIX: Final = "PENSTOCK_"
+INTEGER_MAX: Final = 2**53  # what JSON carries everywhere
+
+# Variables that belong to the command line's client side, not to the server.
+_CLIENT: Final = frozenset(("PENSTOCK_URL", "PENSTOCK_TOKEN", "PENSTOCK_CONFIG"))
+# Kubernetes tells every container about a service named `penstock` in variables of these shapes.
+_SERVICE_LINK: Final = re.compile(r"PENSTOCK_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
+
+
+class Setting(NamedTuple):
+    """One value, not yet checked, and who said so. A `text` is still to become a number or a boolean."""
+
+    section: str
+    key: str
+    value: object
+    origin: str
+    text: bool
+
+
+def load(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> Config:
+    """Assemble a configuration; `flags` are `section.key` with None for one not given. Raises ConfigError."""
+    chosen: dict[str, dict[str, Any]] = {}
+    for setting in _settings(file, environment or {}, flags or {}):
+        chosen.setdefault(setting.section, {})[setting.key] = _checked(setting)
+    return Config(**{name: type(getattr(Config(), name))(**values) for name, values in chosen.items()})
+
+
+def _settings(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, object]
+) -> Iterator[Setting]:
+    if file is not None:
+        yield from _from_file(file)
+    yield from _from_environment(environment)
+    for name, value in flags.items():
+        if value is not None:
+            section, _, key = name.partition(".")
+            yield Setting(section, key, value, "the command line", isinstance(value, str))
+
+
+def _from_file(file: Path) -> Iterator[Setting]:
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not TOML: {error}") from None
+    for section, values in content.items():
+        if not isinstance(values, dict):
+            raise ConfigError(f"unknown key {section!r} in {file}: keys belong in a section like [http]")
+        for key, value in values.items():
+            yield Setting(section, key, value, str(file), False)
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[Setting]:
+    for name in sorted(environment):
+        if not name.startswith(PREFIX) or name in _CLIENT or _SERVICE_LINK.fullmatch(name):
+            continue
+        section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
+        if not separator:
+            raise ConfigError(
+                f"unknown variable {name} in the environment: PENSTOCK_SECTION__KEY is expected, "
+                "with two underscores between section and key"
+            )
+        yield Setting(section, key, environment[name], f"{name} in the environment", True)
+
+
+def _checked(setting: Setting) -> object:
+    """The value as its key's type; raises ConfigError."""
+    where = f"from {setting.origin}"
+    section = (
+        getattr(Config(), setting.section, None) if setting.section in Config.__struct_fields__ else None
+    )
+    if section is None:
+        known = ", ".join(Config.__struct_fields__)
+        raise ConfigError(f"unknown section {setting.section!r} {where}; there are {known}")
+    name = f"{setting.section}.{setting.key}"
+    fields = {field.name: field for field in msgspec.structs.fields(section)}
+    field = fields.get(setting.key)
+    if field is None:
+        raise ConfigError(f"unknown key {name!r} {where}; there are {', '.join(fields)}")
+    try:
+        value: object = msgspec.convert(setting.value, field.type, strict=not setting.text, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"bad value {setting.value!r} for {name!r} {where}: {error}") from None
+    problem = _problem(name, value, field.default)
+    if problem is not None:
+        raise ConfigError(f"bad value {setting.value!r} for {name!r} {where}: {problem}")
+    return value
+
+
+def _path(type: Any, value: object) -> object:
+    """The one type of a setting that msgspec does not know."""
+    if type is Path and isinstance(value, str) and value:
+        return Path(value).expanduser()
+    raise ValueError("Expected a path")
+
+
+def _problem(name: str, value: object, default: object) -> str | None:
+    """What the types do not say."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        least = 0 if default == 0 or name in _MAY_BE_ZERO else 1
+        if not least <= value <= INTEGER_MAX:
+            return f"must be within {least} and {INTEGER_MAX}"
+    if name == "http.listen":
+        try:
+            host_and_port(str(value))
+        except ValueError as error:
+            return str(error)
+    return None
+
+
+_MAY_BE_ZERO: Final = frozenset(
+    ("http.websocket_ping_s", "http.drain_ms", "broker.cursor_flush_ms", "broker.tail_bytes")
+)

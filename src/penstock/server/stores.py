@@ -1,0 +1,21 @@
+"""Which stores a configuration means."""
+
+from typing import Final
+
+from penstock.backends.memory import MemoryStore
+from penstock.core.ports import Store
+
+from .config import DataSettings
+
+# A message id names its log by the ledger alone, so those of non-persistent topics begin above all others.
+TRANSIENT_LEDGERS: Final = 1 << 40
+
+
+def open_stores(settings: DataSettings) -> tuple[Store, Store]:
+    """The store of persistent topics and that of the others; neither is started."""
+    transient = MemoryStore(TRANSIENT_LEDGERS)
+    if settings.store == "memory":
+        return MemoryStore(), transient
+    from penstock.backends.sqlite import SqliteStore  # a server in memory starts without it
+
+    return SqliteStore(settings.folder), transient
