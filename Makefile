@@ -10,8 +10,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Arguments for pytest (`make test ARGS="-k cursor"`) and for `penstock serve` (`make run ARGS=…`).
 ARGS ?=
-# Which benchmark: `make bench NAME=rest` runs benchmarks/bench_rest.py.
-NAME ?= *
 
 STAMPS := .venv/.stamps
 
