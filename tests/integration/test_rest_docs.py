@@ -3,11 +3,12 @@
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from penstock.testing.server import launch
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "rest.md"
 EXAMPLES = re.findall(r"```sh\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
@@ -20,18 +21,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    penstock = Path(sys.executable).with_name("penstock")
-    data = tmp_path_factory.mktemp("data")
-    server = subprocess.Popen(
-        [penstock, "serve", "--data", data, "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    try:
-        line = next(line for line in server.stdout if line.startswith("penstock ready "))
-        yield line.split()[-1]
-    finally:
-        server.terminate()
-        server.communicate(timeout=20)
+    with launch(tmp_path_factory.mktemp("data")) as server:
+        yield server.url
 
 
 def test_the_examples(url: str, tmp_path: Path) -> None:

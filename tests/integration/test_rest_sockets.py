@@ -3,8 +3,6 @@
 import http.client
 import json
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,23 +12,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from penstock.testing.server import Launched, launch
+
 SUB = "/topics/public/default/t/subscription/s"
 
 
 class Server:
-    """`penstock serve` in a process of its own."""
+    """A server in a process of its own, and short names for what the tests do with it."""
 
-    def __init__(self, data: Path) -> None:
-        penstock = Path(sys.executable).with_name("penstock")
-        self.process = subprocess.Popen(
-            [penstock, "serve", "--data", data, "--http", "127.0.0.1:0"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        line = next(line for line in self.process.stdout if line.startswith("penstock ready "))
-        self.port = urlsplit(line.split()[-1]).port or 0
+    def __init__(self, launched: Launched) -> None:
+        self.process = launched.process
+        self.port = urlsplit(launched.url).port or 0
 
     def call(self, method: str, path: str, body: Any = None, timeout: float = 20) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -64,10 +56,8 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    made = Server(tmp_path / "data")
-    yield made
-    made.process.terminate()
-    made.process.communicate(timeout=20)
+    with launch(tmp_path / "data") as launched:
+        yield Server(launched)
 
 
 def test_a_client_that_hangs_up_in_a_long_poll_gets_nothing(server: Server) -> None:

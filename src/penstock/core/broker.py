@@ -3,14 +3,16 @@
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName, check_local
-from penstock.model.policy import AccessMode, ConsumerOptions, ProducerOptions
+from penstock.model.policy import ConsumerOptions, ProducerOptions
 
+from .access import Access, Epochs
 from .consumer import Consumer
 from .cursors import CursorFlusher
 from .dead_letters import DeadLetters
@@ -61,6 +63,7 @@ class Broker:
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
         self._dead_letters = DeadLetters(encoder, self.producer)
         self.requests = Requests(clock, encoder, self.settings.request_timeout_ms_max)
+        self._epochs = Epochs(store)
         self._growing: dict[TopicName, set[Producer]] = {}
         self._watchers: dict[Consumer, Callable[[TopicName], None]] = {}
         self._names = 0
@@ -72,6 +75,7 @@ class Broker:
         await self._transient.start()
         await self.namespaces.load()
         await self.schemas.load()
+        await self._epochs.load()
         await self.topics.load()
 
     async def close(self) -> None:
@@ -95,23 +99,23 @@ class Broker:
 
     # -- producing
 
-    async def producer(self, name: TopicName, options: ProducerOptions | None = None) -> Producer:
+    async def producer(
+        self,
+        name: TopicName,
+        options: ProducerOptions | None = None,
+        *,
+        queued: Callable[[Producer], None] | None = None,
+    ) -> Producer:
         """A producer for a topic or one of its partitions; creates the topic as configured.
 
-        Raises PRODUCER_BUSY for a name in use (unless `shared_name`), TOPIC_NOT_FOUND, TOPIC_TERMINATED.
+        `queued` is called when the producer has to wait until it may have the topic alone. Raises
+        PRODUCER_BUSY for a name in use (unless `shared_name`), PRODUCER_FENCED, TOPIC_NOT_FOUND,
+        TOPIC_TERMINATED.
         """
         options = options or ProducerOptions()
         topics = await self.topics.all_of(name)
         for topic in topics:
             topic.check_open()
-            if not options.shared_name and options.name and options.name in topic.producers:
-                raise PenstockError(
-                    ErrorKind.PRODUCER_BUSY,
-                    f"Producer with name '{options.name}' is already connected to topic {topic.name}",
-                )
-            exclusive = any(p.options.access_mode is not AccessMode.SHARED for p in topic.producers.values())
-            if exclusive or (topic.producers and options.access_mode is not AccessMode.SHARED):
-                raise PenstockError(ErrorKind.PRODUCER_FENCED, f"{topic.name} has an exclusive producer")
         namespace = name.namespace_name
 
         producer = Producer(
@@ -127,11 +131,15 @@ class Broker:
             requests=self.requests,
             topic=str(name.base),
         )
-        if not options.shared_name:
+        try:
             for topic in topics:
-                topic.producers[producer.name] = producer
-            if len(topics) > 1 or topics[0].name != name:
-                self._growing.setdefault(name, set()).add(producer)
+                await topic.access.enter(producer, None if queued is None else partial(queued, producer))
+                topic.check_open()
+        except BaseException:
+            producer.close()
+            raise
+        if not options.shared_name and (len(topics) > 1 or topics[0].name != name):
+            self._growing.setdefault(name, set()).add(producer)
         return producer
 
     async def _grow(self, name: TopicName) -> None:
@@ -146,8 +154,7 @@ class Broker:
         base = producer.topics[0].name.base
         self._growing.get(base, set()).discard(producer)
         for topic in producer.topics:
-            if topic.producers.get(producer.name) is producer:
-                del topic.producers[producer.name]
+            topic.access.leave(producer)
 
     def deduplicates(self, namespace: NamespaceName) -> bool:
         """Whether repeats are dropped in a namespace."""
@@ -174,10 +181,13 @@ class Broker:
         consumer = Consumer(options.name or self.new_name("consumer"), subscription, options)
         try:
             for name in names:
-                for topic in await self.topics.all_of(name):
-                    await self._attach(consumer, topic, unique_name=unique_name)
+                topics = await self.topics.all_of(name)
+                # A partition without a subscription that the others have came later: none of it was seen.
+                known = any(subscription in topic.subscriptions for topic in topics)
+                for topic in topics:
+                    await self._attach(consumer, topic, unique_name=unique_name, from_start=known)
         except BaseException:
-            consumer.close()
+            await self.leave(consumer)
             raise
         for name in names:
             if self.topics.exists(name) and self.topics.partitions(name):
@@ -250,7 +260,11 @@ class Broker:
             else:
                 mark = await topic.offset_after(options.start, inclusive=options.start_inclusive)
             subscription = await self._create_subscription(
-                topic, consumer.subscription, mark, durable=options.durable and topic.name.persistent
+                topic,
+                consumer.subscription,
+                mark,
+                durable=options.durable and topic.name.persistent,
+                properties=options.subscription_properties,
             )
         subscription.add(consumer, unique_name=unique_name)
 
@@ -296,6 +310,8 @@ class Broker:
         return made
 
     async def _opened(self, topic: Topic) -> None:
+        topic.access = Access(topic, self._epochs)
+        topic.after_delete.append(partial(self._epochs.forget, topic))
         for saved in await topic.store.load_cursors(topic.ledger):
             cursor = OffsetSet.load(max(saved.mark, topic.first_offset), saved.chunks)
             properties = msgspec.json.decode(saved.properties or b"{}", type=dict[str, str])
@@ -335,12 +351,13 @@ class Broker:
     ) -> None:
         """Create a durable subscription without a consumer; raises ALREADY_EXISTS."""
         check_local("subscription", subscription)
-        for topic in await self.topics.all_of(name):
-            if subscription in topic.subscriptions:
-                raise PenstockError(
-                    ErrorKind.ALREADY_EXISTS, f"subscription {subscription} already exists on {topic.name}"
-                )
-            mark = await topic.offset_after(start, inclusive=inclusive)
+        topics = await self.topics.all_of(name)
+        if any(subscription in topic.subscriptions for topic in topics):
+            raise PenstockError(
+                ErrorKind.ALREADY_EXISTS, f"subscription {subscription} already exists on {name}"
+            )
+        marks = [await topic.offset_after(start, inclusive=inclusive) for topic in topics]
+        for topic, mark in zip(topics, marks, strict=True):
             await self._create_subscription(topic, subscription, mark, durable=True, properties=properties)
 
     async def unsubscribe(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
@@ -378,6 +395,21 @@ class Broker:
             await subscription.topic.store.delete_cursor(subscription.topic.ledger, subscription.name)
 
     # -- topics as a whole
+
+    async def grow(self, name: TopicName, partitions: int) -> None:
+        """Let a partitioned topic have more partitions; raises BAD_PARAMETER, TOPIC_NOT_FOUND.
+
+        They get the durable subscriptions of those before, which miss nothing while nobody is connected.
+        """
+        await self.topics.set_partitions(name, partitions)
+        topics = await self.topics.all_of(name, create=False)
+        kept = {s.name: s for topic in topics for s in topic.subscriptions.values() if s.durable}
+        for topic in topics:
+            for one in kept.values():
+                if one.name not in topic.subscriptions:
+                    await self._create_subscription(
+                        topic, one.name, topic.first_offset, durable=True, properties=one.properties
+                    )
 
     async def delete_topic(self, name: TopicName, *, force: bool = False, schema: bool = False) -> None:
         """Delete a topic, and its schemas when `schema`; raises TOPIC_NOT_FOUND, TOPIC_IN_USE."""

@@ -55,7 +55,9 @@ class Consumer:
         self.delivered = 0
         self.closed = False
         self.close_reason: PenstockError | None = None
+        self.end_reached: Callable[[], None] | None = None  # everything of a terminated topic was read
         self.active_changed: Callable[[Subscription, bool], None] | None = None
+        self._alone = options.flow and options.type in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
         self._attached: dict[int, Subscription] = {}
         self._ready = asyncio.Event()
         self._turn = 0
@@ -66,7 +68,8 @@ class Consumer:
     def capacity(self) -> int:
         """How many more messages it takes now."""
         options = self.options
-        room = UNACKED_PER_CONSUMER_MAX - self.unacked
+        # One that gets everything may hold back its acknowledgements for as long as it likes, as in Pulsar.
+        room = PERMITS_MAX if self._alone else UNACKED_PER_CONSUMER_MAX - self.unacked
         if options.window is not None:
             room = min(room, options.window - self.unacked)
         if options.flow:

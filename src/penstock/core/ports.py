@@ -33,7 +33,7 @@ class Log(Protocol):
     A ledger is known from its `open` (once since `start`) until its `delete`. Of others, reads find nothing,
     `trim` and `delete` do nothing, and `append` raises TOPIC_NOT_FOUND. Entry ids and offsets count from 0
     without gaps. A call is under way as soon as it is made, awaited or not; one that is cancelled may still
-    take place.
+    take place. Reads find what was appended once its append has completed, not before.
     """
 
     def open(self, topic: str) -> Awaitable[LogState]:

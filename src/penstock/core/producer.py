@@ -61,6 +61,8 @@ class Producer:
         self.options = options
         self.published = 0
         self.closed = False
+        self.close_reason: PenstockError | None = None
+        self.ousted: Callable[[PenstockError], None] | None = None  # told when it is closed by others
         self.deduplicate = deduplicate
         self._encoder = encoder
         self._clock = clock
@@ -85,6 +87,7 @@ class Producer:
 
         For a topic of one partition, or with `partition` given; all within the bounds of a batch.
         """
+        self.check()
         topic = self.topics[self._router.choose(None, partition)]
         sequence_id = self._next_sequence
         self._next_sequence = sequence_id + len(payloads)
@@ -127,6 +130,7 @@ class Producer:
         With `batch`, neighbours for one partition and schema version share an entry; delayed messages never
         do. Messages with a sequence id already published are not stored again while deduplication is on.
         """
+        self.check()
         results: list[Result | None] = [None] * len(messages)
         now = self._clock.now_ms()
         by_topic: dict[int, list[int]] = {}
@@ -295,11 +299,19 @@ class Producer:
         if request is not None:
             request.fail(error)
 
-    def close(self) -> None:
-        """Leave the topic; harmless when repeated."""
+    def check(self) -> None:
+        """Raise why others closed it: one that was fenced off publishes nothing more."""
+        if self.close_reason is not None:
+            raise self.close_reason
+
+    def close(self, reason: PenstockError | None = None) -> None:
+        """Leave the topic; harmless when repeated. `reason`: it was not the producer's own wish."""
         if not self.closed:
             self.closed = True
+            self.close_reason = reason
             self._detach(self)
+            if reason is not None and self.ousted is not None:
+                self.ousted(reason)
 
 
 def _runs(messages: Sequence[OutMessage], chosen: list[int], *, batch: bool) -> "list[list[int]]":

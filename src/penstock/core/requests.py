@@ -107,13 +107,18 @@ class Requests:
 
         `timeout_ms` is PIP-371's requestTTL. Raises BAD_PARAMETER unless it is within 1 and the bound.
         """
+        request = self.wait((topic, producer, message.sequence_id or 0), timeout_ms)
+        message.properties = {**(message.properties or {}), REQUEST_TIMEOUT_PROPERTY: str(timeout_ms)}
+        return request
+
+    def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
+        """Begin to wait for the reply to the message of that topic, producer and sequence id, which is
+        marked as a request already. Raises as `open` does."""
         if not 1 <= timeout_ms <= self._timeout_ms_max:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
                 f"a request's timeout must be within 1 and {self._timeout_ms_max} ms, not {timeout_ms}",
             )
-        message.properties = {**(message.properties or {}), REQUEST_TIMEOUT_PROPERTY: str(timeout_ms)}
-        names = (topic, producer, message.sequence_id or 0)
         timer = self._clock.call_later(timeout_ms, lambda: self._time_over(request, timeout_ms))
         request = Request(self, names, timer)
         self._by_names.setdefault(names, []).append(request)

@@ -12,6 +12,7 @@ from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaV
 
 from .namespaces import Namespaces
 from .ports import Clock, MetaStore
+from .topic import Topic
 
 _KIND = "schema"
 DEFAULT_STRATEGY = Compatibility.FULL
@@ -137,6 +138,33 @@ class Schemas:
             raise PenstockError(
                 ErrorKind.INCOMPATIBLE_SCHEMA, f"{topic} has a schema and takes no messages without one"
             )
+
+    async def check_consumer(self, topic: Topic, schema: SchemaInfo) -> None:
+        """Raise INCOMPATIBLE_SCHEMA unless a consumer with `schema` can read the topic (Pulsar 3.2).
+
+        Where nobody uses the topic yet, the consumer's schema becomes its first.
+        """
+        if schema.type in (SchemaType.NONE, SchemaType.BYTES, SchemaType.AUTO_CONSUME):
+            return
+        newest = self.latest(topic.name)
+        if newest is None:
+            used = (
+                topic.next_offset or topic.producers or any(s.consumers for s in topic.subscriptions.values())
+            )
+            if used:
+                raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, "Topic does not have schema to check")
+            await self.get_or_create(topic.name, schema)
+            return
+        self.check(topic.name, schema)
+        if self.find(topic.name, schema) is not None:
+            return
+        from penstock.codec.compatibility import cannot_read
+
+        if self.strategy(topic.name) is Compatibility.ALWAYS_COMPATIBLE:
+            return
+        why = cannot_read(reader=schema, writer=newest.schema)
+        if why is not None:
+            raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, f"the consumer cannot read the topic: {why}")
 
     # -- writing
 

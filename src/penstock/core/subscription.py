@@ -443,10 +443,15 @@ class Subscription:
         self.cursor.raise_mark(end)
         self._dirty(self)
 
-    def negative(self, entry_id: int, index: int, delay_ms: int) -> bool:
-        """Have a message that is out delivered again after a delay; False when it is not out."""
+    def negative(self, entry_id: int, index: int, delay_ms: int, by: Consumer | None = None) -> bool:
+        """Have a message that is out, with `by` or (None) with anybody, delivered again after a delay.
+
+        False when it is not out.
+        """
         found = False
         for part in list(self._pending.of(entry_id)):
+            if by is not None and part.consumer is not by:
+                continue
             mask = part.mask if index < 0 else part.mask & (1 << index)
             if mask:
                 self._return(part, mask, counts=True, delay_ms=delay_ms)
@@ -464,9 +469,8 @@ class Subscription:
         )
 
     def redeliver_all(self, consumer: Consumer) -> None:
-        """Deliver again everything that a consumer has."""
-        for part in self._pending.with_consumer(consumer):
-            self._return(part, part.mask, counts=True, delay_ms=0)
+        """Deliver again everything that a consumer has; what it never took does not count as tried."""
+        self._take_back(consumer)
         self.wake()
 
     # -- the cursor

@@ -16,6 +16,7 @@ from .tail import Tail, TailCache
 from .transient import Kept
 
 if TYPE_CHECKING:
+    from .access import Access
     from .producer import Producer
     from .subscription import Subscription
 
@@ -24,6 +25,8 @@ READ_BYTES: Final = 1 << 20  # one read of the store; large enough to be efficie
 
 class Topic:
     """One log with its subscriptions and producers. All methods run on the loop's thread."""
+
+    access: "Access"  # set by who opens the topic, before anybody else sees it
 
     def __init__(
         self, name: TopicName, state: LogState, store: Store, tails: TailCache, clock: Clock

@@ -50,7 +50,10 @@ class Topics:
         self._settings = settings
         self._clock = clock
         self._opened = opened
-        self._appeared = appeared
+        self._told_appeared = appeared
+        self.listeners: set[Callable[[TopicName], None]] = (
+            set()
+        )  # told of every topic that comes, grows, goes
         self.watchers: list[
             Callable[[Topic], None]
         ] = []  # told of every topic that is opened, before its use
@@ -58,6 +61,14 @@ class Topics:
         self._documents: dict[TopicName, TopicDocument] = {}
         self._open: dict[TopicName, Topic] = {}
         self._locks: dict[TopicName, asyncio.Lock] = {}
+
+    def _appeared(self, name: TopicName) -> None:
+        self._told_appeared(name)
+        self._changed(name)
+
+    def _changed(self, name: TopicName) -> None:
+        for listener in list(self.listeners):
+            listener(name)
 
     async def load(self) -> None:
         """Read which topics there are."""
@@ -235,7 +246,7 @@ class Topics:
             topic.deleted = True
             self._open.pop(topic.name, None)
             for producer in list(topic.producers.values()):
-                producer.close()
+                producer.close(gone)
             for subscription in list(topic.subscriptions.values()):
                 subscription.deleted = True
                 for consumer in list(subscription.consumers):
@@ -245,6 +256,7 @@ class Topics:
         if name.persistent:
             await self._store.save_meta([(_KIND, str(name), None)])
         del self._documents[name]
+        self._changed(name)
         for topic in logs:
             await topic.store.delete(topic.ledger)
             for told in topic.after_delete:

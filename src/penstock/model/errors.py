@@ -49,6 +49,7 @@ class ErrorKind(Enum):
     NOT_ACCEPTABLE = Face(406, 40601, 406, 8, 22)
     CONSUMER_BUSY = Face(409, 40901, 409, 2, 5)
     SUBSCRIPTION_BUSY = Face(409, 40902, 409, 2, 5)
+    SUBSCRIPTION_SHARED = Face(409, 40902, 409, 2, 1)  # Pulsar's number for it on the wire is another
     INCOMPATIBLE_SCHEMA = Face(409, 40903, 409, 8, 18)
     PRODUCER_BUSY = Face(409, 40904, 409, 1, 16)
     PRODUCER_FENCED = Face(409, 40905, 409, 1, 25)

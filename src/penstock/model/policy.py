@@ -64,6 +64,8 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""
     access_mode: AccessMode = AccessMode.SHARED
+    topic_epoch: int | None = None  # that it had the topic alone in, when it comes back
+    returning: bool = False  # `name` was made for it before: who still has it is its own old connection
     initial_sequence_id: int = -1
     routing: Routing = Routing.ROUND_ROBIN
     hashing: Hashing = Hashing.JAVA_STRING
@@ -102,6 +104,8 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter: DeadLetter | None = None
     key_ranges: tuple[tuple[int, int], ...] = ()  # Key_Shared STICKY, both ends inclusive
     properties: dict[str, str] = {}
+    subscription_properties: dict[str, str] = {}  # of a subscription that is new
+    compacted: bool = False  # of what was compacted, only the last value of each key
 
 
 UNACKED_PER_CONSUMER_MAX: Final = 50_000  # Pulsar's maxUnackedMessagesPerConsumer

@@ -171,6 +171,12 @@ def admit(data: bytes) -> NewEntry:
     )
 
 
+def batch_size(data: bytes) -> int:
+    """How many messages the batch in an entry has; 0 for a message that was sent alone. Raises as `parse`."""
+    metadata, _ = parse(data)
+    return metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
+
+
 def compressed(data: bytes, kind: int) -> bytes:
     """The entry `data`, which is neither compressed nor encrypted, with its payload compressed."""
     metadata, payload = parse(data)
