@@ -12,8 +12,8 @@ async def test_namespaces_and_tenants() -> None:
         assert await at.get("/admin/v2/namespaces/acme") == ["acme/shop"]
         assert (await at.get("/admin/v2/namespaces/acme/shop"))["deduplicationEnabled"] is True
         await at.put("/admin/v2/persistent/acme/shop/t")
-        await at.delete("/admin/v2/namespaces/acme/shop", 412)
-        await at.delete("/admin/v2/tenants/acme", 412)
+        await at.delete("/admin/v2/namespaces/acme/shop", 409)
+        await at.delete("/admin/v2/tenants/acme", 409)
         await at.delete("/admin/v2/namespaces/acme/shop", force="true")
         await at.get("/admin/v2/namespaces/acme/shop", 404)
         await at.get("/admin/v2/namespaces/acme/shop/topics", 404)

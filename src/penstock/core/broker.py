@@ -317,16 +317,24 @@ class Broker:
             properties = msgspec.json.decode(saved.properties or b"{}", type=dict[str, str])
             self._subscription(topic, saved.subscription, cursor, durable=True, properties=properties)
 
-    async def leave(self, consumer: Consumer) -> None:
-        """Close a consumer; subscriptions that are not durable go with their last one."""
+    async def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
+        """Close a consumer; subscriptions that are not durable go with their last one, after `keep_ms`."""
         attached = consumer.attached
         consumer.close()
         self._watchers.pop(consumer, None)
         for subscription in attached:
-            if not subscription.durable and not subscription.consumers:
-                subscription.deleted = True
-                subscription.close()
-                subscription.topic.subscriptions.pop(subscription.name, None)
+            if subscription.durable or subscription.consumers:
+                continue
+            if keep_ms:
+                self.clock.call_later(keep_ms, partial(self._drop_unused, subscription))
+            else:
+                self._drop_unused(subscription)
+
+    def _drop_unused(self, subscription: Subscription) -> None:
+        if not subscription.consumers and not subscription.deleted:
+            subscription.deleted = True
+            subscription.close()
+            subscription.topic.subscriptions.pop(subscription.name, None)
 
     # -- subscriptions as an administrator sees them
 
@@ -418,11 +426,11 @@ class Broker:
             await self.schemas.forget(name)
 
     async def delete_namespace(self, name: NamespaceName, *, force: bool = False) -> None:
-        """Delete a namespace; raises TOPIC_IN_USE while it has topics, unless `force`."""
+        """Delete a namespace; raises NAMESPACE_IN_USE while it has topics, unless `force`."""
         self.namespaces.policies(name)
         topics = self.topics.names(name)
         if topics and not force:
-            raise PenstockError(ErrorKind.TOPIC_IN_USE, f"namespace {name} still has topics")
+            raise PenstockError(ErrorKind.NAMESPACE_IN_USE, f"namespace {name} still has topics")
         for topic in topics:
             await self.delete_topic(topic, force=True, schema=True)
         await self.namespaces.delete(name)

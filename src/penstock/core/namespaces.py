@@ -94,8 +94,8 @@ class Namespaces:
         self._tenants.add(tenant)
 
     async def delete_tenant(self, tenant: str) -> None:
-        """Forget a tenant; raises NOT_FOUND, TOPIC_IN_USE while it has namespaces."""
+        """Forget a tenant; raises NOT_FOUND, NAMESPACE_IN_USE while it has namespaces."""
         if self.of_tenant(tenant):
-            raise PenstockError(ErrorKind.TOPIC_IN_USE, f"tenant {tenant} still has namespaces")
+            raise PenstockError(ErrorKind.NAMESPACE_IN_USE, f"tenant {tenant} still has namespaces")
         await self._store.save_meta([(_TENANT, tenant, None)])
         self._tenants.discard(tenant)

@@ -23,7 +23,7 @@ _ALWAYS: Final = (
 )
 # What an endpoint whose path has this may be refused with besides.
 _BY_PART: Final = {
-    "{tenant}": (ErrorKind.INVALID_NAME, ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.TOPIC_IN_USE),
+    "{tenant}": (ErrorKind.INVALID_NAME, ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.NAMESPACE_IN_USE),
     "{topic}": (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.METHOD_NOT_ALLOWED),
     "{subscription}": (ErrorKind.SUBSCRIPTION_NOT_FOUND, ErrorKind.SUBSCRIPTION_BUSY),
     "/schemas/": (ErrorKind.SCHEMA_NOT_FOUND,),
