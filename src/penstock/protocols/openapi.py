@@ -42,6 +42,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     answer: Any = None
     status: int = 200
     answers: tuple[str, ...] = ()
+    bodies: tuple[str, ...] = ()  # media types of a body that is not JSON of a type of ours
+    further: tuple[tuple[int, str], ...] = ()  # statuses that are no error, with what they mean
     errors: tuple[ErrorKind, ...] = ()
 
 
@@ -92,6 +94,8 @@ def _operation(operation: Operation, by_type: dict[int, Any], gate: Gate | None)
         if gate is not None:
             body["description"] = f"At most {gate.limits.max_request_bytes} bytes."
         told["requestBody"] = body
+    elif operation.bodies:
+        told["requestBody"] = {"required": False, "content": {media: {} for media in operation.bodies}}
     return told
 
 
@@ -122,6 +126,8 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
     if content:
         done["content"] = content
     responses: dict[str, Any] = {str(operation.status): done}
+    for number, meaning in operation.further:
+        responses[str(number)] = {"description": meaning, **({"content": content} if number < 300 else {})}
     for status, kinds in sorted(_by_status(operation.errors).items()):
         codes = ", ".join(f"{kind.face.code} {kind.name.lower().replace('_', ' ')}" for kind in kinds)
         responses[str(status)] = {

@@ -16,7 +16,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_read_bytes: int = 16 * 1024 * 1024
     max_wait_ms: int = 300_000  # longest poll
     max_frame_bytes: int = 7 * 1024 * 1024 + 256 * 1024  # base64 of the largest message, and its JSON
-    websocket_idle_ms: int = 300_000  # Pulsar's webSocketSessionIdleTimeoutMillis
+    # Pulsar's webSocketSessionIdleTimeoutMillis (300,000) counts pings, which ASGI does not show: here it is off,
+    # and a peer that is gone is found by the server's own pings (http.websocket_ping_s).
+    websocket_idle_ms: int = 0
     websocket_outbox_bytes: int = 4 * 1024 * 1024  # written but not taken by a slow reader
     consumer_timeout_ms: int = 300_000  # a REST consumer that nobody asks for
     max_rest_consumers: int = 10_000

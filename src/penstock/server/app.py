@@ -71,4 +71,6 @@ def build_for(gate: Gate) -> App:
         "admin": admin,
         "lookup": admin,
     }
-    return App(gate, rest, BinaryDoor(gate), kafka_rest, sockets, Dispatcher(doors, {"ws": websocket}, Pages(gate)))
+    return App(
+        gate, rest, BinaryDoor(gate), kafka_rest, sockets, Dispatcher(doors, {"ws": websocket}, Pages(gate))
+    )

@@ -15,6 +15,8 @@ from .config import LogSettings
 # What every record has; anything beyond it was given as `extra` and is part of the event.
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
+_REFUSED: Final = "ASGI callable returned without completing handshake."
+
 
 def configure(settings: LogSettings) -> None:
     """Send every log, the libraries' too, to stderr."""
@@ -26,6 +28,12 @@ def configure(settings: LogSettings) -> None:
     root.setLevel(settings.level.upper())
     # The HTTP server's own news are ours already, and it has one line for every WebSocket.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """uvicorn takes an upgrade that was refused with an answer of its own for an application that failed."""
+    return record.msg != _REFUSED
 
 
 class JsonFormatter(logging.Formatter):

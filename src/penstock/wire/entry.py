@@ -16,10 +16,11 @@ from penstock.model.message import Message, OutMessage
 from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain, split
 from .checksum import seal, unseal, with_checksum
 from .compression import UNCOMPRESSED_BYTES_MAX, compress, decompress
-from .fields import read_text, schema_version_number, signed
+from .encryption import read_encryption
+from .fields import read_properties, read_text, schema_version_number, signed
 from .keys import sticky_key, unkeyed
 from .metadata import batch_metadata, message_metadata, parse_metadata, plain_metadata
-from .pulsar_pb2 import NONE, KeyValue, MessageMetadata
+from .pulsar_pb2 import NONE, MessageMetadata
 
 KEPT_MAX: Final = 16  # decoded batches
 KEPT_BYTES_MAX: Final = 256 * 1024  # of one of them
@@ -51,7 +52,7 @@ class WireFormat:
         if count == 1:
             return _encode_alone(messages[0], producer, sequence_id, publish_time, schema_version)
         _check_count(count)
-        assert not any(message.deliver_at for message in messages), "delayed messages come alone"
+        assert not any(m.deliver_at or m.encryption for m in messages), "such messages come alone"
         ids = [
             following if message.sequence_id is None else message.sequence_id
             for following, message in enumerate(messages, sequence_id)
@@ -243,10 +244,6 @@ def _deduplicated_id(metadata: MessageMetadata) -> int:
     return max(signed(metadata.sequence_id), signed(metadata.highest_sequence_id))
 
 
-def _properties(pairs: Sequence[KeyValue]) -> dict[str, str]:
-    return {read_text(pair.key): read_text(pair.value) for pair in pairs}
-
-
 def _decode_alone(metadata: MessageMetadata, payload: bytes, offset: int) -> Message:
     has_key = metadata.HasField("partition_key") and not metadata.null_partition_key
     return Message(
@@ -255,7 +252,7 @@ def _decode_alone(metadata: MessageMetadata, payload: bytes, offset: int) -> Mes
         key=read_text(metadata.partition_key) if has_key else None,
         key_is_base64=metadata.partition_key_b64_encoded,
         ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
-        properties=_properties(metadata.properties),
+        properties=read_properties(metadata.properties),
         publish_time=signed(metadata.publish_time),
         event_time=signed(metadata.event_time),
         deliver_at=max(0, metadata.deliver_at_time),
@@ -264,6 +261,7 @@ def _decode_alone(metadata: MessageMetadata, payload: bytes, offset: int) -> Mes
         schema_version=schema_version_number(metadata.schema_version),
         replicate_to=[read_text(cluster) for cluster in metadata.replicate_to] or None,
         null_value=metadata.null_value,
+        encryption=read_encryption(metadata) if metadata.encryption_keys else None,
     )
 
 
@@ -289,7 +287,7 @@ def _decode_batch(metadata: MessageMetadata, payload: bytes, offset: int) -> lis
             replicate_to=replicate_to,
         )
         if single is not None:
-            message.properties = _properties(single.properties)
+            message.properties = read_properties(single.properties)
             # HasField costs more than the field: it is asked only where an empty value may mean none.
             key = single.partition_key
             if (key or single.HasField("partition_key")) and not single.null_partition_key:

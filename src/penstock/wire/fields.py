@@ -4,13 +4,14 @@ Only for the metadata that every published message needs. Fields are written in 
 so that the bytes are those that protobuf itself would write.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import varint
 
 from .memo import Memo
+from .pulsar_pb2 import KeyValue
 
 _ONE_BYTE: Final = tuple(bytes((n,)) for n in range(0x80))
 _INT64: Final = range(-(2**63), 2**63)
@@ -83,3 +84,8 @@ def read_text(value: object) -> str:
     if not isinstance(value, str):
         raise PenstockError(ErrorKind.BAD_ENCODING, "a text that is not valid UTF-8")
     return value
+
+
+def read_properties(pairs: Sequence[KeyValue]) -> dict[str, str]:
+    """The properties of a parsed message. Raises BAD_ENCODING."""
+    return {read_text(pair.key): read_text(pair.value) for pair in pairs}

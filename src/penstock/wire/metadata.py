@@ -8,9 +8,10 @@ from google.protobuf.message import DecodeError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 
+from .encryption import encryption_fields
 from .fields import integer, properties, schema_version_bytes, sized, text
 from .memo import Memo
-from .pulsar_pb2 import MessageMetadata
+from .pulsar_pb2 import CompressionType, MessageMetadata
 
 _PRODUCER: Final[Memo[str]] = Memo(lambda name: b"\x0a" + text(name) + b"\x10")
 _PUBLISH_TIME: Final[Memo[int]] = Memo(lambda time: b"\x18" + integer(time))
@@ -43,8 +44,14 @@ def message_metadata(
         out.append(b"\x32" + text(key))
     if message.replicate_to:
         out.append(_replicate_to(message.replicate_to))
+    encryption = message.encryption
+    if encryption is not None and encryption.compression != "NONE":
+        out.append(b"\x40" + integer(CompressionType.Value(encryption.compression)))
+        out.append(b"\x48" + integer(encryption.uncompressed_size))
     if message.event_time:
         out.append(b"\x60" + integer(message.event_time))
+    if encryption is not None:
+        out.append(encryption_fields(encryption))
     out.append(_SCHEMA_VERSION[schema_version])
     if key is not None and message.key_is_base64:
         out.append(b"\x88\x01\x01")

@@ -1,11 +1,20 @@
 """The payloads of an entry's messages, and nothing else of them: for readers of bytes, several times faster."""
 
-from penstock.model.errors import PenstockError
+import struct
+from typing import Final
 
-from .batch import split
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import read_varint
+
+from .batch import MESSAGES_MAX
 from .compression import decompress
 from .entry import is_sealed, parse
 from .pulsar_pb2 import NONE, MessageMetadata
+
+_HEAD: Final = struct.Struct(">IB")  # the size of a message's metadata, and its first tag
+_PROPERTIES: Final = 0x0A
+_KEY: Final = 0x12
+_PAYLOAD_SIZE: Final = 0x18
 
 
 class Parcel:
@@ -42,6 +51,48 @@ class Parcel:
             payload = decompress(metadata.compression, self._payload, metadata.uncompressed_size)
             if not metadata.HasField("num_messages_in_batch"):
                 return [payload]
-            return [body for _, body in split(payload, metadata.num_messages_in_batch)]
+            return _bodies(payload, metadata.num_messages_in_batch)
         except PenstockError:
             return [self._raw]
+
+
+def _bodies(batch: bytes, count: int) -> list[bytes]:
+    """The payload of each of `count` messages (see `batch`); of their metadata only the size is looked at.
+
+    Raises BAD_ENCODING. Time and memory follow what is there, not what is claimed.
+    """
+    if not 1 <= count <= MESSAGES_MAX:
+        raise _broken()
+    read_head = _HEAD.unpack_from
+    found: list[bytes] = []
+    at = 0
+    try:
+        for _ in range(count):
+            head, tag = read_head(batch, at)
+            at += 5
+            until = at + head - 1
+            while tag != _PAYLOAD_SIZE:  # what may stand before it
+                if tag not in (_PROPERTIES, _KEY):
+                    raise _broken()
+                size, at = read_varint(batch, at)
+                at += size
+                tag = batch[at]
+                at += 1
+            size = batch[at]
+            if size < 0x80:
+                at += 1
+            else:
+                size, at = read_varint(batch, at)
+            if at > until:
+                raise _broken()
+            at = until + size
+            found.append(batch[until:at])
+    except (struct.error, IndexError, ValueError):
+        raise _broken() from None
+    if at > len(batch):
+        raise _broken()
+    return found
+
+
+def _broken() -> PenstockError:
+    return PenstockError(ErrorKind.BAD_ENCODING, "the batch cannot be read")

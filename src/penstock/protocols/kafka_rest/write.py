@@ -1,0 +1,86 @@
+"""POST to a partition: all messages of a request are appended, or none (DESIGN 4, Kafka REST)."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.core.broker import Broker
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
+from penstock.model.policy import ProducerOptions
+from penstock.protocols.session import Limits
+
+from .bodies import read_messages
+from .budget import Budget
+from .exchange import Answer, Exchange
+from .logs import Logs, check_partition
+from .positions import LogPositions, TrimmedError
+from .ranges import Piece
+from .rendering import INLINE_BYTES, content_range
+
+PLACING_S: Final = (
+    2.0  # a log that was never read here may take long to be read; the message is stored by then
+)
+
+
+class Write:
+    """Write requests."""
+
+    def __init__(self, broker: Broker, limits: Limits, logs: Logs) -> None:
+        self._broker = broker
+        self._limits = limits
+        self._logs = logs
+
+    async def __call__(self, name: TopicName, partition: int, exchange: Exchange) -> Answer:
+        """Answer POST."""
+        self._check_place(name, partition)
+        body = await exchange.body(self._limits.max_request_bytes)
+        budget = Budget(self._limits.max_read_bytes, self._limits.max_messages_per_request)
+        if len(body) > INLINE_BYTES or "content-encoding" in exchange.headers:
+            messages = await asyncio.to_thread(read_messages, exchange.headers, body, budget)
+        else:
+            messages = read_messages(exchange.headers, body, budget)
+        bytes_max = self._broker.settings.max_message_bytes
+        for message in messages:
+            if len(message.payload) > bytes_max:
+                raise PenstockError(
+                    ErrorKind.TOO_LARGE, f"a message of {len(message.payload)} bytes; the most is {bytes_max}"
+                )
+            message.partition = partition
+        self._broker.schemas.check_unversioned(name)
+        producer = await self._broker.producer(name, ProducerOptions(shared_name=True))
+        try:
+            results = await producer.publish(messages)
+        finally:
+            producer.close()
+        ids = _all(results)
+        told = await self._place(await self._logs.get(name, partition), ids[0].entry, ids[-1].entry)
+        return Answer(204, {} if told is None else {"content-range": told})
+
+    def _check_place(self, name: TopicName, partition: int) -> None:
+        """Raise TOPIC_NOT_FOUND or PARTITION_NOT_FOUND before a topic is made for nothing."""
+        settings = self._broker.settings
+        if self._broker.topics.exists(name) or not settings.auto_create_topics:
+            count = self._logs.partitions(name)
+        else:
+            count = settings.auto_create_partitions or 1
+        check_partition(name, partition, count)
+
+    async def _place(self, log: LogPositions, first: int, last: int) -> str | None:
+        """Where the entries lie; None when that takes too long to find out, or when they are gone again."""
+        try:
+            async with asyncio.timeout(PLACING_S):
+                size = await log.extend()
+                start, end = await log.position_of(first), await log.position_of(last + 1)
+        except (TimeoutError, TrimmedError):
+            return None
+        return content_range(Piece(start, end, lasting=True), size)
+
+
+def _all(results: Sequence[MessageId | PenstockError]) -> list[MessageId]:
+    """The ids of what was stored at one go; raises what refused it."""
+    for result in results:
+        if isinstance(result, PenstockError):
+            raise result
+    return [result for result in results if isinstance(result, MessageId)]
