@@ -3,6 +3,7 @@
 Everything here is called on the event loop's thread only, and every awaitable completes there.
 """
 
+from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -40,7 +41,7 @@ class Log(Protocol):
         """Open the log of `topic`, creating it durably when there is none (its ledger was never used before)."""
         ...
 
-    def append(self, ledger: int, entries: Sequence[NewEntry]) -> Awaitable[Placed]:
+    def append(self, ledger: int, entries: Sequence[NewEntry]) -> "Future[Placed]":
         """Append `entries` in order, all or none; completes when they are durable.
 
         Appends to one ledger are stored in the order of the calls, whichever completes first. The producers'
@@ -178,6 +179,11 @@ class EntryFormat(Protocol):
     def keys(self, entry: Entry) -> list[bytes]:
         """For each message what Key_Shared hashes: its ordering key, else its key (decoded where base64), else
         `{producer}-{sequence id}`; of an entry that cannot be opened, the entry's own for all."""
+        ...
+
+    def changes(self, entry: Entry) -> list[tuple[bytes | None, bool]] | None:
+        """For each message its key, None without one, and whether it deletes the key (compaction); None for an
+        entry that only stays or goes as a whole."""
         ...
 
 

@@ -3,9 +3,34 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def finished(future: "asyncio.Future[T]") -> T:
+    """The result of what cannot be undone: a cancellation waits for its end, and comes at the next wait after.
+
+    Whoever asked the store to append must learn what became of it, also when nobody waits for the answer.
+    """
+    withheld = 0
+    task = asyncio.current_task()
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if future.cancelled() or task is None:
+                raise
+            task.uncancel()
+            withheld += 1
+        except Exception:  # noqa: S110 - raised below
+            pass
+    if task is not None:
+        for _ in range(withheld):
+            task.cancel()
+    return future.result()
 
 
 class Tasks:

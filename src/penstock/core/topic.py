@@ -13,10 +13,12 @@ from .ports import Clock, LogState, Store
 from .rates import Rate
 from .sequences import Sequences
 from .tail import Tail, TailCache
+from .tasks import finished
 from .transient import Kept
 
 if TYPE_CHECKING:
     from .access import Access
+    from .compaction import Compaction
     from .producer import Producer
     from .subscription import Subscription
 
@@ -27,6 +29,7 @@ class Topic:
     """One log with its subscriptions and producers. All methods run on the loop's thread."""
 
     access: "Access"  # set by who opens the topic, before anybody else sees it
+    compaction: "Compaction"  # and so is this
 
     def __init__(
         self, name: TopicName, state: LogState, store: Store, tails: TailCache, clock: Clock
@@ -68,7 +71,7 @@ class Topic:
         Raises TOPIC_TERMINATED, TOPIC_NOT_FOUND once deleted, and what the store raises.
         """
         self.check_open()
-        placed = await self.store.append(self.ledger, entries)
+        placed = await finished(self.store.append(self.ledger, entries))
         self._stored(placed, entries)
         if self.kept is not None:
             await self._let_go(self.kept)
@@ -87,6 +90,10 @@ class Topic:
         """Raise unless the topic takes messages."""
         if self.terminated:
             raise PenstockError(ErrorKind.TOPIC_TERMINATED, f"{self.name} is terminated")
+        self.check_there()
+
+    def check_there(self) -> None:
+        """Raise once the topic is deleted."""
         if self.deleted:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
 

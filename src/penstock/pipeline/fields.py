@@ -170,7 +170,8 @@ def _read(fields: Fields, data: Bytes, tag: int, rows: Ints, at: Ints, count: in
                 setattr(fields, name, ranges)
             ranges[0][rows], ranges[1][rows] = at, end
         elif number == 1:
-            fields.properties = [*fields.properties, (at, end, rows)]
+            # A copy: the caller walks on in the array that it is given back.
+            fields.properties = [*fields.properties, (at, end.copy(), rows)]
         return end
     raise ValueError(f"unknown field {number} in a message's metadata")
 

@@ -326,3 +326,27 @@ async def test_a_non_persistent_topic_keeps_the_newest_within_its_bound() -> Non
         assert 3 <= len(seen) <= 6
         assert seen[-1] == 19
         assert (await b.broker.topics.get(topic)).size_bytes <= 2000
+
+
+async def test_skipping_does_not_deliver_again_what_is_out() -> None:
+    async with bench() as b:
+        await b.publish(*(b"%d" % n for n in range(6)), batch=False)
+        consumer = await b.consumer()
+        assert len(await b.taken(consumer)) == 6
+        (source,) = consumer.attached
+        source.skip(2)
+        assert await b.taken(consumer) == []
+        assert source.backlog == source.unacked == 4
+
+
+async def test_the_end_is_not_reached_while_messages_wait_for_their_key() -> None:
+    async with bench() as b:
+        producer = await b.broker.producer(TOPIC)
+        await producer.publish([OutMessage(payload=b"%d" % n, key="k") for n in range(3)])
+        await b.broker.topics.terminate(TOPIC)
+        consumer = await b.consumer(KEY_SHARED, window=1)
+        while taken := await b.taken(consumer):
+            ((message_id, message, _),) = taken
+            assert consumer.drained == (message.payload == b"2")
+            await consumer.acknowledge(message_id)
+        assert consumer.drained

@@ -117,6 +117,13 @@ def test_as_the_wire_decoder_says(entries: list[tuple[list[OutMessage], int]]) -
     check(frames_of(encoded))
 
 
+def test_properties_where_only_some_messages_have_a_key() -> None:
+    """What was found in one step stays when the next step moves some messages only."""
+    several = [OutMessage(payload=b"", properties={"a": "b"}, key=key) for key in (None, "k", None, "")]
+    entry = WireFormat().encode(several, producer="p", sequence_id=0, publish_time=TIME, schema_version=None)
+    check(frames_of([(entry.data, entry.count)]))
+
+
 @pytest.mark.parametrize("codec", range(5))
 def test_every_compression(codec: int) -> None:
     several = [{"payload": b"a" * n, "partition_key": "k"} for n in range(50)]
