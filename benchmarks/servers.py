@@ -32,6 +32,19 @@ def echo() -> Iterator[int]:
 @contextmanager
 def penstock(*flags: str) -> Iterator[tuple[int, int]]:
     """A Penstock server; yields its HTTP port and its process id."""
+    with _launched(*flags) as (urls, process):
+        yield int(urls[0].rsplit(":", 1)[1]), process
+
+
+@contextmanager
+def penstock_urls(*flags: str) -> Iterator[list[str]]:
+    """A Penstock server; yields its URLs, HTTP's and that of Pulsar's protocol."""
+    with _launched(*flags) as (urls, _):
+        yield urls
+
+
+@contextmanager
+def _launched(*flags: str) -> Iterator[tuple[list[str], int]]:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         command = [str(Path(sys.executable).parent / "penstock"), "serve"]
         command += ["--data", folder, "--http", "127.0.0.1:0", "--pulsar", "127.0.0.1:0", *flags]
@@ -39,7 +52,7 @@ def penstock(*flags: str) -> Iterator[tuple[int, int]]:
             try:
                 assert process.stdout is not None
                 line = process.stdout.readline().decode()
-                yield int(line.split()[2].rsplit(":", 1)[1]), process.pid
+                yield line.split()[2:], process.pid
             finally:
                 process.terminate()
                 process.wait()

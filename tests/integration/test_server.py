@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 from penstock.testing.server import Launched, launch, running
 
@@ -150,7 +151,18 @@ def test_an_idle_connection_does_not_hold_up_the_end(server: Launched) -> None:
 
 def test_a_second_server_on_the_same_folder_is_refused_with_one_line(server: Launched) -> None:
     folder = str(server_folder(server))
-    command = [sys.executable, "-m", "penstock", "serve", "--data", folder, "--http", "127.0.0.1:0", "--pulsar", "off"]
+    command = [
+        sys.executable,
+        "-m",
+        "penstock",
+        "serve",
+        "--data",
+        folder,
+        "--http",
+        "127.0.0.1:0",
+        "--pulsar",
+        "off",
+    ]
     second = subprocess.run(command, capture_output=True, text=True, timeout=20)
     assert second.returncode == 1
     assert second.stdout == ""
@@ -236,3 +248,42 @@ def test_a_server_in_this_process_may_keep_a_folder(tmp_path: Path) -> None:
         with running(tmp_path / "data") as server:
             publish(server.url, str(number))
             assert read(server.url) == [str(n) for n in range(number + 1)]
+
+
+def test_an_endless_head_is_cut_off(server: Launched) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as endless:
+        endless.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\nA: ")
+        with pytest.raises(ConnectionError):
+            endless.sendall(b"a" * 100_000_000)
+    assert httpx.get(server.url + "/health/live", headers={"a": "a" * 50_000}).status_code == 200
+
+
+def test_who_sends_a_frame_too_large_is_told_while_it_still_sends(server: Launched) -> None:
+    url = f"{server.ws}/ws/v2/producer/persistent/public/default/t"
+    with connect(url) as sending, pytest.raises(ConnectionClosed) as closed:
+        _send_and_wait(sending, "x" * 30_000_000)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1009
+
+
+def _send_and_wait(sending: ClientConnection, frame: str) -> None:
+    sending.send(frame)
+    sending.recv(timeout=10)
+
+
+def test_a_second_server_goes_on_without_the_default_pulsar_port(tmp_path: Path) -> None:
+    """Whoever has the default port, another server can be started with nothing but a port for HTTP."""
+    with socket.socket() as taken:
+        with contextlib.suppress(OSError):  # or somebody has it already
+            taken.bind(("127.0.0.1", 6650))
+            taken.listen()
+        command = [sys.executable, "-m", "penstock", "serve", "--data", str(tmp_path), "--http", "127.0.0.1:0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            process.terminate()
+            _, errors = process.communicate(timeout=20)
+    assert ready.startswith("penstock ready http://127.0.0.1:")
+    assert "pulsar://" not in ready
+    assert "no Pulsar door" in errors
+    assert process.returncode == 0

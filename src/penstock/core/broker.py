@@ -13,6 +13,7 @@ from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.model.policy import ConsumerOptions, ProducerOptions
 
 from .access import Access, Epochs
+from .compaction import Compactions
 from .consumer import Consumer
 from .cursors import CursorFlusher
 from .dead_letters import DeadLetters
@@ -61,9 +62,10 @@ class Broker:
         )
         self._transient = transient
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
-        self._dead_letters = DeadLetters(encoder, self.producer)
+        self._dead_letters = DeadLetters(encoder, self.producer, self.schemas)
         self.requests = Requests(clock, encoder, self.settings.request_timeout_ms_max)
         self._epochs = Epochs(store)
+        self.compactions = Compactions(store, encoder, self.tasks)
         self._growing: dict[TopicName, set[Producer]] = {}
         self._watchers: dict[Consumer, Callable[[TopicName], None]] = {}
         self._names = 0
@@ -76,6 +78,7 @@ class Broker:
         await self.namespaces.load()
         await self.schemas.load()
         await self._epochs.load()
+        await self.compactions.load()
         await self.topics.load()
 
     async def close(self) -> None:
@@ -152,7 +155,11 @@ class Broker:
 
     def _detach_producer(self, producer: Producer) -> None:
         base = producer.topics[0].name.base
-        self._growing.get(base, set()).discard(producer)
+        growing = self._growing.get(base)
+        if growing is not None:
+            growing.discard(producer)
+            if not growing:
+                del self._growing[base]
         for topic in producer.topics:
             topic.access.leave(producer)
 
@@ -184,8 +191,11 @@ class Broker:
                 topics = await self.topics.all_of(name)
                 # A partition without a subscription that the others have came later: none of it was seen.
                 known = any(subscription in topic.subscriptions for topic in topics)
+                # An id says nothing of the other partitions: they begin with what there is.
+                named = {topic.ledger for topic in topics} & {options.start.ledger}
                 for topic in topics:
-                    await self._attach(consumer, topic, unique_name=unique_name, from_start=known)
+                    from_start = known or (bool(named) and topic.ledger not in named)
+                    await self._attach(consumer, topic, unique_name=unique_name, from_start=from_start)
         except BaseException:
             await self.leave(consumer)
             raise
@@ -223,7 +233,11 @@ class Broker:
 
         names = [n for n in self.topics.names(namespace, domain) if matches(n)]
         consumer = await self.subscribe(names, subscription, options)
+        consumer.follows = True
         self._watch(consumer, matches)
+        for name in self.topics.names(namespace, domain):
+            if name not in names and matches(name):  # it appeared meanwhile
+                await self._join(consumer, name)
         return consumer
 
     def _watch(self, consumer: Consumer, wanted: Callable[[TopicName], bool]) -> None:
@@ -266,6 +280,10 @@ class Broker:
                 durable=options.durable and topic.name.persistent,
                 properties=options.subscription_properties,
             )
+        # While it was made the consumer may have gone, the topic too, or another may have attached the consumer.
+        topic.check_there()
+        if consumer.closed or consumer in subscription.consumers:
+            return
         subscription.add(consumer, unique_name=unique_name)
 
     async def _create_subscription(
@@ -311,7 +329,9 @@ class Broker:
 
     async def _opened(self, topic: Topic) -> None:
         topic.access = Access(topic, self._epochs)
+        topic.compaction = self.compactions.of(topic)
         topic.after_delete.append(partial(self._epochs.forget, topic))
+        topic.after_delete.append(partial(self.compactions.forget, topic))
         for saved in await topic.store.load_cursors(topic.ledger):
             cursor = OffsetSet.load(max(saved.mark, topic.first_offset), saved.chunks)
             properties = msgspec.json.decode(saved.properties or b"{}", type=dict[str, str])
@@ -394,11 +414,7 @@ class Broker:
         gone = PenstockError(
             ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {subscription.name} was deleted"
         )
-        for consumer in list(subscription.consumers):
-            subscription.remove(consumer)
-            if not consumer.attached:
-                consumer.close(gone)
-        subscription.close()
+        subscription.dissolve(gone)
         if subscription.durable:
             await subscription.topic.store.delete_cursor(subscription.topic.ledger, subscription.name)
 

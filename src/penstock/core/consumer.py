@@ -53,6 +53,7 @@ class Consumer:
         self.unacked = 0
         self.permits = 0
         self.delivered = 0
+        self.follows = False  # topics that come later join: it lives without any
         self.closed = False
         self.close_reason: PenstockError | None = None
         self.end_reached: Callable[[], None] | None = None  # everything of a terminated topic was read
@@ -204,14 +205,21 @@ class Consumer:
         if not source.acknowledge(message_id.entry, message_id.batch_index):
             await source.acknowledge_late(message_id)
 
-    async def reply(self, message_id: MessageId, content: bytes, *, is_error: bool = False) -> "Outcome":
+    async def reply(
+        self,
+        message_id: MessageId,
+        content: bytes,
+        *,
+        is_error: bool = False,
+        schema_version: int | None = None,
+    ) -> "Outcome":
         """Answer a request and acknowledge it: the reply goes first (PIP-371).
 
         Returns what became of the reply; the acknowledgement counts in any case. Raises MESSAGE_NOT_FOUND
         when the message is not out with this consumer, TOO_LARGE.
         """
         source = self.source_of(message_id)
-        outcome = await source.requests.reply(source, self, message_id, content, is_error)
+        outcome = await source.requests.reply(source, self, message_id, content, is_error, schema_version)
         await self.acknowledge(message_id)
         return outcome
 

@@ -11,6 +11,7 @@ from penstock.model.policy import DeadLetter, ProducerOptions
 
 from .ports import EntryFormat
 from .producer import Producer
+from .schemas import Schemas
 from .subscription import Subscription
 
 # What a dead letter says of itself; the first three are the names that Pulsar's clients use.
@@ -33,10 +34,14 @@ class DeadLetters:
     """Publishes messages to dead-letter topics with where they came from."""
 
     def __init__(
-        self, encoder: EntryFormat, producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
+        self,
+        encoder: EntryFormat,
+        producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]],
+        schemas: Schemas,
     ) -> None:
         self._encoder = encoder
         self._producer = producer
+        self._schemas = schemas
 
     async def bury(
         self, subscription: Subscription, entry: Entry, index: int, letter: DeadLetter, redeliveries: int
@@ -64,6 +69,7 @@ class DeadLetters:
                         properties=properties,
                         event_time=message.event_time,
                         null_value=message.null_value,
+                        schema_version=await self._version(source.name, message.schema_version, producer),
                     )
                 ]
             )
@@ -71,3 +77,15 @@ class DeadLetters:
             producer.close()
         if isinstance(result, PenstockError):
             raise result
+
+    async def _version(self, source: TopicName, version: int | None, producer: Producer) -> int | None:
+        """The schema that the message was written with, as a version of the dead-letter topic.
+
+        None where the topic has schemas that it may not follow: the letter goes without, rather than not at all.
+        """
+        if version is None:
+            return None
+        try:
+            return await producer.schema_version(self._schemas.version(source, version).schema)
+        except PenstockError:
+            return None

@@ -16,10 +16,9 @@ from penstock.model.schema import SchemaInfo
 from .ports import Clock, EntryFormat
 from .requests import Reply, Request, Requests
 from .routing import Router
+from .runs import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, entries_of
 from .topic import Topic
 
-BATCH_MESSAGES_MAX: Final = 1000  # Pulsar's batchingMaxMessages
-BATCH_BYTES_MAX: Final = 1 << 20  # keeps one entry a reasonable unit of reading and delivery
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
 
 Result = MessageId | PenstockError
@@ -72,7 +71,7 @@ class Producer:
         self._versions: dict[object, int | None] = {}
         self._requests = requests
         self._topic = topic
-        self._asked: dict[int, Request] = {}  # requests not stored yet, by sequence id
+        self._asked: dict[int, Request] = {}  # requests not stored yet, by the identity of their messages
         self._router = Router(len(self.topics), options.routing, options.hashing)
         last = max(topic.sequences.last(name) for topic in self.topics)
         self.last_sequence_id = max(options.initial_sequence_id, last)
@@ -127,8 +126,8 @@ class Producer:
     async def publish(self, messages: Sequence[OutMessage], *, batch: bool = True) -> list[Result]:
         """Store messages and return one result each, in their order; a bad one fails alone.
 
-        With `batch`, neighbours for one partition and schema version share an entry; delayed messages never
-        do. Messages with a sequence id already published are not stored again while deduplication is on.
+        With `batch`, neighbours for one partition and schema version share an entry; delayed and encrypted
+        messages and requests never do. Messages with a sequence id already published are not stored again while deduplication is on.
         """
         self.check()
         results: list[Result | None] = [None] * len(messages)
@@ -148,16 +147,13 @@ class Producer:
                 results[index] = error
                 self._failed_request(message, error)
                 continue
-            if message.sequence_id is None:
-                message.sequence_id = self._next_sequence
-                self._next_sequence += 1
-            else:
-                self._next_sequence = max(self._next_sequence, message.sequence_id + 1)
-                if tracked:
-                    earlier = self.topics[number].sequences.admit(self.name, message.sequence_id)
-                    if earlier is not None:
-                        repeats.append((index, earlier))
-                        continue
+            given = message.sequence_id
+            self.number(message)
+            if given is not None and tracked:
+                earlier = self.topics[number].sequences.admit(self.name, given)
+                if earlier is not None:
+                    repeats.append((index, earlier))
+                    continue
             by_topic.setdefault(number, []).append(index)
         work = [
             self._publish_to(self.topics[n], messages, chosen, results, now, batch=batch, tracked=tracked)
@@ -188,7 +184,7 @@ class Producer:
         batch: bool,
         tracked: bool,
     ) -> None:
-        runs = list(_runs(messages, chosen, batch=batch))
+        runs = entries_of(messages, chosen, batch=batch)
         try:
             entries = [self._encode(messages, run, now, tracked=tracked) for run in runs]
             placed = await topic.append(entries)
@@ -264,14 +260,21 @@ class Producer:
             self._versions[key] = version
         return self._versions[key]
 
-    def ask(self, message: OutMessage, timeout_ms: int) -> Request:
-        """Make a message a request (PIP-371) and begin to wait for its reply; `publish` it next, alone or
-        among others. Raises BAD_PARAMETER for a senseless timeout."""
+    def number(self, message: OutMessage) -> None:
+        """Give a message the next sequence id, unless it has one."""
         if message.sequence_id is None:
             message.sequence_id = self._next_sequence
             self._next_sequence += 1
+        elif message.sequence_id >= self._next_sequence:
+            self._next_sequence = message.sequence_id + 1
+
+    def ask(self, message: OutMessage, timeout_ms: int) -> Request:
+        """Make a message a request (PIP-371) and begin to wait for its reply; `publish` it next, alone or
+        among others, those before it numbered. Raises BAD_PARAMETER for a senseless timeout."""
+        self._requests.check(timeout_ms)
+        self.number(message)
         request = self._requests.open(self._topic, self.name, message, timeout_ms)
-        self._asked[message.sequence_id] = request
+        self._asked[id(message)] = request
         return request
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
@@ -286,16 +289,16 @@ class Producer:
                 raise result
             return await request.reply
         finally:
-            self._asked.pop(message.sequence_id or 0, None)
+            self._asked.pop(id(message), None)
             request.withdraw()
 
     def _placed(self, message: OutMessage, message_id: MessageId) -> None:
-        request = self._asked.pop(message.sequence_id or 0, None)
+        request = self._asked.pop(id(message), None)
         if request is not None:
             request.placed(message_id)
 
     def _failed_request(self, message: OutMessage, error: PenstockError) -> None:
-        request = self._asked.pop(message.sequence_id or 0, None) if self._asked else None
+        request = self._asked.pop(id(message), None) if self._asked else None
         if request is not None:
             request.fail(error)
 
@@ -312,33 +315,6 @@ class Producer:
             self._detach(self)
             if reason is not None and self.ousted is not None:
                 self.ousted(reason)
-
-
-def _runs(messages: Sequence[OutMessage], chosen: list[int], *, batch: bool) -> "list[list[int]]":
-    """Cut messages into entries: where the schema version changes, at a delayed one, and at the bounds."""
-    runs: list[list[int]] = []
-    size = 0
-    last: OutMessage | None = None
-    for index in chosen:
-        message = messages[index]
-        joins = (
-            batch
-            and last is not None
-            and not message.deliver_at
-            and not last.deliver_at
-            and message.schema_version == last.schema_version
-            and message.replicate_to == last.replicate_to
-            and len(runs[-1]) < BATCH_MESSAGES_MAX
-            and size + len(message.payload) <= BATCH_BYTES_MAX
-        )
-        if joins:
-            runs[-1].append(index)
-            size += len(message.payload)
-        else:
-            runs.append([index])
-            size = len(message.payload)
-        last = message
-    return runs
 
 
 def _internal() -> PenstockError:

@@ -47,7 +47,7 @@ class Redelivery:
         self._buried = buried
         self._left = left
         self._times: dict[int, int] = {}  # by offset, only of messages that came back
-        self._timers = Timers(topic.clock)
+        self._timers = Timers(topic.clock, _wanted)
         self._epoch = 0  # a seek makes what was before mean nothing
 
     def count(self, part: Slice, letter: DeadLetter | None) -> None:
@@ -129,7 +129,13 @@ class Redelivery:
         self._epoch += 1
         self.replay.clear()
         self._times.clear()
+        self._timers.close()
         self.delayed = 0
 
     def close(self) -> None:
         self._timers.close()
+
+
+def _wanted(argument: object) -> bool:
+    """Whether a deadline still means something: an acknowledgement timeout does until all of it is settled."""
+    return not isinstance(argument, Pending) or argument.mask != 0

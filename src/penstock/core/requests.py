@@ -6,6 +6,7 @@ receipt: until the message's id is known, who waits is found by producer and seq
 """
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .subscription import Subscription
 
 K = TypeVar("K")
+_Key = tuple[int, int, int]
 
 REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
 
@@ -32,6 +34,7 @@ class Reply(msgspec.Struct, frozen=True):
     request_id: MessageId
     content: bytes
     is_error: bool
+    schema_version: int | None = None  # of the request's topic
 
 
 class Outcome(Enum):
@@ -43,16 +46,18 @@ class Outcome(Enum):
 
 
 class Request:
-    """One wait. `reply` completes with a Reply, or fails with REQUEST_TIMEOUT or why it ended."""
+    """One wait. `reply` completes with a Reply, or fails with REQUEST_TIMEOUT or why it ended; `told` is called
+    right then, for those that are no task."""
 
-    __slots__ = ("_ended", "_requests", "_timer", "message_id", "names", "reply")
+    __slots__ = ("_ended", "_requests", "_timer", "key", "names", "reply", "told")
 
     def __init__(self, requests: "Requests", names: tuple[str, str, int], timer: Timer) -> None:
         self._requests = requests
         self._timer = timer
         self._ended = False
         self.names = names
-        self.message_id: MessageId | None = None
+        self.key: _Key | None = None
+        self.told: Callable[[], None] | None = None
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def placed(self, message_id: MessageId) -> None:
@@ -65,13 +70,17 @@ class Request:
         if not self.reply.done():
             self.reply.set_exception(error)
             self.reply.exception()  # whoever waits is told; if nobody does, it is no news
+            if self.told is not None:
+                self.told()
 
-    def answer(self, content: bytes, *, is_error: bool, message_id: MessageId) -> bool:
+    def answer(self, reply: Reply) -> bool:
         """End the wait with a reply; False when it has ended."""
         self._end()
         if self.reply.done():
             return False
-        self.reply.set_result(Reply(message_id, content, is_error))
+        self.reply.set_result(reply)
+        if self.told is not None:
+            self.told()
         return True
 
     def withdraw(self) -> None:
@@ -95,7 +104,7 @@ class Requests:
         self._encoder = encoder
         self._timeout_ms_max = timeout_ms_max
         self._by_names: dict[tuple[str, str, int], list[Request]] = {}
-        self._by_id: dict[MessageId, list[Request]] = {}
+        self._by_id: dict[_Key, list[Request]] = {}
         self.opened = self.answered = self.late = self.timed_out = self.withdrawn = 0
 
     def __len__(self) -> int:
@@ -114,16 +123,20 @@ class Requests:
     def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
         """Begin to wait for the reply to the message of that topic, producer and sequence id, which is
         marked as a request already. Raises as `open` does."""
-        if not 1 <= timeout_ms <= self._timeout_ms_max:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"a request's timeout must be within 1 and {self._timeout_ms_max} ms, not {timeout_ms}",
-            )
+        self.check(timeout_ms)
         timer = self._clock.call_later(timeout_ms, lambda: self._time_over(request, timeout_ms))
         request = Request(self, names, timer)
         self._by_names.setdefault(names, []).append(request)
         self.opened += 1
         return request
+
+    def check(self, timeout_ms: int) -> None:
+        """Raise BAD_PARAMETER for a senseless timeout."""
+        if not 1 <= timeout_ms <= self._timeout_ms_max:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"a request's timeout must be within 1 and {self._timeout_ms_max} ms, not {timeout_ms}",
+            )
 
     def _time_over(self, request: Request, timeout_ms: int) -> None:
         self.timed_out += 1
@@ -133,14 +146,15 @@ class Requests:
         """From now on the request is found by its id."""
         if not request.reply.done():
             self._drop(self._by_names, request.names, request)
-            request.message_id = message_id
-            self._by_id.setdefault(_key(message_id), []).append(request)
+            request.key = _key(message_id)
+            self._by_id.setdefault(request.key, []).append(request)
 
     def forget(self, request: Request) -> None:
         """Nothing about an ended request stays."""
-        self._drop(self._by_names, request.names, request)
-        if request.message_id is not None:
-            self._drop(self._by_id, _key(request.message_id), request)
+        if request.key is None:
+            self._drop(self._by_names, request.names, request)
+        else:
+            self._drop(self._by_id, request.key, request)
 
     @staticmethod
     def _drop(table: dict[K, list[Request]], key: K, request: Request) -> None:
@@ -157,6 +171,7 @@ class Requests:
         message_id: MessageId,
         content: bytes,
         is_error: bool,
+        schema_version: int | None = None,
     ) -> Outcome:
         """Give a reply to who waits for it. The caller acknowledges the message afterwards.
 
@@ -177,10 +192,11 @@ class Requests:
         if waits is None:
             message = await self._message(source, message_id)
             names = (str(source.topic.name.base), message.producer_name, message.sequence_id)
-            waits = self._by_names.get(names)
+            waits = self._by_names.get(names) or self._by_id.get(_key(message_id))  # it may be bound by now
         if waits:
+            reply = Reply(message_id, content, is_error, schema_version)
             for request in list(waits):
-                self.answered += request.answer(content, is_error=is_error, message_id=message_id)
+                self.answered += request.answer(reply)
             return Outcome.DELIVERED
         if message is not None and REQUEST_TIMEOUT_PROPERTY not in message.properties:
             return Outcome.NOT_A_REQUEST
@@ -203,6 +219,6 @@ class Requests:
                 request.fail(gone)
 
 
-def _key(message_id: MessageId) -> MessageId:
+def _key(message_id: MessageId) -> _Key:
     """Ids of one message are equal whether or not they say the partition or the batch's size."""
-    return MessageId(message_id.ledger, message_id.entry, -1, max(0, message_id.batch_index))
+    return message_id.ledger, message_id.entry, max(0, message_id.batch_index)

@@ -18,6 +18,12 @@ _HASHES: dict[Hashing, Callable[[str], int]] = {
 }
 
 
+def check_partition(partition: int, count: int) -> None:
+    """Raise PARTITION_NOT_FOUND unless it is one of `count`."""
+    if not 0 <= partition < count:
+        raise PenstockError(ErrorKind.PARTITION_NOT_FOUND, f"no partition {partition}: there are {count}")
+
+
 class Router:
     """Chooses among `count` partitions, as Pulsar's clients do."""
 
@@ -34,10 +40,7 @@ class Router:
     def choose(self, key: str | None, partition: int | None) -> int:
         """The partition's number; raises PARTITION_NOT_FOUND for one that is not there."""
         if partition is not None:
-            if not 0 <= partition < self._count:
-                raise PenstockError(
-                    ErrorKind.PARTITION_NOT_FOUND, f"no partition {partition}: there are {self._count}"
-                )
+            check_partition(partition, self._count)
             return partition
         if self._count == 1:
             return 0

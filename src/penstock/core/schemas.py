@@ -1,6 +1,5 @@
 """The schema registry: versions per topic, and which schema may come next (PIP-43; Pulsar 3.2)."""
 
-import asyncio
 from base64 import b64decode, b64encode
 
 import msgspec
@@ -10,6 +9,7 @@ from penstock.model.names import TopicName
 from penstock.model.policy import NamespacePolicies
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
 
+from .locks import Locks
 from .namespaces import Namespaces
 from .ports import Clock, MetaStore
 from .topic import Topic
@@ -42,7 +42,7 @@ class Schemas:
         self._clock = clock
         self._bytes_max = bytes_max
         self._versions: dict[str, list[SchemaVersion]] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: Locks[str] = Locks()
 
     async def load(self) -> None:
         """Read what is stored."""
@@ -121,16 +121,30 @@ class Schemas:
         existing = [v.schema for v in self._live(topic)]
         return check(schema, existing, self.strategy(topic)) if existing else None
 
+    def check_next(self, topic: TopicName, schema: SchemaInfo) -> None:
+        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered by who uses it."""
+        if not self._policies(topic).schema_auto_update:
+            raise PenstockError(
+                ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
+            )
+        self._check_follows(topic, schema)
+
+    def _check_follows(self, topic: TopicName, schema: SchemaInfo) -> None:
+        objection = self.objection(topic, schema)
+        if objection is not None:
+            raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
+
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:
-        """Raise BAD_VALUE_SCHEMA or TOO_LARGE unless a definition can be understood."""
+        """Raise BAD_VALUE_SCHEMA unless a schema can be understood and is within bounds."""
         from penstock.codec.definition import check_definition
 
-        if len(schema.data) > self._bytes_max:
+        size = len(schema.data) + len(schema.name.encode())
+        size += sum(len(name.encode()) + len(value.encode()) for name, value in schema.properties.items())
+        if size > self._bytes_max:
             raise PenstockError(
-                ErrorKind.BAD_VALUE_SCHEMA,
-                f"a schema of {len(schema.data)} bytes; the most is {self._bytes_max}",
+                ErrorKind.BAD_VALUE_SCHEMA, f"a schema of {size} bytes; the most is {self._bytes_max}"
             )
-        check_definition(schema)
+        check_definition(schema, max_schema_bytes=self._bytes_max)
 
     def check_unversioned(self, topic: TopicName) -> None:
         """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
@@ -180,17 +194,14 @@ class Schemas:
             return None
         self.check(topic, schema)
         key = schema_id(topic)
-        async with self._locks.setdefault(key, asyncio.Lock()):
+        async with self._locks.hold(key):
             found = self.find(topic, schema)
             if found is not None:
                 return found
-            if not forced and not self._policies(topic).schema_auto_update:
-                raise PenstockError(
-                    ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
-                )
-            objection = self.objection(topic, schema)
-            if objection is not None:
-                raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
+            if forced:
+                self._check_follows(topic, schema)
+            else:
+                self.check_next(topic, schema)
             return await self._put(key, schema, deleted=False)
 
     async def _put(self, key: str, schema: SchemaInfo, *, deleted: bool) -> int:
@@ -210,7 +221,7 @@ class Schemas:
         Raises SCHEMA_NOT_FOUND where there is none.
         """
         key = schema_id(topic)
-        async with self._locks.setdefault(key, asyncio.Lock()):
+        async with self._locks.hold(key):
             newest = self.get(topic)
             if not force:
                 return await self._put(key, SchemaInfo(SchemaType.NONE), deleted=True)

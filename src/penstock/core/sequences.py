@@ -12,13 +12,14 @@ UNKNOWN_ID: Final = MessageId(-1, -1)  # Pulsar's answer to a duplicate whose id
 
 
 class _Producer:
-    __slots__ = ("failed", "pushed", "recent", "stored")
+    __slots__ = ("failed", "recent", "stored")
 
     def __init__(self, stored: int) -> None:
-        self.stored = stored
-        self.pushed = stored
-        self.recent: OrderedDict[int, asyncio.Future[MessageId]] = OrderedDict()
-        self.failed: set[int] = set()
+        self.stored = stored  # the highest
+        self.recent: OrderedDict[int, asyncio.Future[MessageId]] = OrderedDict()  # on their way, or stored
+        self.failed: OrderedDict[int, None] = (
+            OrderedDict()
+        )  # new when they come again, though later ones are stored
 
 
 class Sequences:
@@ -38,14 +39,14 @@ class Sequences:
         if known is None:
             known = self._producers[producer] = _Producer(-1)
         loop = asyncio.get_running_loop()
-        if sequence_id <= known.pushed and sequence_id not in known.failed:
-            earlier = known.recent.get(sequence_id)
-            if earlier is None:
-                earlier = loop.create_future()
-                earlier.set_result(UNKNOWN_ID)
+        earlier = known.recent.get(sequence_id)
+        if earlier is not None:
             return earlier
-        known.failed.discard(sequence_id)
-        known.pushed = max(known.pushed, sequence_id)
+        if sequence_id <= known.stored and sequence_id not in known.failed:
+            earlier = loop.create_future()
+            earlier.set_result(UNKNOWN_ID)
+            return earlier
+        known.failed.pop(sequence_id, None)
         known.recent[sequence_id] = loop.create_future()
         if len(known.recent) > RECENT_MAX and next(iter(known.recent.values())).done():
             known.recent.popitem(last=False)
@@ -55,7 +56,6 @@ class Sequences:
         """What was admitted, or counted by the producer itself, is durable."""
         known = self._producers.setdefault(producer, _Producer(-1))
         known.stored = max(known.stored, sequence_id)
-        known.pushed = max(known.pushed, sequence_id)
         future = known.recent.get(sequence_id)
         if future is not None and not future.done():
             future.set_result(message_id)
@@ -66,7 +66,9 @@ class Sequences:
         if known is None:
             return
         future = known.recent.pop(sequence_id, None)
-        known.failed.add(sequence_id)
+        known.failed[sequence_id] = None
+        if len(known.failed) > RECENT_MAX:
+            known.failed.popitem(last=False)
         if future is not None and not future.done():
             future.set_exception(error)
             future.exception()  # a failure that nobody waits for is no news

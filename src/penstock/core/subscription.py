@@ -59,6 +59,7 @@ class Subscription:
         self.rate_out = Rate(topic.clock)
         self.requests = requests
         self.deleted = False
+        self.compacted = False  # whether its consumers see of what was compacted only the last values
         self._encoder = encoder
         self._dirty = dirty
         self._bury = bury
@@ -98,6 +99,7 @@ class Subscription:
             )
         if not self.consumers:
             self._select_for(wanted)
+            self.compacted = consumer.options.compacted
         before = self.active
         self._selection.add(consumer)
         consumer.attach(self)
@@ -236,6 +238,14 @@ class Subscription:
                 if gap - entry.end > SKIP_READS_MIN:
                     reading.locate(gap)
                     return False
+        if mask and self.compacted and (kept := self.topic.compaction.kept) is not None:
+            seen = kept.mask(entry.offset, entry.count)
+            self._acknowledged(entry.offset, mask & ~seen)
+            mask &= seen
+            if not mask and (following := kept.next(entry.end)) - entry.end > SKIP_READS_MIN:
+                self._acknowledged(entry.end, (1 << (following - entry.end)) - 1)
+                reading.locate(following)
+                return False
         if mask:
             self._offer(entry, mask)
         return True
@@ -374,18 +384,19 @@ class Subscription:
         return True
 
     def acknowledge_but(self, entry_id: int, unacked: int, consumer: Consumer) -> bool:
-        """Acknowledge an entry that is out, but the messages in `unacked` and what others than `consumer` have.
-
-        False when the entry is not out.
-        """
+        """Acknowledge what `consumer` has of an entry but the messages in `unacked`; where it has nothing of
+        it, all that is not out with others. False when the entry is not out."""
         held = self._pending.of(entry_id)
         if not held:
             return False
-        offset, mask = held[0].offset, ((1 << held[0].count) - 1) & ~unacked
-        for part in list(held):
-            if part.consumer is not consumer:
-                mask &= ~part.mask
-            elif hit := part.mask & mask:
+        offset, count = held[0].offset, held[0].count
+        own = [part for part in held if part.consumer is consumer]
+        mask = 0 if own else ((1 << count) - 1) & ~self._pending.mask(entry_id)
+        for part in own:
+            mask |= part.mask
+        mask &= ~unacked
+        for part in own:
+            if hit := part.mask & mask:
                 self._settle(part, hit)
         self._acknowledged(offset, mask)
         return True
@@ -476,14 +487,15 @@ class Subscription:
     # -- the cursor
 
     async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
-        """Go on after `target`, durably; forgets what is out, acknowledged beyond it and delayed."""
-        await self._move(await self.topic.offset_after(target, inclusive=inclusive))
+        """Go on after `target`, as `move` does."""
+        await self.move(await self.topic.offset_after(target, inclusive=inclusive))
 
     async def seek_time(self, publish_time: int) -> None:
-        """Go on with the first message published at or after `publish_time` (ms), durably."""
-        await self._move(await self.topic.offset_at_time(publish_time))
+        """Go on with the first message published at or after `publish_time` (ms), as `move` does."""
+        await self.move(await self.topic.offset_at_time(publish_time))
 
-    async def _move(self, offset: int) -> None:
+    async def move(self, offset: int) -> None:
+        """Go on at `offset`, durably; forgets what is out, acknowledged beyond it and delayed."""
         self._forget_out()
         self.cursor.reset(offset)
         self.wake()
@@ -504,8 +516,8 @@ class Subscription:
 
     def skip(self, offset: int) -> None:
         """Count everything below `offset` as acknowledged."""
+        # Reading goes on where it is: what it passed is out or to come again, and what is skipped it passes over.
         self._raise_mark(min(offset, self.topic.next_offset))
-        self._reading.restart()
         self.wake()
 
     def trimmed(self, first_offset: int) -> None:
@@ -532,6 +544,15 @@ class Subscription:
             self.cursor.touch(change.chunks)
             self._dirty(self)
             raise
+
+    def dissolve(self, reason: PenstockError, *, with_topic: bool = False) -> None:
+        """The subscription is deleted: let everybody go, and close who has nothing left. Where its topic went,
+        those who follow topics that come later stay."""
+        for consumer in list(self.consumers):
+            self.remove(consumer)
+            if not consumer.attached and not (with_topic and consumer.follows):
+                consumer.close(reason)
+        self.close()
 
     def close(self) -> None:
         """Disconnect everybody and stop the clocks; the cursor stays as it is."""
@@ -573,5 +594,6 @@ class Subscription:
             self.topic.terminated
             and not self._back.replay
             and not self._back.delayed
+            and not (self._keys is not None and self._keys.aside)
             and (self.backlog == 0 or (self._reading.next_entry or 0) >= self.topic.next_entry)
         )

@@ -1,6 +1,5 @@
 """Which topics there are, and those that are open."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -9,6 +8,7 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 
+from .locks import Locks
 from .namespaces import Namespaces
 from .ports import Clock, Store
 from .settings import BrokerSettings
@@ -60,7 +60,8 @@ class Topics:
         self._tails = TailCache(settings.tail_bytes)
         self._documents: dict[TopicName, TopicDocument] = {}
         self._open: dict[TopicName, Topic] = {}
-        self._locks: dict[TopicName, asyncio.Lock] = {}
+        # By the base name: a topic and its partitions are opened, changed and deleted one after the other.
+        self._locks: Locks[TopicName] = Locks()
 
     def _appeared(self, name: TopicName) -> None:
         self._told_appeared(name)
@@ -127,15 +128,19 @@ class Topics:
         topic = self._open.get(name)
         if topic is not None:
             return topic
-        async with self._locks.setdefault(name, asyncio.Lock()):
-            topic = self._open.get(name)
-            if topic is not None:
-                return topic
-            await self._ensure(name, create=create)
-            document = self._documents.get(name)
-            if document is not None and document.partitions:
-                raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is partitioned: name a partition")
-            return await self._open_log(name)
+        async with self._locks.hold(name.base):
+            return await self._get(name, create=create)
+
+    async def _get(self, name: TopicName, *, create: bool | None) -> Topic:
+        """`get` for who holds the lock."""
+        topic = self._open.get(name)
+        if topic is not None:
+            return topic
+        await self._ensure(name, create=create)
+        document = self._documents.get(name)
+        if document is not None and document.partitions:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is partitioned: name a partition")
+        return await self._open_log(name)
 
     async def _open_log(self, name: TopicName) -> Topic:
         store = self._store if name.persistent else self._transient
@@ -156,10 +161,13 @@ class Topics:
         topic = self._open.get(name)
         if topic is not None:
             return [topic]
-        if not self.exists(name):
-            async with self._locks.setdefault(name, asyncio.Lock()):
-                await self._ensure(name, create=create)
-        return [await self.get(n) for n in self.logs(name)]
+        async with self._locks.hold(name.base):
+            return await self._all_of(name, create=create)
+
+    async def _all_of(self, name: TopicName, *, create: bool | None) -> list[Topic]:
+        """`all_of` for who holds the lock."""
+        await self._ensure(name, create=create)
+        return [await self._get(n, create=create) for n in self.logs(name)]
 
     async def _ensure(self, name: TopicName, *, create: bool | None) -> None:
         if self.exists(name):
@@ -192,7 +200,7 @@ class Topics:
             raise PenstockError(
                 ErrorKind.INVALID_NAME, "a topic's name can't contain '-partition-' and a number at its end"
             )
-        async with self._locks.setdefault(name, asyncio.Lock()):
+        async with self._locks.hold(name.base):
             if name in self._documents:
                 raise PenstockError(ErrorKind.ALREADY_EXISTS, f"topic {name} already exists")
             await self._namespaces.ensure(name.namespace_name)
@@ -202,15 +210,16 @@ class Topics:
     async def set_partitions(self, name: TopicName, partitions: int) -> None:
         """Let a partitioned topic grow; raises BAD_PARAMETER for fewer, and for a topic without partitions."""
         self._check_partitions(partitions)
-        have = self.partitions(name)
-        if not have or name not in self._documents:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is not a partitioned topic")
-        if partitions < have:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER, f"{name} has {have} partitions: they cannot be fewer"
-            )
-        document = msgspec.structs.replace(self._documents[name], partitions=partitions)
-        await self._keep(name, document)
+        async with self._locks.hold(name.base):
+            have = self.partitions(name)
+            if not have or name not in self._documents:
+                raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is not a partitioned topic")
+            if partitions < have:
+                raise PenstockError(
+                    ErrorKind.BAD_PARAMETER, f"{name} has {have} partitions: they cannot be fewer"
+                )
+            document = msgspec.structs.replace(self._documents[name], partitions=partitions)
+            await self._keep(name, document)
         self._appeared(name)
 
     def _check_partitions(self, partitions: int) -> None:
@@ -222,9 +231,10 @@ class Topics:
 
     async def terminate(self, name: TopicName) -> list[Topic]:
         """Let no message follow; returns the topic's logs. A partition ends with its whole topic."""
-        logs = await self.all_of(name, create=False)
-        base = name.base if name.base in self._documents else name
-        await self._keep(base, msgspec.structs.replace(self._documents[base], terminated=True))
+        async with self._locks.hold(name.base):
+            logs = await self._all_of(name, create=False)
+            base = name.base if name.base in self._documents else name
+            await self._keep(base, msgspec.structs.replace(self._documents[base], terminated=True))
         for topic in logs:
             topic.terminated = True
             topic.wake()
@@ -232,16 +242,30 @@ class Topics:
 
     async def delete(self, name: TopicName, *, force: bool) -> None:
         """Delete a topic with all its logs; raises TOPIC_IN_USE unless `force` while somebody is connected."""
-        if name not in self._documents:
-            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
-        logs = await self.all_of(name, create=False)
-        for topic in logs:
-            busy = topic.producers or any(s.consumers for s in topic.subscriptions.values())
-            if busy and not force:
-                raise PenstockError(
-                    ErrorKind.TOPIC_IN_USE, f"{name} has active producers or consumers; delete it with force"
-                )
-        gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{name} was deleted")
+        async with self._locks.hold(name.base):
+            if name not in self._documents:
+                raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
+            logs = await self._all_of(name, create=False)
+            for topic in logs:
+                busy = topic.producers or any(s.consumers for s in topic.subscriptions.values())
+                if busy and not force:
+                    raise PenstockError(
+                        ErrorKind.TOPIC_IN_USE,
+                        f"{name} has active producers or consumers; delete it with force",
+                    )
+            self._close(logs, PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{name} was deleted"))
+            # The document goes last: a topic of this name that comes later begins with nothing, whatever happens.
+            for topic in logs:
+                await topic.store.delete(topic.ledger)
+                for told in topic.after_delete:
+                    await told()
+            if name.persistent:
+                await self._store.save_meta([(_KIND, str(name), None)])
+            del self._documents[name]
+        self._changed(name)
+
+    def _close(self, logs: list[Topic], gone: PenstockError) -> None:
+        """Let go of the logs of a topic that is deleted, and of everybody who uses them."""
         for topic in logs:
             topic.deleted = True
             self._open.pop(topic.name, None)
@@ -249,15 +273,5 @@ class Topics:
                 producer.close(gone)
             for subscription in list(topic.subscriptions.values()):
                 subscription.deleted = True
-                for consumer in list(subscription.consumers):
-                    consumer.close(gone)
-                subscription.close()
+                subscription.dissolve(gone, with_topic=True)
             topic.wake()
-        if name.persistent:
-            await self._store.save_meta([(_KIND, str(name), None)])
-        del self._documents[name]
-        self._changed(name)
-        for topic in logs:
-            await topic.store.delete(topic.ledger)
-            for told in topic.after_delete:
-                await told()

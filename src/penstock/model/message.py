@@ -4,6 +4,38 @@ import msgspec
 
 REQUEST_TIMEOUT_PROPERTY = "REQUEST_TIMEOUT_MILLIS"  # PIP-371: a message that carries it is a request
 
+_DIGITS_MAX = 18  # of a number that fits into 64 bits whatever it is added to
+
+
+def request_timeout_ms(properties: dict[str, str]) -> int | None:
+    """How long the requester waits from the publish time on; None for a message that is no request."""
+    text = properties.get(REQUEST_TIMEOUT_PROPERTY)
+    if text is None or not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        return None
+    return int(text)
+
+
+class EncryptionKey(msgspec.Struct, frozen=True):
+    """The key a payload is encrypted with, itself encrypted for the owner of `name`."""
+
+    name: str
+    value: bytes
+    metadata: dict[str, str] = {}
+
+
+class Encryption(msgspec.Struct, frozen=True):
+    """How a payload was encrypted by its producer; only its receiver can open it.
+
+    `compression` is the name of a Pulsar CompressionType, applied before; `batch_size` is 0 for one message.
+    """
+
+    keys: tuple[EncryptionKey, ...]
+    param: bytes
+    algorithm: str = ""
+    compression: str = "NONE"
+    uncompressed_size: int = 0
+    batch_size: int = 0
+
 
 class OutMessage(msgspec.Struct, gc=False, kw_only=True):
     """A message to publish; its payload is encoded by its schema already.
@@ -25,6 +57,7 @@ class OutMessage(msgspec.Struct, gc=False, kw_only=True):
     partition: int | None = None
     replicate_to: list[str] | None = None
     null_value: bool = False
+    encryption: Encryption | None = None  # of a payload that comes encrypted; it shares no entry
 
 
 class Message(msgspec.Struct, gc=False, kw_only=True):
@@ -46,3 +79,4 @@ class Message(msgspec.Struct, gc=False, kw_only=True):
     replicate_to: list[str] | None = None
     null_value: bool = False
     compacted_out: bool = False
+    encryption: Encryption | None = None

@@ -3,8 +3,10 @@
 `CAAQAw==` is ledger 0, entry 3. A log of Penstock has one ledger, so that an id names its partition too.
 """
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error as Base64Error
+from binascii import b2a_base64
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -19,6 +21,10 @@ def varint(value: int) -> bytes:
     """Encode a non-negative integer as a protobuf varint."""
     if value < 0x80:
         return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -46,6 +52,11 @@ def _signed32(value: int) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
+@lru_cache(maxsize=1024)  # ids of one log begin alike, and every message has one
+def _beginning(ledger: int) -> bytes:
+    return b"\x08" + varint(ledger % _UINT64) + b"\x10"
+
+
 class MessageId(msgspec.Struct, frozen=True, order=True):
     """Where a message lies. `partition`, `batch_index` are -1 and `batch_size` is 0 where there is none."""
 
@@ -57,7 +68,7 @@ class MessageId(msgspec.Struct, frozen=True, order=True):
 
     def to_bytes(self) -> bytes:
         """`MessageIdData` with only the fields that are set (ledgerId=1 .. batch_size=6)."""
-        out = b"\x08" + varint(self.ledger % _UINT64) + b"\x10" + varint(self.entry % _UINT64)
+        out = _beginning(self.ledger) + varint(self.entry % _UINT64)
         if self.partition >= 0:
             out += b"\x18" + varint(self.partition)
         if self.batch_index >= 0:
@@ -100,7 +111,7 @@ class MessageId(msgspec.Struct, frozen=True, order=True):
         return cls(ledger, entry, partition, batch_index, batch_size)
 
     def __str__(self) -> str:
-        return b64encode(self.to_bytes()).decode()
+        return b2a_base64(self.to_bytes(), newline=False).decode("ascii")
 
     @classmethod
     def parse(cls, text: str) -> "MessageId":

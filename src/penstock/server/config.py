@@ -23,10 +23,13 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain_ms: int = 10_000  # how long a stopping server waits for what is in flight
 
 
+PULSAR_LISTEN: Final = "127.0.0.1:6650"  # given up, with a warning, where somebody else has it
+
+
 class PulsarSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where Pulsar's binary protocol is served."""
 
-    listen: str = "127.0.0.1:6650"  # host:port; port 0 picks a free one; off: not at all
+    listen: str = PULSAR_LISTEN  # host:port; port 0 picks a free one; off: not at all
     advertise: str = ""  # host:port that clients of the HTTP lookup are sent to; empty: as they came
 
 

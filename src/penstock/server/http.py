@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from penstock.protocols.session import Limits
 
 from .config import HttpSettings
+from .connections import HttpConnection, WebSocketConnection
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ class HttpServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="none",  # it runs on ours
-                http="httptools",
-                ws="websockets-sansio",
+                http=HttpConnection,
+                ws=WebSocketConnection,
                 lifespan="off",
                 interface="asgi3",
                 log_config=None,

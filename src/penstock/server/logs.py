@@ -28,10 +28,10 @@ def configure(settings: LogSettings) -> None:
     root.setLevel(settings.level.upper())
     # The HTTP server's own news are ours already, and it has one line for every WebSocket.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    logging.getLogger("uvicorn.error").addFilter(is_news)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def is_news(record: logging.LogRecord) -> bool:
     """uvicorn takes an upgrade that was refused with an answer of its own for an application that failed."""
     return record.msg != _REFUSED
 

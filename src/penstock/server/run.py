@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 from penstock.model.errors import PenstockError
 
 from .app import build
-from .config import OFF, Config
+from .config import OFF, PULSAR_LISTEN, Config
 from .http import HttpServer
 from .listen import StartError, bind, url_of
 from .logs import configure
@@ -44,7 +45,7 @@ async def serve(
         bound = sockets.enter_context(contextlib.closing(bind(config.http.listen)))
         pulsar = None
         if config.pulsar.listen != OFF:
-            pulsar = sockets.enter_context(contextlib.closing(bind(config.pulsar.listen)))
+            pulsar = _bind_pulsar(config.pulsar.listen, sockets)
         try:
             app = build(config)
             await app.start()
@@ -65,6 +66,18 @@ async def serve(
         finally:
             await app.close()
     log.info("stopped")
+
+
+def _bind_pulsar(listen: str, sockets: contextlib.ExitStack) -> socket.socket | None:
+    """The socket of Pulsar's protocol; None where its default port is taken: a second server on a machine goes
+    on without that door."""
+    try:
+        return sockets.enter_context(contextlib.closing(bind(listen)))
+    except StartError as error:
+        if listen != PULSAR_LISTEN:
+            raise
+        log.warning("no Pulsar door", extra={"reason": str(error), "remedy": "--pulsar HOST:PORT, or off"})
+        return None
 
 
 def run(config: Config, ready: Callable[..., None]) -> None:

@@ -141,6 +141,15 @@ class WireFormat:
                 ]
         return [sticky_key(metadata, producer, first)] * entry.count
 
+    def changes(self, entry: Entry) -> list[tuple[bytes | None, bool]] | None:
+        """What each message does to its key, for compaction; None for an entry that stays as a whole."""
+        from .changes import changes
+
+        try:
+            return changes(entry.data)
+        except PenstockError:
+            return None
+
 
 def parse(data: bytes) -> tuple[MessageMetadata, bytes]:
     """An entry's metadata, and its payload as it is. Raises CHECKSUM or BAD_ENCODING."""

@@ -1,7 +1,8 @@
 """What happens while the store is at work: a topic is deleted, grows, a consumer goes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import pytest
 from tests.unit.core.brokers import TOPIC, bench
@@ -14,7 +15,12 @@ from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.testing.clock import settle
 
+T = TypeVar("T")
 SHARED = ConsumerOptions(type=SubscriptionType.SHARED, start=EARLIEST)
+
+
+def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    return asyncio.get_running_loop().create_task(work)
 
 
 class SlowStore(MemoryStore):
@@ -25,13 +31,15 @@ class SlowStore(MemoryStore):
         self.open_gate = asyncio.Event()
         self.open_gate.set()
 
-    async def delete(self, ledger: int) -> None:
-        await self.open_gate.wait()
-        await super().delete(ledger)
+    def delete(self, ledger: int) -> asyncio.Future[None]:
+        return start(self._later(lambda: super(SlowStore, self).delete(ledger)))
 
-    async def save_cursors(self, changes: Sequence[CursorChange]) -> None:
+    def save_cursors(self, changes: Sequence[CursorChange]) -> asyncio.Future[None]:
+        return start(self._later(lambda: super(SlowStore, self).save_cursors(changes)))
+
+    async def _later(self, work: Callable[[], Awaitable[None]]) -> None:
         await self.open_gate.wait()
-        await super().save_cursors(changes)
+        await work()
 
 
 async def test_who_comes_while_a_topic_is_deleted_gets_a_new_one() -> None:
@@ -39,9 +47,9 @@ async def test_who_comes_while_a_topic_is_deleted_gets_a_new_one() -> None:
     async with bench(store=store) as b:
         await b.publish(b"old")
         store.open_gate.clear()
-        deleting = asyncio.create_task(b.broker.delete_topic(TOPIC))
+        deleting = start(b.broker.delete_topic(TOPIC))
         await settle()
-        publishing = asyncio.create_task(b.publish(b"new"))
+        publishing = start(b.publish(b"new"))
         await settle()
         assert not publishing.done()
         store.open_gate.set()
@@ -102,7 +110,7 @@ async def test_a_topic_that_appears_during_a_pattern_s_subscribe_is_not_missed()
     async with bench(store=store) as b:
         await b.publish(b"first", topic=TopicName.parse("a"))
         store.open_gate.clear()
-        subscribing = asyncio.create_task(
+        subscribing = start(
             b.broker.subscribe_pattern("public/default/.*", "s", SHARED, namespace=DEFAULT_NAMESPACE)
         )
         await settle()
@@ -116,9 +124,9 @@ async def test_nobody_is_attached_to_a_topic_that_went_meanwhile() -> None:
     async with bench(store=store) as b:
         await b.publish(b"a")
         store.open_gate.clear()
-        subscribing = asyncio.create_task(b.broker.subscribe([TOPIC], "s", SHARED))
+        subscribing = start(b.broker.subscribe([TOPIC], "s", SHARED))
         await settle()
-        deleting = asyncio.create_task(b.broker.delete_topic(TOPIC, force=True))
+        deleting = start(b.broker.delete_topic(TOPIC, force=True))
         await settle()
         store.open_gate.set()
         with pytest.raises(PenstockError) as caught:

@@ -14,8 +14,9 @@ async def test_what_failed_is_new_again_and_is_not_remembered_for_ever() -> None
         sequences.failed("p", number, FULL)
     assert len(sequences._producers["p"].failed) <= RECENT_MAX
     assert sequences.admit("p", 4) is not None  # it is stored
-    for number in range(5, 8):
+    for number in range(5, 8):  # long ago, but nothing later was stored
         assert sequences.admit("p", number) is None
         sequences.stored("p", number, MessageId(1, number))
         repeat = sequences.admit("p", number)
-        assert repeat is not None and repeat.result() == MessageId(1, number)
+        assert repeat is not None
+        assert repeat.result() == MessageId(1, number)

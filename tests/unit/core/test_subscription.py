@@ -11,6 +11,7 @@ from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
+from penstock.model.schema import STRING_SCHEMA
 from penstock.testing.clock import settle
 from penstock.wire.entry import WireFormat
 
@@ -65,6 +66,20 @@ async def test_a_message_that_fails_too_often_becomes_a_dead_letter(batch: bool)
             "ORIGIN_MESSAGE_ID": str(bad),
             "DEAD_LETTER_REASON": "not acknowledged after 3 deliveries",
         }
+
+
+async def test_a_dead_letter_keeps_its_schema() -> None:
+    async with bench() as b:
+        producer = await b.broker.producer(TOPIC)
+        version = await producer.schema_version(STRING_SCHEMA)
+        await producer.publish([OutMessage(payload=b"bad", schema_version=version)])
+        consumer = await b.consumer(dead_letter=DeadLetter(0), nack_delay_ms=0)
+        ((message_id, _, _),) = await b.taken(consumer)
+        consumer.negative(message_id)
+        letters = TopicName.parse("t-s-DLQ")
+        ((_, letter, _),) = await b.taken(await b.consumer(topic=letters))
+        assert letter.schema_version == 0
+        assert b.broker.schemas.version(letters, 0).schema == STRING_SCHEMA
 
 
 async def test_a_delayed_message_waits_also_over_a_restart() -> None:

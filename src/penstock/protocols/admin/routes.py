@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.session import Gate
 
-from . import lookup, namespaces, schemas, server, subscriptions, topics
+from . import compaction, lookup, namespaces, schemas, server, subscriptions, topics
 from .answers import error_body, send_json
 from .call import Call
 from .table import Endpoint, Paths, named
@@ -17,6 +17,7 @@ ENDPOINTS: list[Endpoint] = [
     *namespaces.table.endpoints,
     *schemas.table.endpoints,
     *topics.table.endpoints,
+    *compaction.table.endpoints,
     *subscriptions.table.endpoints,
     *lookup.table.endpoints,
 ]

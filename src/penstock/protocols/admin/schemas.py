@@ -14,6 +14,8 @@ from .table import Table
 
 table = Table()
 
+_NO_DEFINITION = (b"", b"null", b'""')  # Python's client writes null
+
 _TOPIC = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 
 
@@ -38,7 +40,22 @@ def _given(call: Call) -> SchemaInfo:
         raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, f"unknown schema type {given.type[:80]!r}")
     text = given.schema if given.schema is not None else given.data or ""
     data = _key_value_data(text) if kind is SchemaType.KEY_VALUE else text.encode()
-    return SchemaInfo(kind, data, given.name, given.properties or {})
+    schema = SchemaInfo(kind, data, given.name, given.properties or {})
+    _check_undefined(schema)
+    return schema
+
+
+def _check_undefined(schema: SchemaInfo, part: str = "") -> None:
+    """Raise BAD_VALUE_SCHEMA for a definition where the type has none: it would be kept and mean nothing."""
+    if schema.type is SchemaType.KEY_VALUE:
+        key, value, _ = key_value_parts(schema)
+        _check_undefined(key, "key: ")
+        _check_undefined(value, "value: ")
+    elif not schema.type.has_definition and schema.data.strip() not in _NO_DEFINITION:
+        hint = f" (the property {part[:-2]}.schema.type names another)" if part else ""
+        raise PenstockError(
+            ErrorKind.BAD_VALUE_SCHEMA, f"{part}a schema of type {schema.type.name} has no definition{hint}"
+        )
 
 
 def _key_value_data(text: str) -> bytes:

@@ -9,7 +9,7 @@ from penstock.core.producer import Producer
 from penstock.core.rates import Rate
 from penstock.core.subscription import Subscription
 from penstock.core.topic import Topic
-from penstock.model.policy import AccessMode
+from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, AccessMode
 
 # Pulsar's spelling of access modes in JSON.
 _ACCESS = {
@@ -165,13 +165,18 @@ def _publisher(producer: Producer) -> dict[str, Any]:
     }
 
 
+def _unacked_max(consumer: Consumer) -> int:
+    window = consumer.options.window
+    return UNACKED_PER_CONSUMER_MAX if window is None else min(window, UNACKED_PER_CONSUMER_MAX)
+
+
 def _consumer(consumer: Consumer) -> dict[str, Any]:
     return {
         "consumerName": consumer.name,
         "msgOutCounter": consumer.delivered,
         "unackedMessages": consumer.unacked,
         "availablePermits": consumer.permits if consumer.options.flow else consumer.capacity(),
-        "blockedConsumerOnUnackedMsgs": consumer.capacity() <= 0,
+        "blockedConsumerOnUnackedMsgs": consumer.unacked >= _unacked_max(consumer),
         "priorityLevel": consumer.options.priority,
         "metadata": consumer.options.properties,
     }

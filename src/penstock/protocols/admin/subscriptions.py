@@ -46,7 +46,8 @@ async def create(call: Call) -> Answer:
     position, name = read_position(call.content), call.topic
     subscription = check_local("subscription", call.path["subscription"])
     if not position.special:
-        _check_place(position, await call.broker.topics.all_of(name))
+        # An id is of no topic that is not there: none is made for it.
+        _check_place(position, await call.broker.topics.all_of(name, create=False))
     await call.broker.create_subscription(
         name,
         subscription,

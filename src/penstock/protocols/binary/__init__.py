@@ -1,0 +1,1 @@
+"""The door that speaks Pulsar's binary protocol (reference/pulsar 5)."""

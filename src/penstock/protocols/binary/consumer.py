@@ -1,0 +1,170 @@
+"""A consumer on a connection: what it is given goes out as fast as the client reads (reference/pulsar 5.3)."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from penstock.core.consumer import Consumer, Delivery
+from penstock.core.subscription import Subscription
+from penstock.model.errors import PenstockError
+from penstock.model.message_id import MessageId
+from penstock.model.policy import SubscriptionType
+from penstock.wire.commands import ack_set_of, mask_of, message_head
+from penstock.wire.excerpt import excerpt, spread
+from penstock.wire.frames import broker_part
+from penstock.wire.pulsar_pb2 import MessageIdData
+
+from . import answers
+from .output import send
+
+if TYPE_CHECKING:
+    from .session import Session
+
+log = logging.getLogger(__name__)
+
+TAKEN_AT_ONCE: Final = 64  # deliveries in hand: what of them was not written goes back
+
+
+class ConsumerTalk:
+    """One consumer of a connection."""
+
+    def __init__(self, session: "Session", consumer_id: int, consumer: Consumer, epoch: int | None) -> None:
+        self.consumer = consumer
+        self.epoch = epoch  # counts the client's redeliveries, so that it knows what was sent before
+        (self.source,) = consumer.attached
+        self._session = session
+        self._id = consumer_id
+        self._hand: deque[Delivery] = deque()
+        self._end_due = self._end_told = False
+        # Clients of ours know parts of a batch; of others it is not known, and most wait for the whole of it.
+        self._by_index = session.features.supports_request_reply
+        self._excerpts: dict[int, int] = {}  # which messages of an entry were sent as if there were no others
+        self._owed: list[int] = []  # acknowledgements to be answered once they are durable
+        self._answering: asyncio.Task[None] | None = None
+        self._indexes = session.features.supports_broker_entry_metadata
+        self._task = session.tasks.spawn(self._run(), f"deliver {self.source.topic.name}")
+        consumer.end_reached = self._end_reached
+        if consumer.options.type is SubscriptionType.FAILOVER:
+            send(session.output, answers.active_consumer(consumer_id, active=self.source.active is consumer))
+            consumer.active_changed = self._active_changed
+
+    # -- out
+
+    async def _run(self) -> None:
+        consumer, output, hand = self.consumer, self._session.output, self._hand
+        while await consumer.ready():
+            hand.extend(consumer.take(TAKEN_AT_ONCE))
+            while hand:
+                if output.paused:
+                    await output.writable()
+                    continue  # the hand may have been emptied meanwhile
+                self._write(hand.popleft())
+            self._tell_end()
+            await asyncio.sleep(0)  # the loop is everybody's
+        self._closed_by_others()
+
+    def _write(self, delivery: Delivery) -> None:
+        entry, topic, mask = delivery.entry, delivery.topic, delivery.mask
+        data, ack_set = entry.data, None
+        if mask != (1 << entry.count) - 1:
+            part = None if self._by_index else excerpt(data, mask)
+            if part is None:
+                ack_set = ack_set_of(mask)
+            else:
+                data = part
+                self._excerpts[entry.entry_id] = mask
+        head = message_head(
+            self._id,
+            MessageId(topic.ledger, entry.entry_id, topic.name.partition),
+            len(data),
+            redeliveries=delivery.redeliveries,
+            ack_set=ack_set or (),
+            epoch=self.epoch,
+            broker=broker_part(entry.end - 1) if self._indexes else b"",
+        )
+        self._session.output.write(head, data)
+
+    def unacked(self, data: MessageIdData) -> int:
+        """What an acknowledgement leaves of an entry, as bits over all its messages."""
+        left = mask_of(data.ack_set)
+        if self._excerpts:
+            part = self._excerpts.get(data.entryId)
+            if part is not None:
+                left = spread(left, part)
+                if not left:
+                    del self._excerpts[data.entryId]
+        return left
+
+    def index_of_last(self, mask: int, size: int) -> tuple[int, int]:
+        """The batch index of the last message in `mask` of a batch, and its size, as the client sees them."""
+        if self._by_index or mask == (1 << size) - 1:
+            return mask.bit_length() - 1, size
+        return mask.bit_count() - 1, mask.bit_count()
+
+    def _active_changed(self, subscription: Subscription, active: bool) -> None:
+        send(self._session.output, answers.active_consumer(self._id, active=active))
+
+    def _end_reached(self) -> None:
+        self._end_due = True
+        self._tell_end()
+
+    def _tell_end(self) -> None:
+        """REACHED_END_OF_TOPIC, once, after the last message."""
+        if self._end_due and not self._end_told and not self._hand and not self.consumer.outbox:
+            self._end_told = True
+            send(self._session.output, answers.end_of_topic(self._id))
+
+    # -- acknowledgements
+
+    def owe(self, request_id: int) -> None:
+        """Answer an acknowledgement as soon as everything acknowledged so far is durable."""
+        self._owed.append(request_id)
+        if self._answering is None:
+            self._answering = self._session.tasks.spawn(self._answer_owed(), "answer acknowledgements")
+
+    async def _answer_owed(self) -> None:
+        while self._owed:
+            owed, self._owed = self._owed, []
+            refused = None
+            try:
+                await self.source.flush()
+            except PenstockError as error:
+                refused = error
+            for request_id in owed:
+                send(self._session.output, answers.ack_response(self._id, request_id, refused))
+        self._answering = None
+
+    # -- again
+
+    def redeliver(self, entry_id: int) -> None:
+        """Deliver an entry again at once; nothing happens unless this consumer has it."""
+        self.source.negative(entry_id, -1, 0, by=self.consumer)
+
+    def redeliver_all(self) -> None:
+        """Deliver again everything that the consumer has."""
+        self._drop_hand()
+        self.source.redeliver_all(self.consumer)
+
+    def _drop_hand(self) -> None:
+        """What is in hand was never written: it cost no permits, and does not count as delivered."""
+        count = sum(delivery.count for delivery in self._hand)
+        self.consumer.give_back(tuple(self._hand))
+        self._hand.clear()
+        if count and not self.consumer.closed:
+            self.consumer.flow(count)
+
+    # -- the end
+
+    def _closed_by_others(self) -> None:
+        talks = self._session.consumers
+        if talks.get(self._id) is self:
+            del talks[self._id]
+            send(self._session.output, answers.close_consumer(self._id))
+
+    async def close(self, keep_ms: int = 0) -> None:
+        """Leave the subscription; what was not written does not count as delivered. One that is not durable
+        waits for `keep_ms`."""
+        self._task.cancel()
+        self._drop_hand()
+        await self._session.broker.leave(self.consumer, keep_ms=keep_ms)

@@ -1,0 +1,181 @@
+"""A producer on a connection: entries in, receipts out in their order, commits grouped (reference/pulsar 5.3).
+
+SEND is put in a queue and nothing else; one task a producer takes what has gathered, appends it in one go and
+writes the receipts. What comes while it waits for the store is the next group.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.core.entries import Submitted, append_entries
+from penstock.core.producer import Producer
+from penstock.core.requests import Request
+from penstock.model.entry import NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.wire.commands import send_receipt
+from penstock.wire.entry import admit
+from penstock.wire.frames import encode
+from penstock.wire.pulsar_pb2 import CommandSend
+
+from . import answers
+from .output import send
+from .requests import waits_for
+
+if TYPE_CHECKING:
+    from .session import Session
+
+log = logging.getLogger(__name__)
+
+GROUP_BYTES_MAX: Final = 8 * 1024 * 1024  # appended in one go
+PENDING_BYTES_MAX: Final = 32 * 1024 * 1024  # of one producer, not stored yet; then nothing more is read
+
+
+class Sending(msgspec.Struct, gc=False):
+    """One SEND that waits: an entry, or why there is none."""
+
+    sequence_id: int
+    highest: int
+    size: int
+    submitted: Submitted | None = None
+    refused: PenstockError | None = None
+
+
+class ProducerTalk:
+    """One producer of a connection."""
+
+    def __init__(self, session: "Session", producer_id: int, producer: Producer) -> None:
+        self.producer = producer
+        self._session = session
+        self._id = producer_id
+        self._waiting: deque[Sending] = deque()
+        self._bytes = 0
+        self._more = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._requests: set[Request] = set()
+        self._asks = session.features.supports_request_reply
+        self._why = f"producer {producer_id} waits for the store"
+        self._task = session.tasks.spawn(self._run(), f"publish to {producer.topics[0].name}")
+        producer.ousted = self._ousted
+
+    # -- in
+
+    def send(self, command: CommandSend, data: bytes) -> None:
+        """Take a SEND; it is answered when it is stored, after those before it."""
+        sending = Sending(command.sequence_id, command.highest_sequence_id, len(data))
+        try:
+            entry = admit(data)
+            if entry.producer != self.producer.name:
+                raise PenstockError(
+                    ErrorKind.BAD_PARAMETER,
+                    f"the message says it is from producer {entry.producer!r}, not {self.producer.name!r}",
+                )
+            # Only the last chunk of a message counts for deduplication: the others know whose they are.
+            chunk_of = command.sequence_id if entry.sequence_id < 0 else -1
+            request = self._asked(entry) if self._asks else None
+            sending.submitted = Submitted(entry, request, chunk_of)
+        except PenstockError as refused:
+            sending.refused = refused
+        self._waiting.append(sending)
+        self._bytes += sending.size
+        self._idle.clear()
+        self._more.set()
+        if self._bytes >= PENDING_BYTES_MAX:
+            self._session.output.hold(self._why)
+
+    def _asked(self, entry: NewEntry) -> Request | None:
+        """Begin to wait for the reply where an entry is a request (PIP-371)."""
+        asked = waits_for(entry)
+        if asked is None:
+            return None
+        topic = self.producer.topics[0].name.base
+        names = (str(topic), self.producer.name, asked.sequence_id)
+        request = self._session.broker.requests.wait(names, asked.timeout_ms)
+        self._requests.add(request)
+        request.reply.add_done_callback(lambda _: self._replied(request))
+        return request
+
+    def _replied(self, request: Request) -> None:
+        self._requests.discard(request)
+        reply = request.reply
+        if reply.cancelled() or reply.exception() is not None:
+            return  # withdrawn, or its time is over: the client knows by its own clock
+        got = reply.result()
+        sequence_id = request.names[2]
+        send(
+            self._session.output,
+            answers.reply(self._id, sequence_id, got.request_id, got.content, is_error=got.is_error),
+        )
+
+    # -- out
+
+    async def _run(self) -> None:
+        while True:
+            while not self._waiting:
+                self._idle.set()
+                self._more.clear()
+                await self._more.wait()
+            group = self._take()
+            try:
+                results = await append_entries(
+                    self.producer, [s.submitted for s in group if s.submitted is not None]
+                )
+            except PenstockError as error:
+                results = [error] * len(group)
+            except Exception:
+                log.exception("publishing failed")
+                results = [PenstockError(ErrorKind.INTERNAL, "the message could not be stored")] * len(group)
+            self._answer(group, deque(results))
+            self._bytes -= sum(sending.size for sending in group)
+            if self._bytes < PENDING_BYTES_MAX // 2:
+                self._session.output.release(self._why)
+
+    def _take(self) -> list[Sending]:
+        group: list[Sending] = []
+        size = 0
+        while self._waiting and size < GROUP_BYTES_MAX:
+            sending = self._waiting.popleft()
+            size += sending.size
+            group.append(sending)
+        return group
+
+    def _answer(self, group: list[Sending], results: deque[MessageId | PenstockError]) -> None:
+        if self.producer.close_reason is not None:
+            return  # CLOSE_PRODUCER told the client that it has to send again
+        frames: list[bytes] = []
+        for sending in group:
+            result = results.popleft() if sending.submitted is not None else sending.refused
+            if isinstance(result, MessageId):
+                frames.append(send_receipt(self._id, sending.sequence_id, result, sending.highest))
+            elif result is not None:
+                frames.append(encode(answers.send_error(self._id, sending.sequence_id, result)))
+        self._session.output.write(b"".join(frames))
+
+    # -- the end
+
+    def _ousted(self, reason: PenstockError) -> None:
+        """Others closed the producer: the client is told, and will hear more when it comes back."""
+        talks = self._session.producers
+        if talks.get(self._id) is self:
+            del talks[self._id]
+            self._session.closed_producers.add(self._id)
+            send(self._session.output, answers.close_producer(self._id))
+            self._session.tasks.spawn(self.close(), "close a producer")
+
+    async def finish(self) -> None:
+        """Complete when everything sent so far is answered."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Store what was sent, then leave the topic; nobody waits for replies any more."""
+        await self.finish()
+        self._task.cancel()
+        for request in list(self._requests):
+            request.withdraw()
+        self.producer.close()
+        self._session.output.release(self._why)

@@ -1,0 +1,132 @@
+"""PRODUCER, SEND and CLOSE_PRODUCER."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from penstock.core.producer import Producer
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST
+from penstock.model.names import TopicName
+from penstock.model.policy import AccessMode, ProducerOptions
+from penstock.wire.frames import Frame
+from penstock.wire.pulsar_pb2 import CommandCloseProducer, CommandProducer, CommandSend, ProducerAccessMode
+
+from . import answers
+from .output import Hopeless, send
+from .producer import ProducerTalk
+from .schemas import schema_info, version_bytes
+
+if TYPE_CHECKING:
+    from .session import Session, Work
+
+
+def producer(session: "Session", command: CommandProducer, frame: Frame) -> "Work | None":
+    """Create a producer; one that waits to have the topic alone holds up nobody."""
+    work = session.answered(command.request_id, _create(session, command))
+    if command.producer_access_mode != ProducerAccessMode.WaitForExclusive:
+        return work
+    if command.producer_id in session.waiting_producers:
+        work.close()
+        raise Hopeless(f"producer {command.producer_id} is waiting already")
+    task = session.tasks.spawn(work, "wait for exclusive access")
+    session.waiting_producers[command.producer_id] = task
+    task.add_done_callback(lambda done: _no_longer_waiting(session, command.producer_id, done))
+    return None
+
+
+def _no_longer_waiting(session: "Session", producer_id: int, task: asyncio.Task[None]) -> None:
+    if session.waiting_producers.get(producer_id) is task:
+        del session.waiting_producers[producer_id]
+
+
+async def _create(session: "Session", command: CommandProducer) -> None:
+    broker, number = session.broker, command.producer_id
+    name = TopicName.parse(command.topic)
+    session.admitted.may_produce(name)
+    existing = session.producers.get(number)
+    if existing is not None:  # the client did not get the answer, or asks again
+        _succeed(session, command, existing.producer, b"")
+        return
+    topic = await broker.topics.get(name)  # a partition, or a topic without
+    topic.check_open()
+    version = None
+    if command.HasField("schema"):
+        version = await broker.schemas.get_or_create(name, schema_info(command.schema))
+    else:
+        broker.schemas.check_unversioned(name)
+    made = await broker.producer(
+        name,
+        _options(command),
+        queued=lambda waiting: _succeed(session, command, waiting, version_bytes(version), ready=False),
+    )
+    try:
+        if command.initial_subscription_name:
+            await _subscription(session, name, command.initial_subscription_name)
+    except BaseException:
+        made.close()
+        raise
+    if session.closed:
+        made.close()
+        return
+    session.closed_producers.discard(number)
+    session.producers[number] = ProducerTalk(session, number, made)
+    _succeed(session, command, made, version_bytes(version))
+
+
+def _options(command: CommandProducer) -> ProducerOptions:
+    return ProducerOptions(
+        name=command.producer_name,
+        access_mode=AccessMode(int(command.producer_access_mode)),
+        topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
+        returning=bool(command.producer_name) and not command.user_provided_producer_name,
+    )
+
+
+def _succeed(
+    session: "Session", command: CommandProducer, made: Producer, version: bytes, *, ready: bool = True
+) -> None:
+    topic = made.topics[0]
+    last = topic.sequences.last(made.name) if made.deduplicate() else -1
+    alone = made.options.access_mode is not AccessMode.SHARED
+    epoch = topic.access.epoch if alone and ready else -1
+    answer = answers.producer_success(command.request_id, made.name, last, version, epoch, ready=ready)
+    send(session.output, answer)
+
+
+async def _subscription(session: "Session", topic: TopicName, subscription: str) -> None:
+    """The subscription a producer wants to be there before its first message (PIP-124)."""
+    try:
+        await session.broker.create_subscription(topic, subscription, EARLIEST)
+    except PenstockError as error:
+        if error.kind is not ErrorKind.ALREADY_EXISTS:
+            raise
+
+
+def send_message(session: "Session", command: CommandSend, frame: Frame) -> None:
+    """Take a message for storing."""
+    talk = session.producers.get(command.producer_id)
+    if talk is not None:
+        talk.send(command, frame.entry)
+    elif command.producer_id not in session.closed_producers:
+        raise Hopeless(f"SEND for producer {command.producer_id}, which is not open")
+
+
+def close_producer(session: "Session", command: CommandCloseProducer, frame: Frame) -> "Work | None":
+    """Close a producer once everything it sent is stored."""
+    number = command.producer_id
+    waiting = session.waiting_producers.pop(number, None)
+    if waiting is not None:
+        waiting.cancel()
+    talk = session.producers.get(number)
+    if talk is not None:
+        return session.answered(command.request_id, _close(session, command, talk))
+    session.closed_producers.discard(number)
+    send(session.output, answers.success(command.request_id))
+    return None
+
+
+async def _close(session: "Session", command: CommandCloseProducer, talk: ProducerTalk) -> None:
+    await talk.close()
+    if session.producers.get(command.producer_id) is talk:
+        del session.producers[command.producer_id]
+    send(session.output, answers.success(command.request_id))

@@ -1,0 +1,158 @@
+"""One connection's talk, without I/O: frames in, frames out (`Output`), in the order of the commands.
+
+What can be done at once is done at once; where a command has to wait, those behind it wait with it. Waits that
+may take long (for exclusive access, for durable acknowledgements, for replies) do not hold up the connection.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from penstock.core.broker import Broker
+from penstock.core.tasks import Tasks
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.session import Gate
+from penstock.protocols.session import Session as Admitted
+from penstock.wire.frames import FIELD, Frame
+from penstock.wire.pulsar_pb2 import BaseCommand, FeatureFlags
+
+from . import answers
+from .consumer import ConsumerTalk
+from .output import Hopeless, Output, send
+from .producer import ProducerTalk
+from .topic_lists import TopicListWatch
+
+log = logging.getLogger(__name__)
+
+Work = Coroutine[Any, Any, None]
+Handler = Callable[["Session", Any, Frame], Work | None]
+
+WAITING_FRAMES_MAX: Final = 1000  # behind a command that waits; then nothing more is read
+WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+class Session:
+    """What one client has open."""
+
+    def __init__(self, gate: Gate, output: Output, tasks: Tasks, handlers: dict[int, Handler]) -> None:
+        self.gate = gate
+        self.output = output
+        self.tasks = tasks
+        self.who: Admitted | None = None
+        self.features = FeatureFlags()
+        self.producers: dict[int, ProducerTalk] = {}
+        self.closed_producers: set[int] = set()  # by others: what was sent to them meanwhile is no mistake
+        self.waiting_producers: dict[int, asyncio.Task[None]] = {}  # for exclusive access
+        self.consumers: dict[int, ConsumerTalk] = {}
+        self.watches: dict[int, TopicListWatch] = {}
+        self.closed = False
+        self._handlers = handlers
+        self._waiting: deque[Frame] = deque()
+        self._waiting_bytes = 0
+        self._busy = False
+
+    @property
+    def broker(self) -> Broker:
+        return self.gate.broker
+
+    @property
+    def admitted(self) -> Admitted:
+        """Who it is; commands come here only after CONNECT."""
+        assert self.who is not None
+        return self.who
+
+    # -- commands
+
+    def receive(self, frame: Frame) -> None:
+        """Do what a command says, now or when those before it are done."""
+        if self.closed:
+            return
+        if not self._busy:
+            work = self._begin(frame)
+            if work is not None:
+                self._busy = True
+                self.tasks.spawn(self._go_on(work), "commands of a client")
+            return
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame.entry)
+        if len(self._waiting) >= WAITING_FRAMES_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+            self.output.hold("commands wait")
+
+    def _begin(self, frame: Frame) -> Work | None:
+        kind = frame.type
+        handler = self._handlers.get(kind)
+        try:
+            if handler is None:
+                raise Hopeless(f"a command of type {kind} is not for a broker")
+            if (self.who is None) != (kind == BaseCommand.CONNECT):
+                raise Hopeless(f"a command of type {kind} before CONNECT, or CONNECT again")
+            return handler(self, getattr(frame.command, FIELD[kind]), frame)
+        except Hopeless as reason:
+            self.output.cut(str(reason))
+        except PenstockError as error:
+            self.output.cut(error.message)
+        except Exception:
+            log.exception("a command failed")
+            self.output.cut("internal error")
+        return None
+
+    async def _go_on(self, work: Work | None) -> None:
+        """Do what had to wait, and then what waits behind it."""
+        try:
+            while True:
+                if work is not None:
+                    try:
+                        await work
+                    except (Hopeless, PenstockError) as reason:
+                        self.output.cut(str(reason))
+                    except Exception:
+                        log.exception("a command failed")
+                        self.output.cut("internal error")
+                if not self._waiting or self.closed:
+                    break
+                frame = self._waiting.popleft()
+                self._waiting_bytes -= len(frame.entry)
+                work = self._begin(frame)
+        finally:
+            self._busy = False
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            self.output.release("commands wait")
+
+    async def answered(self, request_id: int, work: Work) -> None:
+        """Do `work`, which answers by itself, or answer with the error."""
+        try:
+            await work
+        except PenstockError as error:
+            send(self.output, answers.error(request_id, error))
+        except Hopeless:
+            raise
+        except Exception:
+            log.exception("a request failed")
+            internal = PenstockError(ErrorKind.INTERNAL, "internal error")
+            send(self.output, answers.error(request_id, internal))
+
+    # -- the end
+
+    async def drain(self) -> None:
+        """Complete when everything published so far is answered."""
+        for producer in list(self.producers.values()):
+            await producer.finish()
+
+    async def close(self) -> None:
+        """The client is gone: what it had goes to the others."""
+        self.closed = True
+        self._waiting.clear()
+        for waiting in list(self.waiting_producers.values()):
+            waiting.cancel()
+        for watch in self.watches.values():
+            watch.close()
+        for consumer in list(self.consumers.values()):
+            await consumer.close()
+        for producer in list(self.producers.values()):
+            await producer.close()
+        self.watches.clear()
+        self.consumers.clear()
+        self.producers.clear()
