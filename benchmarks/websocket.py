@@ -213,8 +213,10 @@ async def connect(port: int, path: str, on_frames: Callable[[Peer, list[bytes]],
     return peer
 
 
-async def exchange(server: Server, query: str, seconds: float, sockets: int) -> Rate:
-    """Messages sent and answered over `sockets` with IN_FLIGHT under way on each."""
+async def exchange(
+    server: Server, query: str, seconds: float, sockets: int, in_flight: int = IN_FLIGHT
+) -> Rate:
+    """Messages sent and answered over `sockets` with `in_flight` under way on each."""
     frame = masked(MESSAGE)
     meter = Meter(server)
 
@@ -226,7 +228,7 @@ async def exchange(server: Server, query: str, seconds: float, sockets: int) -> 
     path = f"/ws/v2/producer/persistent/public/default/bench{query}"
     peers = [await connect(server.port, path, answered) for _ in range(sockets)]
     for peer in peers:
-        peer.transport.write(frame * IN_FLIGHT)
+        peer.transport.write(frame * in_flight)
     rate = await meter.rate(0.7, seconds)
     for peer in peers:
         peer.transport.close()

@@ -537,3 +537,38 @@ async def test_frames_in_a_flood_are_all_answered() -> None:
             answers = [await receiving.receive() for _ in range(count)]
         assert [int(a["context"]) for a in answers] == list(range(count))
         await settle()
+
+
+async def test_a_topic_that_is_deleted_leaves_the_others() -> None:
+    async with door() as server:
+        one, two = await server.connect(f"{PRODUCER}/one"), await server.connect(f"{PRODUCER}/two")
+        receiving = await server.connect(f"{TOPICS}/s?topics=public/default/one,public/default/two")
+        await one.publish("1")
+        frame = await receiving.receive()
+        await server.broker.delete_topic(TopicName.parse("one"), force=True)
+        answer = await receiving.ask({"messageId": frame["messageId"], "context": "a"})
+        assert "no topic of this consumer" in answer["result"]
+        await two.publish("2")
+        assert await receiving.take(1) == ["2"]
+        await server.broker.delete_topic(TopicName.parse("two"), force=True)
+        assert (await receiving.closed())[0] == 4008
+
+
+async def test_who_follows_a_pattern_waits_for_the_next_topic() -> None:
+    async with door() as server:
+        await (await server.connect(f"{PRODUCER}/log-1")).publish("a")
+        receiving = await server.connect(
+            f"{TOPICS}/s?topicsPattern=public/default/log-.*&subscriptionInitialPosition=Earliest"
+        )
+        assert await receiving.take(1) == ["a"]
+        await server.broker.delete_topic(TopicName.parse("log-1"), force=True)
+        await (await server.connect(f"{PRODUCER}/log-1")).publish("b")
+        assert await receiving.take(1) == ["b"]
+
+
+async def test_without_traffic_a_consumer_stays_unless_the_server_is_told_otherwise() -> None:
+    clock = ManualClock()
+    async with door(clock=clock) as server:
+        receiving = await consumer(server)
+        clock.turn(24 * 3_600_000)
+        await receiving.nothing_more()

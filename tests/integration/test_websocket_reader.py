@@ -1,10 +1,12 @@
 """The reader endpoint over a real socket."""
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.integration.websocket_harness import PRODUCER, READER, DoorServer, door, text
 
+from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 
 TOPIC = TopicName.parse("t")
@@ -77,6 +79,21 @@ async def test_all_partitions_are_read() -> None:
         await producer.publish(*"abcdef")
         reading = await server.connect(f"{READER}/t?messageId=earliest")
         assert sorted(await reading.take(6)) == list("abcdef")
+
+
+async def test_an_id_of_one_partition_says_nothing_of_the_others() -> None:
+    async with door() as server:
+        await server.broker.topics.create(TOPIC, 2)
+        producer = await server.connect(f"{PRODUCER}/t?messageRoutingMode=RoundRobinPartition")
+        ids = await producer.publish(*"abcdef")
+        reading = await server.connect(f"{READER}/t?messageId={quote(ids[2])}")
+        assert sorted(await reading.take(4)) == list("bdef")
+        await producer.publish("g")
+        assert await reading.take(1) == ["g"]
+        last = await server.connect(
+            f"{READER}/t-partition-{MessageId.parse(ids[2]).partition}?messageId={quote(ids[2])}"
+        )
+        assert (await last.take(1))[0] == "e"
 
 
 async def test_nothing_is_left_of_a_reader() -> None:

@@ -1,4 +1,4 @@
-"""A WebSocket door on a real socket, in the loop of the test, and clients for it."""
+"""A WebSocket door, or a whole server, on a real socket in the loop of the test, and clients for it."""
 
 import asyncio
 import json
@@ -19,6 +19,7 @@ from penstock.core.settings import BrokerSettings
 from penstock.protocols.session import Gate, Limits
 from penstock.protocols.websocket.routes import routes
 from penstock.protocols.websocket.socket import Sockets
+from penstock.server.app import build_for
 from penstock.testing.clock import settle
 from penstock.wire.entry import WireFormat
 
@@ -140,17 +141,20 @@ async def door(
     store: Store | None = None,
     settings: BrokerSettings | None = None,
     limits: Limits | None = None,
+    whole: bool = False,
 ) -> AsyncIterator[DoorServer]:
-    """Serve on a free port of the loopback interface."""
+    """Serve on a free port of the loopback interface; `whole` serves every door."""
     limits = limits or Limits()
     broker = Broker(
         store or MemoryStore(), MemoryStore(1 << 40), WireFormat(), clock or LoopClock(), settings
     )
     await broker.start()
-    gate, sockets = Gate(broker, limits), Sockets()
+    gate = Gate(broker, limits)
+    app = build_for(gate) if whole else None
+    sockets = Sockets() if app is None else app.sockets
     server = uvicorn.Server(
         uvicorn.Config(
-            Router(routes(gate, sockets)),
+            Router(routes(gate, sockets)) if app is None else app.asgi,
             port=0,
             loop="none",
             ws="websockets-sansio",
@@ -170,4 +174,4 @@ async def door(
             await peer.close()
         await server.shutdown()
         await serving.until(lambda: len(sockets) == 0)
-        await broker.close()
+        await (broker if app is None else app).close()

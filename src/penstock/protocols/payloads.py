@@ -140,9 +140,7 @@ class Schemes:
         if version is not None:
             made = Scheme(version, codec_for(schema))
         else:
-            objection = self._schemas.objection(self._topic, schema)
-            if objection is not None:
-                raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
+            self._schemas.check_next(self._topic, schema)
             made = Scheme(None, codec_for(schema), schema)
         return self._remember(key, made)
 

@@ -1,5 +1,7 @@
 """The bodies of answers that are written by hand, as types: for the interface's description."""
 
+from typing import Any
+
 from msgspec import UNSET, Struct, UnsetType
 
 from .messages import ReadMessage, SchemaShape
@@ -63,8 +65,11 @@ class OffsetsAnswer(Struct, kw_only=True):
 
 
 class ReplyAnswer(Struct, rename="camel"):
-    """The reply to a request (PIP-371); its content is base64."""
+    """The reply to a request (PIP-371); its content is base64, and JSON beside it where it names a version of
+    the topic's schema."""
 
     request_message_id: str
     reply_content: bytes
     is_error_result: bool
+    schema_version: int | UnsetType = UNSET
+    reply_value: Any = UNSET

@@ -53,13 +53,16 @@ class Acknowledgement(
         "message_id": "messageId",
         "reply_content": "replyContent",
         "is_error_result": "isErrorResult",
+        "schema_version": "schemaVersion",
     },
 ):
-    """A message to acknowledge, with the reply to a request (PIP-371): base64."""
+    """A message to acknowledge, with the reply to a request (PIP-371): base64, by a version of the topic's schema
+    where it names one."""
 
     message_id: str
     reply_content: bytes | None = None
     is_error_result: bool = False
+    schema_version: int | None = None
 
 
 class CursorRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"message_ids": "messageIds"}):

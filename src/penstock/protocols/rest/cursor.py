@@ -6,10 +6,12 @@ from typing import Final
 import msgspec
 
 from penstock.core.broker import Broker
+from penstock.core.schemas import Schemas
 from penstock.core.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import SubscriptionType
+from penstock.protocols.reply_values import check_reply
 from penstock.protocols.session import Limits, Session
 
 from .consume_shapes import (
@@ -73,7 +75,7 @@ class Cursors:
                 f"{len(wanted.message_ids)} ids; the most is {self._limits.max_messages_per_request}",
             )
         found = await self._broker.subscription(target.topic, target.subscription)
-        results = await Answering(wanted, found).run()
+        results = await Answering(wanted, found, self._broker.schemas).run()
         await asyncio.gather(*(one.flush() for one in found))
         await exchange.answer(to_json(CursorResult(message_ids=results)))
 
@@ -81,8 +83,9 @@ class Cursors:
 class Answering:
     """The work of one cursor request on the subscription of every partition."""
 
-    def __init__(self, wanted: CursorRequest, subscriptions: list[Subscription]) -> None:
+    def __init__(self, wanted: CursorRequest, subscriptions: list[Subscription], schemas: Schemas) -> None:
         self._wanted = wanted
+        self._schemas = schemas
         self._subscriptions = subscriptions
         self._by_ledger = {one.topic.ledger: one for one in subscriptions}
 
@@ -147,8 +150,14 @@ class Answering:
         else:
             if isinstance(given, Acknowledgement) and given.reply_content is not None:
                 # the reply goes first, the acknowledgement counts in any case (PIP-371)
+                check_reply(self._schemas, source.topic.name, given.reply_content, given.schema_version)
                 outcome = await source.requests.reply(
-                    source, None, message_id, given.reply_content, given.is_error_result
+                    source,
+                    None,
+                    message_id,
+                    given.reply_content,
+                    given.is_error_result,
+                    given.schema_version,
                 )
                 result.reply = outcome.value
             if not source.acknowledge(message_id.entry, message_id.batch_index):

@@ -48,7 +48,9 @@ class RestDoor:
             "partition": {"POST": produce},
             "shipped topic": {"POST": shipped},
             "shipped partition": {"POST": shipped},
-            "request": {"POST": Ask(publishing, limits, self.waits)},
+            "request": {
+                "POST": Ask(publishing, limits, self.waits, gate.broker.requests, gate.broker.schemas)
+            },
             "messages": {"GET": read.messages},
             "offsets": {"GET": read.offsets},
             "subscription": {"POST": consume.create},

@@ -11,7 +11,7 @@ from penstock.core.schemas import Schemas
 from penstock.core.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
-from penstock.model.message import Message
+from penstock.model.message import Message, request_timeout_ms
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaVersion
 from penstock.protocols.values import Values
@@ -36,9 +36,12 @@ class ReadMessage(
         "key_is_base64": "keyIsBase64",
         "replication_clusters": "replicationClusters",
         "redelivery_count": "redeliveryCount",
+        "request_timeout_ms": "requestTimeoutMillis",
+        "request_deadline": "requestDeadline",
     },
 ):
-    """A message as read. One that cannot be decoded has the value null, and says why in `error`."""
+    """A message as read; times are ms since the epoch. `requestTimeoutMillis` and `requestDeadline` show that
+    it is a request, whose reply is awaited until then (PIP-371). One that cannot be decoded has the value null, and says why in `error`."""
 
     message_id: str
     partition: int
@@ -55,6 +58,8 @@ class ReadMessage(
     key_is_base64: bool | UnsetType = UNSET
     replication_clusters: list[str] | UnsetType = UNSET
     redelivery_count: int | UnsetType = UNSET
+    request_timeout_ms: int | UnsetType = UNSET
+    request_deadline: int | UnsetType = UNSET
     error_code: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
 
@@ -126,6 +131,11 @@ def _show(values: Values, topic: Topic, id: str, message: Message, redeliveries:
         shown.replication_clusters = message.replicate_to
     if redeliveries is not None:
         shown.redelivery_count = redeliveries
+    if message.properties:
+        timeout_ms = request_timeout_ms(message.properties)
+        if timeout_ms is not None:
+            shown.request_timeout_ms = timeout_ms
+            shown.request_deadline = message.publish_time + timeout_ms
     return Found(shown, len(message.payload) + (len(message.key) if message.key else 0))
 
 

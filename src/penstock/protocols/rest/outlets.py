@@ -22,12 +22,6 @@ class Outlet:
         self.producer = producer
         self.schemes = schemes
 
-    def check_partition(self, partition: int | None) -> None:
-        """Raise PARTITION_NOT_FOUND unless the topic has it."""
-        count = len(self.producer.topics)
-        if partition is not None and partition >= count:
-            raise PenstockError(ErrorKind.PARTITION_NOT_FOUND, f"no partition {partition}: there are {count}")
-
 
 class Outlets:
     """The outlets in use, the least recently used let go of first."""
@@ -59,6 +53,11 @@ class Outlets:
             return self._broker.topics.partitions(topic) or 1
         except PenstockError:
             return 0
+
+    def partitions(self, topic: TopicName) -> int:
+        """How many partitions a topic has, or will have when it is made."""
+        count = 0 if topic.partition >= 0 else self._broker.settings.auto_create_partitions
+        return self._count(topic) or count or 1
 
     def may_make(self, topic: TopicName) -> bool:
         """Whether a topic is there, or is made when something is published to it."""

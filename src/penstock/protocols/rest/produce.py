@@ -18,8 +18,9 @@ from .produce_shapes import (
     RawProduceRequest,
     ValueRequest,
     bad_request,
+    decode_each,
 )
-from .publishing import Job, Publishing, check_count, decode_each
+from .publishing import Job, Publishing, check_count
 from .target import Target
 
 _plain = msgspec.json.Decoder(PlainRequest)

@@ -1,6 +1,7 @@
 """The bodies of produce requests, as PIP-64 writes them and as Pulsar shipped them (Pulsar 2.1)."""
 
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,6 +10,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 Long = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Encoding = Literal["json", "base64"]
+T = TypeVar("T")
 SchemaText = str | dict[str, Any]
 
 
@@ -173,3 +175,15 @@ def reason(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "the body is no UTF-8"
     return str(error)
+
+
+def decode_each(raws: Sequence[msgspec.Raw], kind: type[T]) -> list[T | PenstockError]:
+    """Messages one by one, so that a bad one fails alone."""
+    decoder = msgspec.json.Decoder(kind)
+    found: list[T | PenstockError] = []
+    for raw in raws:
+        try:
+            found.append(decoder.decode(raw))
+        except DECODE_ERRORS as error:
+            found.append(PenstockError(ErrorKind.BAD_MESSAGE, reason(error)))
+    return found

@@ -1,11 +1,12 @@
 """Publishing what a produce request asks for, whatever its dialect; a bad message fails alone (PIP-64)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from penstock.core.broker import Broker
+from penstock.core.routing import check_partition
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
@@ -14,12 +15,10 @@ from penstock.protocols.payloads import Scheme, Schemes
 from penstock.protocols.session import Limits
 
 from .outlets import Outlet, Outlets
-from .produce_shapes import DECODE_ERRORS, ProduceMessage, reason
+from .produce_shapes import ProduceMessage
 from .target import Target
 
 LOCAL_ONLY: Final = "__local__"  # Pulsar's mark of a message that is not replicated
-
-T = TypeVar("T")
 
 Result = MessageId | PenstockError
 Encode = Callable[[Scheme, Any, Any], OutMessage]
@@ -118,16 +117,18 @@ class Publishing:
         outlet = self._outlets.ready(topic, job.producer_name)
         if outlet is None and not self._outlets.may_make(topic):
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {topic} does not exist")
+        if job.target.partition is not None:
+            check_partition(job.target.partition, self._outlets.partitions(topic))
         schemes = Schemes(self._broker.schemas, topic) if outlet is None else outlet.schemes
         prepared = await self._encode_all(job, schemes)
         if not prepared.ready:
             raise prepared.error()
         if outlet is None:
             outlet = await self._outlets.get(topic, job.producer_name)
-        outlet.check_partition(job.target.partition)
-        for scheme in {
-            id(scheme): scheme for scheme in prepared.schemes if scheme.fresh is not None
-        }.values():
+        fresh = {id(scheme): scheme for scheme in prepared.schemes if scheme.fresh is not None}
+        if fresh:
+            outlet.producer.topics[0].check_open()  # a terminated topic gets no more schemas either
+        for scheme in fresh.values():
             try:
                 prepared.adopt(await outlet.schemes.register(scheme))
             except PenstockError as error:  # it may not follow another of this request
@@ -142,6 +143,7 @@ class Publishing:
             named = await schemes.scheme(job.declaration, register=False)
         done = Prepared([], [], [], {}, named, False)
         now = self._broker.clock.now_ms()
+        partitions = self._outlets.partitions(job.target.topic)
         for index, message in enumerate(job.messages):
             try:
                 if isinstance(message, PenstockError):
@@ -159,6 +161,7 @@ class Publishing:
                 encode = Scheme.encode_base64 if encoded else job.encode
                 out = encode(scheme, message.value, message.key)
                 _fill(out, message, job.target.partition, now, self._limits)
+                self._check_place(out, partitions)
             except PenstockError as error:
                 done.failed[index] = error
                 continue
@@ -167,17 +170,13 @@ class Publishing:
             done.places.append(index)
         return done
 
-
-def decode_each(raws: Sequence[msgspec.Raw], kind: type[T]) -> list[T | PenstockError]:
-    """Messages one by one, so that a bad one fails alone."""
-    decoder = msgspec.json.Decoder(kind)
-    found: list[T | PenstockError] = []
-    for raw in raws:
-        try:
-            found.append(decoder.decode(raw))
-        except DECODE_ERRORS as error:
-            found.append(PenstockError(ErrorKind.BAD_MESSAGE, reason(error)))
-    return found
+    def _check_place(self, out: OutMessage, partitions: int) -> None:
+        """What the producer checks too: here before a topic is made or a schema registered for nothing."""
+        size, most = len(out.payload), self._broker.settings.max_message_bytes
+        if size > most:
+            raise PenstockError(ErrorKind.TOO_LARGE, f"a message of {size} bytes; the most is {most}")
+        if out.partition is not None:
+            check_partition(out.partition, partitions)
 
 
 def check_count(count: int, limits: Limits) -> None:

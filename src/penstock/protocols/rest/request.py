@@ -1,14 +1,17 @@
 """POST …/request: publish one message and answer with its reply (PIP-371)."""
 
-from base64 import b64encode
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
-from penstock.core.requests import Reply
+from penstock.core.requests import Reply, Requests
+from penstock.core.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits, Session
 
+from .answer_shapes import ReplyAnswer
 from .exchange import ClientGoneError, Exchange, to_json
 from .params import Params
 from .patience import Patience, Waits
@@ -25,15 +28,20 @@ DEFAULT_TIMEOUT_MS: Final = 30_000  # longer than most servers think, shorter th
 class Ask:
     """Requests for a reply."""
 
-    def __init__(self, publishing: Publishing, limits: Limits, waits: Waits) -> None:
+    def __init__(
+        self, publishing: Publishing, limits: Limits, waits: Waits, requests: Requests, schemas: Schemas
+    ) -> None:
+        self._schemas = schemas
         self._publishing = publishing
         self._limits = limits
         self._waits = waits
+        self._requests = requests
 
     async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
         session.may_produce(target.topic)
         params = Params(exchange.scope["query_string"], ("timeout",))
         timeout_ms = params.number("timeout", least=1) or DEFAULT_TIMEOUT_MS
+        self._requests.check(timeout_ms)  # before a topic is made for it
         body = await exchange.body(self._limits.max_request_bytes)
         job = job_of(target, _in_envelope(body), self._limits)
         if len(job.messages) != 1:
@@ -53,11 +61,15 @@ class Ask:
                 raise PenstockError(
                     ErrorKind.UNAVAILABLE, "the server is shutting down; the request is stored"
                 )
-        answer = {
-            "requestMessageId": str(replies[0].request_id),
-            "replyContent": b64encode(replies[0].content).decode(),
-            "isErrorResult": replies[0].is_error,
-        }
+        (got,) = replies
+        version = got.schema_version
+        answer = ReplyAnswer(
+            request_message_id=str(got.request_id),
+            reply_content=got.content,
+            is_error_result=got.is_error,
+            schema_version=UNSET if version is None else version,
+            reply_value=value_of(self._schemas, target.topic, got),
+        )
         await exchange.answer(to_json(answer))
 
 

@@ -28,8 +28,9 @@ from .produce_shapes import (
     ShippedMessage,
     ShippedRequest,
     bad_request,
+    decode_each,
 )
-from .publishing import Job, Publishing, check_count, decode_each
+from .publishing import Job, Publishing, check_count
 from .target import Target
 
 _general = msgspec.json.Decoder(ShippedRequest)

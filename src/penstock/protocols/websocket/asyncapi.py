@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.model.policy import Hashing, Routing, SubscriptionType
 
-from .frames import Answer, ConsumerCommand, ConsumerMessage, ProducerAck, ProducerMessage
+from .frames import Answer, ConsumerCommand, ConsumerMessage, ProducerAck, ProducerMessage, ProducerReply
 from .parameters import Compression, InitialPosition, SubscriptionMode
 
 _REF: Final = "#/components/schemas/{name}"
@@ -44,7 +44,7 @@ PRODUCER_QUERY: Final[dict[str, Schema]] = {
     "maxPendingMessages": _integer(1000, "with batchingEnabled; beyond it the socket is read no further"),
     "batchingMaxPublishDelay": _integer(1, "accepted; nothing is held back to fill a batch"),
     "compressionType": _choice(Compression, Compression.NONE),
-    "encryptionKeys": _text("not supported: 500"),
+    "encryptionKeys": _text("base64 of {name: {keyValue, metadata}}: payloads come encrypted (PIP-290)"),
     **_TOKEN,
 }
 
@@ -83,11 +83,23 @@ READER_QUERY: Final[dict[str, Schema]] = {
 
 def asyncapi(version: str) -> dict[str, Any]:
     """The document, AsyncAPI 3.0; `version` is the server's."""
-    frames: tuple[Frame, ...] = (ProducerMessage, ProducerAck, ConsumerMessage, ConsumerCommand, Answer)
+    frames: tuple[Frame, ...] = (
+        ProducerMessage,
+        ProducerAck,
+        ProducerReply,
+        ConsumerMessage,
+        ConsumerCommand,
+        Answer,
+    )
     _, schemas = msgspec.json.schema_components(frames, ref_template=_REF)
     topic = "{domain}/{tenant}/{namespace}/{topic}"
     ends: dict[str, tuple[str, dict[str, Schema], Frame, tuple[Frame, ...]]] = {
-        "producer": (f"/ws/v2/producer/{topic}", PRODUCER_QUERY, ProducerMessage, (ProducerAck,)),
+        "producer": (
+            f"/ws/v2/producer/{topic}",
+            PRODUCER_QUERY,
+            ProducerMessage,
+            (ProducerAck, ProducerReply),
+        ),
         "consumer": (
             f"/ws/v2/consumer/{topic}/{{subscription}}",
             CONSUMER_QUERY,

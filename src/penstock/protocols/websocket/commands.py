@@ -8,6 +8,7 @@ import msgspec
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 
+from . import base64
 from .frames import ConsumerCommand, as_text, read_command
 
 
@@ -16,6 +17,15 @@ class Acknowledge(msgspec.Struct, frozen=True, gc=False):
 
     message_id: MessageId
     cumulative: bool = False
+
+
+class Answering(msgspec.Struct, frozen=True, gc=False):
+    """Acknowledge a request with the reply to it (PIP-371)."""
+
+    message_id: MessageId
+    content: bytes
+    is_error: bool
+    schema_version: int | None = None
 
 
 class Negative(msgspec.Struct, frozen=True, gc=False):
@@ -46,14 +56,18 @@ class AskEndOfTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class Broken(msgspec.Struct, frozen=True, gc=False):
-    """A frame that is no command. Pulsar closes the socket; with a context it is answered instead."""
+    """A frame that is no command. Pulsar closes the socket; with a context it is answered instead.
+
+    `result` is Pulsar's number for what is wrong with it.
+    """
 
     error: str
+    result: int = 3
 
 
 _NONE_KNOWN: Final[Mapping[str, MessageId]] = {}
 
-Command = Acknowledge | Negative | Permit | Seek | Unsubscribe | AskEndOfTopic | Broken
+Command = Acknowledge | Answering | Negative | Permit | Seek | Unsubscribe | AskEndOfTopic | Broken
 
 
 def parse_command(text: str, known: Mapping[str, MessageId] = _NONE_KNOWN) -> tuple[Command, str | None]:
@@ -95,10 +109,22 @@ def _command(frame: ConsumerCommand, known: Mapping[str, MessageId]) -> Command:
         return Broken("messageId is missing")
     ack_type = frame.ack_type
     if ack_type is None or ack_type in ("Individual", "individual"):
+        if frame.reply_content is not None:
+            return _answering(frame, message_id)
         return Acknowledge(message_id)
     if ack_type in ("Cumulative", "cumulative"):
+        if frame.reply_content is not None:
+            return Broken("a reply is for one message: ackType cannot be Cumulative")
         return Acknowledge(message_id, cumulative=True)
     return Broken("ackType must be Individual or Cumulative")
+
+
+def _answering(frame: ConsumerCommand, message_id: MessageId) -> Command:
+    try:
+        content = base64.decode(as_text(frame.reply_content) or "")
+    except ValueError as error:
+        return Broken(f"Invalid Base64 replyContent error={error}", 7)
+    return Answering(message_id, content, bool(frame.is_error_result), frame.schema_version)
 
 
 def _message_id(frame: ConsumerCommand, known: Mapping[str, MessageId]) -> MessageId | None:

@@ -9,10 +9,12 @@ from msgspec import UNSET
 from penstock.core.broker import Broker
 from penstock.core.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.reply_values import check_reply
 
 from .backlog import Backlog
 from .commands import (
     Acknowledge,
+    Answering,
     AskEndOfTopic,
     Broken,
     Command,
@@ -24,7 +26,7 @@ from .commands import (
 )
 from .delivery import Deliverer
 from .frames import Answer, write
-from .socket import Socket, documented
+from .socket import TOO_BIG, Socket, documented
 
 log = logging.getLogger(__name__)
 
@@ -81,15 +83,15 @@ class ConsumerTalk:
                 socket.activity += 1
                 command, context = parse_command(text, known)
                 if context is None:
+                    # What most frames are. Nobody is owed an answer.
                     if type(command) is Acknowledge and not command.cumulative:
-                        # What most frames are. Nobody is owed an answer.
                         try:
                             await consumer.acknowledge(command.message_id)
                         except PenstockError:
                             pass
                         continue
                     if isinstance(command, Broken):
-                        socket.stop(*documented(3))
+                        socket.stop(*documented(command.result))
                         return
                 await self._obey(command, context)
                 if answers.full:
@@ -106,13 +108,15 @@ class ConsumerTalk:
             result = "ok"
         except PenstockError as error:
             result = error.message
+            if context is None and error.kind is ErrorKind.TOO_LARGE:
+                self._socket.stop(TOO_BIG, result)
         except Exception:
             log.exception("a command over a WebSocket failed")
             result = "Unknown error"
         if context is not None:
             answer.result, answer.context = result, context
         if context is not None or answer.end_of_topic is not UNSET:
-            durable = result == "ok" and isinstance(command, Acknowledge | Seek)
+            durable = result == "ok" and isinstance(command, Acknowledge | Answering | Seek)
             self._answers.add(Owed(answer, durable, len(context or "")))
 
     async def _do(self, command: Command, answer: Answer) -> None:
@@ -123,6 +127,11 @@ class ConsumerTalk:
                     await consumer.acknowledge_cumulative(message_id)
                 else:
                     await consumer.acknowledge(message_id)
+            case Answering(message_id, content, is_error, version):
+                topic = consumer.source_of(message_id).topic.name
+                check_reply(self._broker.schemas, topic, content, version)
+                outcome = await consumer.reply(message_id, content, is_error=is_error, schema_version=version)
+                answer.reply = outcome.value
             case Negative(message_id):
                 if not consumer.negative(message_id):
                     raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is not out")

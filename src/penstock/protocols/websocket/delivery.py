@@ -17,10 +17,11 @@ from penstock.core.consumer import Consumer, Delivery
 from penstock.core.ports import EntryFormat
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
-from penstock.model.message import Message
+from penstock.model.message import Message, request_timeout_ms
 from penstock.model.message_id import MessageId
 
 from . import base64
+from .encryption import context_of
 from .frames import ConsumerMessage, write
 from .socket import Socket
 from .times import format_time
@@ -107,21 +108,27 @@ class Deliverer:
         if len(self.known) >= KNOWN_MAX:
             self.known.clear()
         self.known[text] = message_id
-        return write(
-            ConsumerMessage(
-                message_id=text,
-                payload=base64.encode(message.payload),
-                properties=message.properties,
-                publish_time=format_time(message.publish_time),
-                redelivery_count=delivery.redeliveries,
-                event_time=format_time(message.event_time) if message.event_time else UNSET,
-                key=UNSET if message.key is None else message.key,
-                topic=str(topic.name) if self._names_topic else UNSET,
-                producer_name=message.producer_name or UNSET,
-                sequence_id=message.sequence_id,
-                schema_version=UNSET if message.schema_version is None else message.schema_version,
-            )
+        frame = ConsumerMessage(
+            message_id=text,
+            payload=base64.encode(message.payload),
+            properties=message.properties,
+            publish_time=format_time(message.publish_time),
+            redelivery_count=delivery.redeliveries,
+            event_time=format_time(message.event_time) if message.event_time else UNSET,
+            key=UNSET if message.key is None else message.key,
+            topic=str(topic.name) if self._names_topic else UNSET,
+            producer_name=message.producer_name or UNSET,
+            sequence_id=message.sequence_id,
+            schema_version=UNSET if message.schema_version is None else message.schema_version,
         )
+        if message.properties:
+            timeout_ms = request_timeout_ms(message.properties)
+            if timeout_ms is not None:
+                frame.request_timeout_millis = timeout_ms
+                frame.request_deadline = format_time(message.publish_time + timeout_ms)
+        if message.encryption is not None:
+            frame.encryption_context = context_of(message.encryption)
+        return write(frame)
 
     def _decode(self, delivery: Delivery) -> list[Message]:
         try:

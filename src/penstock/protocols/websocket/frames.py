@@ -30,6 +30,10 @@ class ProducerMessage(msgspec.Struct, rename="camel", gc=False):
     schema_version: Int64 | None = None
     key_schema: str | dict[str, Any] | None = None
     value_schema: str | dict[str, Any] | None = None
+    request_timeout_millis: Int64 | None = None
+    encryption_param: Scalar = None
+    compression_type: Scalar = None
+    uncompressed_message_size: Int64 | None = None
 
 
 class ProducerAck(msgspec.Struct, rename="camel", gc=False):
@@ -41,6 +45,38 @@ class ProducerAck(msgspec.Struct, rename="camel", gc=False):
     context: str | UnsetType = UNSET
     error_code: int = 0  # always 0 in Pulsar, which always writes it
     schema_version: int = 0
+
+
+class ProducerReply(msgspec.Struct, rename="camel", tag_field="type", tag="reply", gc=False, kw_only=True):
+    """Producer endpoint to client: the end of a request (PIP-371). Without `replyContent` there is no reply,
+    and `result` says why: `timeout`, or in words."""
+
+    result: str = "ok"
+    request_message_id: str
+    reply_content: str | UnsetType = UNSET
+    is_error_result: bool = False
+    schema_version: int | UnsetType = UNSET
+    reply_value: Any = UNSET  # the content as JSON, where it names a version of the topic's schema
+    context: str | UnsetType = UNSET
+
+
+class KeyInfo(msgspec.Struct, rename="camel", gc=False):
+    """A key of an encrypted message, itself encrypted; in base64."""
+
+    key_value: bytes
+    metadata: dict[str, str] | None = None
+
+
+class EncryptionContext(msgspec.Struct, rename="camel", gc=False, kw_only=True):
+    """What the receiver of an encrypted message needs to open it (PIP-290)."""
+
+    keys: dict[str, KeyInfo]
+    param: bytes
+    algorithm: str
+    compression_type: str
+    uncompressed_message_size: int
+    batch_size: int | UnsetType = UNSET
+    encrypted: bool = True
 
 
 class ConsumerMessage(msgspec.Struct, rename="camel", gc=False):
@@ -57,6 +93,9 @@ class ConsumerMessage(msgspec.Struct, rename="camel", gc=False):
     producer_name: str | UnsetType = UNSET
     sequence_id: int | UnsetType = UNSET
     schema_version: int | UnsetType = UNSET
+    request_timeout_millis: int | UnsetType = UNSET
+    request_deadline: str | UnsetType = UNSET
+    encryption_context: EncryptionContext | UnsetType = UNSET
 
 
 class ConsumerCommand(msgspec.Struct, rename="camel", gc=False):
@@ -68,14 +107,18 @@ class ConsumerCommand(msgspec.Struct, rename="camel", gc=False):
     ack_type: Scalar = None
     timestamp: Int64 | None = None
     context: Scalar = None
+    reply_content: Scalar = None
+    is_error_result: bool | None = None
+    schema_version: Int64 | None = None
 
 
 class Answer(msgspec.Struct, rename="camel", gc=False):
-    """Consumer or reader endpoint to client: the answer to a command."""
+    """Consumer or reader endpoint to client: the answer to a command. `reply`: what became of a reply."""
 
     end_of_topic: bool | UnsetType = UNSET
     result: str | UnsetType = UNSET
     context: str | UnsetType = UNSET
+    reply: str | UnsetType = UNSET
 
 
 # `strict=False` reads "5" where a number is expected, as Jackson does.
@@ -84,7 +127,7 @@ read_command: Final = msgspec.json.Decoder(ConsumerCommand, strict=False).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def write(frame: ProducerAck | ConsumerMessage | Answer) -> str:
+def write(frame: ProducerAck | ProducerReply | ConsumerMessage | Answer) -> str:
     """A frame as JSON."""
     return _encode(frame).decode()
 

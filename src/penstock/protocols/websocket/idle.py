@@ -1,4 +1,7 @@
-"""Noticing that nothing happens any more, without touching a clock for each frame."""
+"""Noticing that nothing happens any more, without touching a clock for each frame.
+
+Off by default: ASGI shows no pings, and a consumer without messages is not idle while its client answers them.
+"""
 
 from collections.abc import Callable
 

@@ -2,7 +2,7 @@
 
 The reader only decodes; the publisher takes everything that waits and publishes it at once. So a commit carries
 what came while the one before was made, and no message costs a task or a future. When too much waits, reading
-pauses, and with it the client.
+pauses, and with it the client. The replies to requests are written beside the receipts (`replies`).
 """
 
 import asyncio
@@ -15,13 +15,16 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.payloads import Schemes
+from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits
 
 from .backlog import Backlog
 from .parameters import PENDING_DEFAULT, ProducerParameters
 from .pause import pause
-from .publishing import UNKNOWN, Incoming, failure, read_frame, refusal, success
-from .socket import Socket
+from .publishing import Incoming, failure, read_frame, refusal, success
+from .replies import Replies
+from .socket import Socket, documented
+from .unfit import UNKNOWN
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,10 @@ class ProducerTalk:
         self._batching = parameters.batching
         self._group_max = max(1, parameters.batch_messages_max)
         self._timeout_ms = parameters.send_timeout_ms
+        self._keys = parameters.keys
+        topic = producer.topics[0].name
+        self._replies = Replies(socket, lambda reply: value_of(broker.schemas, topic, reply))
+        self._ousted_why = ""
         self._backlog: Backlog[Incoming] = Backlog(
             parameters.pending_max or PENDING_DEFAULT, PENDING_BYTES_MAX
         )
@@ -57,13 +64,19 @@ class ProducerTalk:
 
     async def run(self) -> None:
         """Talk until the peer leaves or the socket is stopped; what was read is published."""
-        work = [self._publish_all()]
+        work = [self._publish_all(), self._replies.run()]
         if self._timeout_ms:
             work.append(self._expire_all())
+        self._producer.ousted = self._ousted
         try:
             await self._socket.talk(self._read(), *work)
         finally:
+            self._replies.close()
             self._producer.close()
+
+    def _ousted(self, reason: PenstockError) -> None:
+        self._ousted_why = reason.message
+        self._socket.stop(*documented(reason.kind.face.ws_result))
 
     async def _read(self) -> None:
         socket, backlog, clock = self._socket, self._backlog, self._clock
@@ -84,6 +97,7 @@ class ProducerTalk:
                         arrived_ms=clock.monotonic_ms(),
                         now_ms=clock.now_ms(),
                         properties_bytes_max=properties_bytes_max,
+                        keys=self._keys,
                     )
                 )
                 if backlog.full:
@@ -94,28 +108,52 @@ class ProducerTalk:
     async def _publish_all(self) -> None:
         while group := await self._backlog.take(self._group_max):
             self._under_way = group
-            answers = await self._publish(group)
+            await self._publish(group)
             if self._under_way:  # else the timeout answered
                 self._under_way = []
-                await self._answer(answers)
+                await self._answer(group)
         if self._expiry is not None:
             self._expiry.cancel()
+        self._replies.close("" if self._socket.gone else self._ousted_why or self._socket.stop_reason)
 
-    async def _publish(self, group: list[Incoming]) -> list[str]:
+    async def _publish(self, group: list[Incoming]) -> None:
+        """Publish a group; each then has its answer."""
         await self._apply_schemas(group)
+        if any(item.timeout_ms is not None for item in group):
+            self._ask(group)
         sent = [item for item in group if item.message is not None]
         messages = [item.message for item in sent if item.message is not None]
         try:
             results = await self._producer.publish(messages, batch=self._batching) if messages else []
+        except PenstockError as error:
+            results = [error] * len(sent)
         except Exception:
             log.exception("publishing over a WebSocket failed")
             results = [PenstockError(ErrorKind.INTERNAL, "the message could not be stored")] * len(sent)
         for item, message, result in zip(sent, messages, results, strict=True):
             if isinstance(result, MessageId):
-                item.answer = success(result, item.context, message.schema_version)
+                item.message_id = str(result)
+                item.answer = success(item.message_id, item.context, message.schema_version)
             else:
                 item.answer = failure(result, item.context)
-        return [item.answer for item in group]
+                if item.request is not None:
+                    self._replies.withdraw(item.request)
+
+    def _ask(self, group: list[Incoming]) -> None:
+        """Begin the waits of a group's requests (PIP-371), right before it is published."""
+        for item in group:
+            if item.message is None:
+                continue
+            if item.timeout_ms is None:
+                self._producer.number(item.message)
+                continue
+            try:
+                self._replies.check_room()
+                item.request = self._producer.ask(item.message, item.timeout_ms)
+                self._replies.opened(item.request)
+            except PenstockError as error:
+                item.message = None
+                item.answer = failure(error, item.context)
 
     async def _apply_schemas(self, group: list[Incoming]) -> None:
         """Find or register what messages say of their schemas; one that cannot be fails alone."""
@@ -130,17 +168,22 @@ class ProducerTalk:
             try:
                 if item.declared is not None:
                     scheme = await self._schemes.scheme(item.declared)
-                    _adopt(item.message, scheme.wrap(item.message.payload, key=item.message.key))
+                    if item.message.encryption is None:
+                        _adopt(item.message, scheme.wrap(item.message.payload, key=item.message.key))
+                    else:  # nobody here can say what it holds
+                        item.message.schema_version = scheme.version
                 elif refused is not None:
                     raise refused
             except PenstockError as error:
                 item.message = None
                 item.answer = failure(error, item.context)
 
-    async def _answer(self, answers: list[str]) -> None:
+    async def _answer(self, group: list[Incoming]) -> None:
         send = self._socket.send
-        for count, text in enumerate(answers, 1):
-            await send(text)
+        for count, item in enumerate(group, 1):
+            await send(item.answer)
+            if item.request is not None and item.message_id is not None:
+                self._replies.follow(item.request, item.message_id, item.context)
             if not count % SENDS_BEFORE_OTHERS:
                 await asyncio.sleep(0)
 
@@ -159,7 +202,11 @@ class ProducerTalk:
             late, self._under_way = self._under_way, []
         late += self._backlog.expire(before_ms)
         text = f"The message was not stored within {self._timeout_ms} ms"
-        await self._answer([item.answer or refusal(UNKNOWN, text, item.context) for item in late])
+        for item in late:
+            item.answer = item.answer or refusal(UNKNOWN, text, item.context)
+            if item.request is not None and item.message_id is None:
+                self._replies.withdraw(item.request)
+        await self._answer(late)
 
 
 def _adopt(message: OutMessage, checked: OutMessage) -> None:

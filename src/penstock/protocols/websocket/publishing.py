@@ -4,25 +4,26 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.requests import Request
 from penstock.model.errors import WS_RESULT_TEXT, PenstockError
-from penstock.model.message import OutMessage
-from penstock.model.message_id import MessageId
+from penstock.model.message import EncryptionKey, OutMessage
 from penstock.protocols.declarations import Declaration
 
 from . import base64
+from .encryption import seal
 from .frames import ProducerAck, ProducerMessage, Scalar, as_text, read_message, write
 from .times import parse_time
-
-BAD_JSON: Final = 3
-BAD_PAYLOAD: Final = 7
-UNKNOWN: Final = 8
+from .unfit import BAD_JSON, BAD_PAYLOAD, UNKNOWN, Unfit
 
 _INT64_MAX: Final = 2**63 - 1
 _LOCAL_ONLY: Final = ["__local__"]  # what Pulsar stores where replication is disabled
 
 
 class Incoming(msgspec.Struct, gc=False):
-    """A frame as it came. `message` is None where it cannot be published; then `answer` says why."""
+    """A frame as it came. `message` is None where it cannot be published; then `answer` says why.
+
+    `timeout_ms` makes it a request (PIP-371), `request` is its wait, and `message_id` what it got.
+    """
 
     size: int
     arrived_ms: int
@@ -30,10 +31,20 @@ class Incoming(msgspec.Struct, gc=False):
     message: OutMessage | None = None
     declared: Declaration | None = None
     answer: str = ""
+    timeout_ms: int | None = None
+    request: Request | None = None
+    message_id: str | None = None
 
 
-def read_frame(text: str, *, arrived_ms: int, now_ms: int, properties_bytes_max: int) -> Incoming:
-    """Read one frame. Never raises: what is wrong with it is its answer."""
+def read_frame(
+    text: str,
+    *,
+    arrived_ms: int,
+    now_ms: int,
+    properties_bytes_max: int,
+    keys: tuple[EncryptionKey, ...] = (),
+) -> Incoming:
+    """Read one frame. Never raises: what is wrong with it is its answer. With `keys` payloads come encrypted."""
     made = Incoming(len(text), arrived_ms)
     try:
         frame = read_message(text)
@@ -42,12 +53,18 @@ def read_frame(text: str, *, arrived_ms: int, now_ms: int, properties_bytes_max:
         return made
     made.context = as_text(frame.context)
     try:
-        made.message = _message(frame, now_ms, properties_bytes_max)
-    except _Unfit as unfit:
+        message = _message(frame, now_ms, properties_bytes_max)
+        if keys:
+            message.encryption = seal(frame, keys)
+    except Unfit as unfit:
         made.answer = refusal(unfit.result, str(unfit), made.context)
         return made
+    made.message = message
     if frame.schema_version is not None or frame.key_schema is not None or frame.value_schema is not None:
         made.declared = _declared(frame)
+    timeout_ms = frame.request_timeout_millis
+    if timeout_ms is not None and not _is_filler(frame, timeout_ms):
+        made.timeout_ms = timeout_ms
     return made
 
 
@@ -66,22 +83,16 @@ def failure(error: PenstockError, context: str | None) -> str:
     return refusal(result if result == BAD_PAYLOAD else UNKNOWN, error.message, context)
 
 
-def success(message_id: MessageId, context: str | None, schema_version: int | None) -> str:
+def success(message_id: str, context: str | None, schema_version: int | None) -> str:
     """The frame for a message that was published."""
     return write(
         ProducerAck(
             "ok",
-            message_id=str(message_id),
+            message_id=message_id,
             context=msgspec.UNSET if context is None else context,
             schema_version=schema_version or 0,
         )
     )
-
-
-class _Unfit(Exception):
-    def __init__(self, result: int, text: str) -> None:
-        super().__init__(text)
-        self.result = result
 
 
 def _message(frame: ProducerMessage, now_ms: int, properties_bytes_max: int) -> OutMessage:
@@ -102,7 +113,7 @@ def _message(frame: ProducerMessage, now_ms: int, properties_bytes_max: int) -> 
         message.deliver_at = min(now_ms + frame.deliver_after_ms, _INT64_MAX)
     if frame.sequence_id is not None and not _is_filler(frame, frame.sequence_id):
         if frame.sequence_id < 0:
-            raise _Unfit(BAD_PAYLOAD, f"sequenceId must not be negative: {frame.sequence_id}")
+            raise Unfit(BAD_PAYLOAD, f"sequenceId must not be negative: {frame.sequence_id}")
         message.sequence_id = frame.sequence_id
     return message
 
@@ -115,11 +126,11 @@ def _is_filler(frame: ProducerMessage, number: int) -> bool:
 def _payload(payload: Scalar) -> bytes:
     text = payload if type(payload) is str else as_text(payload)
     if text is None:
-        raise _Unfit(BAD_PAYLOAD, "Invalid Base64 message-payload error=no payload")
+        raise Unfit(BAD_PAYLOAD, "Invalid Base64 message-payload error=no payload")
     try:
         return base64.decode(text)
     except ValueError as error:
-        raise _Unfit(BAD_PAYLOAD, f"Invalid Base64 message-payload error={error}") from None
+        raise Unfit(BAD_PAYLOAD, f"Invalid Base64 message-payload error={error}") from None
 
 
 def _properties(given: dict[str, Scalar], bytes_max: int) -> dict[str, str]:
@@ -128,11 +139,11 @@ def _properties(given: dict[str, Scalar], bytes_max: int) -> dict[str, str]:
     for name, value in given.items():
         text = value if type(value) is str else as_text(value)
         if text is None:
-            raise _Unfit(BAD_JSON, f"property {name[:80]!r} is null")
+            raise Unfit(BAD_JSON, f"property {name[:80]!r} is null")
         made[name] = text
         size += len(name) + len(text)
     if size > bytes_max:
-        raise _Unfit(UNKNOWN, f"properties of {size} characters; the most is {bytes_max}")
+        raise Unfit(UNKNOWN, f"properties of {size} characters; the most is {bytes_max}")
     return made
 
 
@@ -140,9 +151,9 @@ def _event_time(given: Scalar) -> int:
     try:
         made = parse_time(as_text(given) or "")
     except (ValueError, OverflowError) as error:
-        raise _Unfit(BAD_PAYLOAD, f"Invalid eventTime: {error}") from None
+        raise Unfit(BAD_PAYLOAD, f"Invalid eventTime: {error}") from None
     if made <= 0:
-        raise _Unfit(BAD_PAYLOAD, f"Invalid eventTime: {given} is not after 1970-01-01T00:00:00Z")
+        raise Unfit(BAD_PAYLOAD, f"Invalid eventTime: {given} is not after 1970-01-01T00:00:00Z")
     return made
 
 

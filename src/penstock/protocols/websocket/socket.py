@@ -21,6 +21,7 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 
 GOING_AWAY: Final = 1001
+TOO_BIG: Final = 1009
 INTERNAL_ERROR: Final = 1011
 GRACE_MS: Final = 10_000  # what is in flight when a socket is to end may take this long
 
@@ -43,6 +44,8 @@ class Socket:
         self._reading: asyncio.Task[None] | None = None
         self._limit: asyncio.Timeout | None = None
         self._grace: Timer | None = None
+        self._cutting: asyncio.Task[None] | None = None
+        self.abandoned: Callable[[], None] | None = None  # told when it is cut off: nobody waits for its end
         self._idle = IdleWatch(
             clock, idle_ms, lambda: self.activity, lambda: self.stop(GOING_AWAY, "idle for too long")
         )
@@ -64,7 +67,12 @@ class Socket:
     async def send(self, text: str) -> None:
         """Send a text frame; waits while the peer does not read. Does nothing once the peer is gone."""
         self.activity += 1
-        await self._try({"type": "websocket.send", "text": text})
+        if self.gone:
+            return
+        try:  # as `_try`, which every frame would pay for
+            await self._send({"type": "websocket.send", "text": text})
+        except (OSError, RuntimeError):
+            self.gone = True
 
     async def _try(self, event: Event) -> None:
         if self.gone:
@@ -82,9 +90,25 @@ class Socket:
             self._grace = self._clock.call_later(GRACE_MS, self._abort)
             self._cancel_reading()
 
+    @property
+    def stop_reason(self) -> str:
+        """Why the talk is to end; "" where it is not, or the peer left."""
+        return "" if self._closing is None else self._closing[1]
+
     def _abort(self) -> None:
+        """Cut it off. An append that is under way cannot be, and the talk lasts until its end: the peer, and who
+        waits for the socket, shall not."""
         if self._limit is not None:
-            self._limit.reschedule(asyncio.get_running_loop().time())
+            loop = asyncio.get_running_loop()
+            self._limit.reschedule(loop.time())
+            self._cutting = loop.create_task(self._cut(), name="cut off a WebSocket")
+
+    async def _cut(self) -> None:
+        if self.abandoned is not None:
+            self.abandoned()
+        if self._closing is not None:
+            await self._close(*self._closing)
+        self.gone = True
 
     async def talk(self, read: Coroutine[Any, Any, None], *work: Coroutine[Any, Any, None]) -> None:
         """Run `read` until the peer is gone or the talk is stopped, and `work` beside it until it ends.
@@ -104,6 +128,8 @@ class Socket:
             self._idle.close()
             if self._grace is not None:
                 self._grace.cancel()
+            if self._cutting is not None:
+                self._cutting.cancel()
 
     async def _run(
         self, read: Coroutine[Any, Any, None], work: tuple[Coroutine[Any, Any, None], ...]
@@ -139,6 +165,7 @@ class Sockets:
     def add(self, socket: Socket) -> None:
         self._open.add(socket)
         self._none.clear()
+        socket.abandoned = lambda: self.discard(socket)
 
     def discard(self, socket: Socket) -> None:
         self._open.discard(socket)

@@ -1,8 +1,10 @@
 from base64 import b64encode
+from urllib.parse import quote
 
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import EncryptionKey
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import (
@@ -79,13 +81,25 @@ def test_what_a_producer_may_not_say(query: str, text: str) -> None:
     assert caught.value.kind is ErrorKind.BAD_PARAMETER
 
 
-def test_encryption_is_refused_as_documented() -> None:
+def test_encryption_by_the_server_is_refused_as_documented() -> None:
     with pytest.raises(PenstockError, match="without configuring cryptoKeyReaderFactoryClassName") as caught:
         producer("encryptionKeys=a,b")
     assert caught.value.kind.face.ws_status == 500
-    keys = b64encode(b'{"a":{"keyValue":"eA=="}}').decode().replace("=", "%3D")
-    with pytest.raises(PenstockError, match="PIP-290"):
-        producer(f"encryptionKeys={keys}")
+
+
+def test_keys_of_payloads_that_come_encrypted() -> None:
+    document = b'{"a":{"keyValue":"eD8+","metadata":{"v":"1"}},"b":{"keyValue":"","metadata":null}}'
+    keys = quote(b64encode(document).decode())
+    made = producer(f"encryptionKeys={keys}&batchingEnabled=true")
+    assert made.keys == (EncryptionKey("a", b"x?>", {"v": "1"}), EncryptionKey("b", b"", {}))
+    assert not made.batching
+
+
+@pytest.mark.parametrize("document", ["{}", '{"a":{}}', '{"a":{"keyValue":"?"}}', '{"a":1}'])
+def test_keys_that_cannot_be(document: str) -> None:
+    with pytest.raises(PenstockError, match="encryptionKeys") as caught:
+        producer(f"encryptionKeys={quote(b64encode(document.encode()).decode())}")
+    assert caught.value.kind is ErrorKind.BAD_PARAMETER
 
 
 def test_a_consumers_defaults() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.model.message_id import MessageId
 from penstock.protocols.websocket.publishing import Incoming, failure, read_frame, success
 
 NOW = 1_700_000_000_000
@@ -195,14 +194,14 @@ def test_what_cannot_be_published(frame: dict[str, Any], result: int, text: str)
 
 
 def test_answers_field_for_field() -> None:
-    assert json.loads(success(MessageId(0, 3), "1", None)) == {
+    assert json.loads(success("CAAQAw==", "1", None)) == {
         "result": "ok",
         "messageId": "CAAQAw==",
         "context": "1",
         "errorCode": 0,
         "schemaVersion": 0,
     }
-    assert json.loads(success(MessageId(0, 3), None, 2)) == {
+    assert json.loads(success("CAAQAw==", None, 2)) == {
         "result": "ok",
         "messageId": "CAAQAw==",
         "errorCode": 0,

@@ -1,0 +1,87 @@
+"""The replies on their way to a producer's socket."""
+
+import asyncio
+import json
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from penstock.core.requests import Reply, Requests
+from penstock.model.message import OutMessage
+from penstock.model.message_id import MessageId
+from penstock.protocols.websocket import replies
+from penstock.protocols.websocket.socket import Socket
+from penstock.testing.clock import ManualClock, settle
+from penstock.wire.entry import WireFormat
+
+ID = MessageId(0, 3)
+
+
+class Bench:
+    """Requests of a socket that takes a frame each time it may."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.requests = Requests(self.clock, WireFormat(), 60_000)
+        self.sent: list[dict[str, Any]] = []
+        self.may = asyncio.Event()
+        self.replies = replies.Replies(Socket(self._receive, self._send, self.clock, 0), lambda reply: UNSET)
+
+    async def _receive(self) -> MutableMapping[str, Any]:
+        return {"type": "websocket.disconnect"}
+
+    async def _send(self, event: MutableMapping[str, Any]) -> None:
+        await self.may.wait()
+        self.sent.append(json.loads(event["text"]))
+
+    def ask(self, context: str) -> Any:
+        request = self.requests.open("t", "p", OutMessage(payload=b"", sequence_id=int(context)), 1000)
+        self.replies.opened(request)
+        self.replies.follow(request, str(ID), context)
+        return request
+
+
+async def test_what_a_socket_does_not_take_is_bounded_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    monkeypatch.setattr(bench.replies._due, "_bytes_max", 100)
+    asked = [bench.ask(str(n)) for n in range(4)]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.replies.run())
+        for request in asked:
+            request.answer(Reply(ID, b"x" * 60, False))
+        await settle()
+        bench.replies.close()
+        bench.may.set()
+    results = [(f["context"], f["result"], "replyContent" in f) for f in bench.sent]
+    dropped = "the reply was dropped: this socket is not read"
+    assert results == [("0", "ok", True), ("1", "ok", True), ("2", dropped, False), ("3", dropped, False)]
+    assert len(bench.requests) == 0
+
+
+async def test_a_reply_before_the_receipt_waits_for_it() -> None:
+    bench = Bench()
+    request = bench.requests.open("t", "p", OutMessage(payload=b"", sequence_id=1), 1000)
+    bench.replies.opened(request)
+    request.answer(Reply(ID, b"quick", True))
+    bench.replies.follow(request, str(ID), None)
+    bench.replies.close()
+    bench.may.set()
+    await bench.replies.run()
+    (frame,) = bench.sent
+    assert (frame["isErrorResult"], "context" in frame) == (True, False)
+
+
+async def test_the_end_of_a_socket_is_told_or_withdraws() -> None:
+    bench = Bench()
+    bench.ask("1")
+    bench.replies.close("because")
+    bench.may.set()
+    await bench.replies.run()
+    assert bench.sent[0]["result"] == "because; the request is stored, nobody waits for its reply"
+    gone = Bench()
+    gone.ask("1")
+    gone.replies.close()
+    await gone.replies.run()
+    assert (gone.sent, gone.requests.withdrawn, len(gone.requests)) == ([], 1, 0)
