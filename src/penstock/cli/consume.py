@@ -1,5 +1,6 @@
 """`penstock consume TOPIC --subscription NAME`."""
 
+import signal
 from typing import Any, Final
 
 import click
@@ -13,6 +14,7 @@ from .connection import connected, topic_argument
 
 BATCH: Final = 500
 FOLLOW_MS: Final = 20_000  # of one long poll, well within the client's timeout
+TERMINATED: Final = 143  # what shells say of a command that SIGTERM ended
 FIRST_MS: Final = 1000  # what is there already comes within this
 
 
@@ -51,6 +53,7 @@ def command(
     name: str | None,
 ) -> None:
     """Consume TOPIC under a subscription; what was printed is acknowledged."""
+    signal.signal(signal.SIGTERM, _end)
     path = subscription_path(topic, subscription)
     wanted = {"subscription_type": kind, "initial_position": start, "receiver_queue_size": BATCH}
     created = client.call("POST", path, body={**wanted, **({} if name is None else {"name": name})})
@@ -77,6 +80,11 @@ def _fetch(client: HttpClient, consumer: str, count: int, follow: bool) -> list[
     answer = client.call("GET", f"{consumer}/messages", params={"max_messages": count, "timeout": wait})
     found: list[dict[str, Any]] = answer["messages"]
     return found
+
+
+def _end(*_: object) -> None:
+    """Ended by another program (`timeout`, a supervisor): leave as after Ctrl-C, lest the consumer stay."""
+    raise click.exceptions.Exit(TERMINATED)
 
 
 def _leave(client: HttpClient, consumer: str) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -43,7 +44,7 @@ def rows(columns: Sequence[str], found: Iterable[Mapping[str, Any]], nothing: st
     for column in columns:
         table.add_column(column.replace("_", " "), overflow="fold", min_width=len(column))
     for row in found:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
+        table.add_row(*(_cell(row.get(column), column) for column in columns))
     if table.row_count:
         Console().print(table)
     else:
@@ -62,7 +63,7 @@ def record(found: Mapping[str, Any]) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in found.items():
-        table.add_row(name, _cell(value))
+        table.add_row(name, _cell(value, name))
     Console().print(table)
 
 
@@ -95,10 +96,12 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _cell(value: Any) -> Any:
-    """What a table shows: text as it is, never as markup."""
+def _cell(value: Any, name: str) -> Any:
+    """What a table shows: text as it is, never as markup; times as people write them."""
     from rich.text import Text
 
+    if isinstance(value, int) and value > 0 and name.lower().endswith("timestamp"):
+        return Text(datetime.fromtimestamp(value / 1000, UTC).isoformat(" ", "milliseconds"))
     if value is None:
         return Text("-", style="dim")
     if isinstance(value, bool):

@@ -31,7 +31,7 @@ def _compiled(file: Path, message: str | None) -> str:
         protoc = import_module("grpc_tools.protoc")
     except ImportError:
         raise click.ClickException(
-            "a .proto file needs the compiler of protobuf: pip install grpcio-tools"
+            "a .proto file needs the compiler of protobuf: pip install 'penstock[proto]'"
         ) from None
     from penstock.codec.descriptors import messages_in, native_schema
 

@@ -87,8 +87,9 @@ def _is_json_schema(data: bytes) -> bool:
 def same(a: SchemaInfo, b: SchemaInfo) -> bool:
     """Whether two schemas are one version (Pulsar 3.2): equal definitions by their meaning, else by their bytes.
 
-    Unlike Pulsar, a pair's parts are compared by their meaning, and pairs that keep the key in different
-    places differ: their payloads do.
+    Unlike Pulsar, a pair's parts are compared by their meaning, and schemas whose payloads differ are never
+    one: pairs that keep the key in different places, texts of two charsets, Protobuf of other field numbers.
+    Types without a definition are their type, whatever stands in its place: Python's client sends `null`.
     """
     return a.type == b.type and fingerprint(a) == fingerprint(b)
 
@@ -105,8 +106,12 @@ def fingerprint(schema: SchemaInfo) -> bytes:
             digest.update(fingerprint(key) + fingerprint(value) + encoding.value.encode())
     elif schema.type in AVRO_DEFINED:
         digest.update(_canonical(schema.data))
-    else:
+        if schema.type is SchemaType.PROTOBUF:  # the field numbers: without them payloads mean something else
+            digest.update(b"\0" + schema.properties.get(PARSING_INFO, "").encode())
+    elif schema.type.has_definition:
         digest.update(schema.data)
+    elif schema.type is SchemaType.STRING:
+        digest.update((schema.properties.get("__charset") or "UTF-8").upper().encode())
     return digest.digest()
 
 

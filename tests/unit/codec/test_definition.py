@@ -134,6 +134,15 @@ def test_other_types_by_their_bytes() -> None:
     assert same(schema("STRING"), schema("STRING", __charset="UTF-8"))
     assert not same(schema("STRING"), schema("BYTES"))
     assert not same(schema("AVRO", A), schema("JSON", A))
+    assert same(schema("STRING"), schema("STRING", b"null"))  # as Python's client sends it
+    assert same(schema("INT32"), schema("INT32", b"null"))
+
+
+def test_what_payloads_depend_on() -> None:
+    assert not same(schema("STRING"), schema("STRING", __charset="ISO-8859-1"))
+    assert not same(
+        schema("PROTOBUF", A, __PARSING_INFO__="[1]"), schema("PROTOBUF", A, __PARSING_INFO__="[2]")
+    )
 
 
 def test_pairs_by_their_parts() -> None:

@@ -171,8 +171,9 @@ class _Compiler:
 
     def _record(self, writer: Record, reader: Record, body: list[str]) -> None:
         targets: dict[str, list[int]] = {}
+        by_name = {field.name: field for field in writer.fields}
         for number, field in enumerate(reader.fields):
-            source = writer_field(field, writer)
+            source = writer_field(field, by_name)
             if source is None:
                 assert field.default is not None
                 value = self._default(field.type, field.default)

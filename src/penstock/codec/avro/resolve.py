@@ -4,6 +4,7 @@ Stricter than Java's checker in one thing: a change of a decimal's scale or of a
 because the same bytes would silently mean another value.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from .types import Array, Enum, Field, Fixed, Logical, Map, Named, Record, Type, Union, label
@@ -31,9 +32,8 @@ def same_name(reader: Named, writer: Named) -> bool:
     return reader.short == writer.short or writer.name in reader.aliases
 
 
-def writer_field(field: Field, writer: Record) -> Field | None:
-    """The writer's field that the reader's `field` is read from."""
-    by_name = {f.name: f for f in writer.fields}
+def writer_field(field: Field, by_name: Mapping[str, Field]) -> Field | None:
+    """The writer's field that the reader's `field` is read from; `by_name` are the writer's."""
     for name in (field.name, *field.aliases):
         if name in by_name:
             return by_name[name]
@@ -96,9 +96,10 @@ class Resolution:
         return self.known[pair]
 
     def _record(self, reader: Record, writer: Record, path: str) -> str:
+        by_name = {field.name: field for field in writer.fields}
         for field in reader.fields:
             inside = f"{path}.{field.name}" if path else field.name
-            source = writer_field(field, writer)
+            source = writer_field(field, by_name)
             if source is not None:
                 why = self.check(field.type, source.type, inside)
                 if why:

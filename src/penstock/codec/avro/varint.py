@@ -1,21 +1,25 @@
 """Avro's integers: zigzag, then seven bits a byte, the lowest first."""
 
+from typing import Final
+
+# Fourteen bits a look-up, ready made: two bytes with more to follow, and the last one or two.
+_ENDING: Final = [bytes((n,)) for n in range(0x80)]
+_GOING_ON: Final = [bytes((n | 0x80,)) for n in range(0x80)]
+_MORE: Final = [low + high for high in _GOING_ON for low in _GOING_ON]
+_LAST: Final = _ENDING + [low + high for high in _ENDING[1:] for low in _GOING_ON]
+
 
 def encode_long(value: int) -> bytes:
     """Any 64-bit integer; the caller has checked the range."""
     n = (value << 1) ^ (value >> 63)
-    if n < 0x80:
-        return bytes((n,))
     if n < 0x4000:
-        return bytes((n & 0x7F | 0x80, n >> 7))
-    if n < 0x200000:
-        return bytes((n & 0x7F | 0x80, n >> 7 & 0x7F | 0x80, n >> 14))
-    out = bytearray()
-    while n > 0x7F:
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
+        return _LAST[n]
+    out = _MORE[n & 0x3FFF]
+    n >>= 14
+    while n > 0x3FFF:
+        out += _MORE[n & 0x3FFF]
+        n >>= 14
+    return out + _LAST[n]
 
 
 def read_more(data: bytes, at: int, low: int) -> tuple[int, int]:

@@ -1,0 +1,87 @@
+"""One topic of a running server through its doors, for the stories of schemas."""
+
+import base64
+import itertools
+import json
+from typing import Any
+
+import httpx
+from websockets.sync.client import connect
+
+from penstock.testing.server import Address
+
+A = {"name": "a", "type": "int"}
+B = {"name": "b", "type": "string", "default": "d"}
+C = {"name": "c", "type": "string"}  # without a default: may not follow
+NAMES = itertools.count()
+
+
+def record(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": list(fields)}
+
+
+def avro(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "AVRO", "schema": record(*fields)}
+
+
+def b64(payload: bytes) -> str:
+    return base64.b64encode(payload).decode()
+
+
+class Doors:
+    """One topic of a server, through its doors."""
+
+    def __init__(self, server: Address, http: httpx.Client, namespace: str = "default") -> None:
+        self.server = server
+        self.http = http
+        self.namespace = namespace
+        self.name = f"schemas-{next(NAMES)}"
+        self.topic = f"/topics/public/{namespace}/{self.name}"
+        self.admin = f"/admin/v2/schemas/public/{namespace}/{self.name}"
+
+    def publish(self, status: int = 200, path: str = "", **request: Any) -> Any:
+        answer = self.http.post(self.topic + path, json=request)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def read(self, **params: Any) -> Any:
+        return self.http.get(f"{self.topic}/partitions/0/messages", params=params).json()
+
+    def told(self) -> list[tuple[Any, int | None]]:
+        """Values and versions as read."""
+        return [(m["value"], m["schema_version"]) for m in self.read(include_schema=True)["messages"]]
+
+    def versions(self) -> list[dict[str, Any]]:
+        answer = self.http.get(f"{self.admin}/schemas")
+        return answer.json()["getSchemaResponses"] if answer.status_code == 200 else []
+
+    def register(self, definition: Any, kind: str = "AVRO", status: int = 200) -> Any:
+        body = {"type": kind, "schema": json.dumps(definition), "properties": {}}
+        answer = self.http.post(f"{self.admin}/schema", json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def policy(self, name: str, value: Any) -> None:
+        method = "PUT" if name == "schemaCompatibilityStrategy" else "POST"
+        answer = self.http.request(method, f"/admin/v2/namespaces/public/{self.namespace}/{name}", json=value)
+        assert answer.status_code == 204, answer.text
+
+    def frames(self, *frames: dict[str, Any]) -> list[dict[str, Any]]:
+        """The answers to frames of one WebSocket producer, all sent before the first is read."""
+        path = f"/ws/v2/producer/persistent/public/{self.namespace}/{self.name}"
+        with connect(self.server.ws + path) as socket:
+            for number, frame in enumerate(frames):
+                socket.send(json.dumps({**frame, "context": str(number)}))
+            answers = [json.loads(socket.recv(timeout=10)) for _ in frames]
+        assert [answer["context"] for answer in answers] == [str(n) for n in range(len(frames))]
+        return answers
+
+    def reader(self, count: int) -> list[dict[str, Any]]:
+        """What a WebSocket reader gets from the start."""
+        path = f"/ws/v2/reader/persistent/public/{self.namespace}/{self.name}?messageId=earliest"
+        found = []
+        with connect(self.server.ws + path) as socket:
+            for _ in range(count):
+                found.append(json.loads(socket.recv(timeout=10)))
+                socket.send(json.dumps({"messageId": found[-1]["messageId"]}))
+        return found
