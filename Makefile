@@ -80,7 +80,7 @@ layers: $(STAMPS)/project ## Check who imports whom
 	@$(BIN)/lint-imports
 
 .PHONY: bench
-NAME ?= startup rest websocket latency memory schemas idle store_floor codec spark_scan
+NAME ?= startup rest websocket requests latency memory schemas idle store_floor codec kafka_rest binary client spark_scan
 bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)
 	@for bench in $(NAME); do echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 

@@ -71,7 +71,9 @@ class Life:
                 values = {int(m["value"]) for m in chosen}
                 self.perhaps |= values
                 ids = [m["messageId"] for m in chosen]
-                call(port, "POST", f"{TOPIC}/subscription/s/cursor", {"type": "individual", "messageIds": ids})
+                call(
+                    port, "POST", f"{TOPIC}/subscription/s/cursor", {"type": "individual", "messageIds": ids}
+                )
                 self.acknowledged |= values
 
 
@@ -85,9 +87,7 @@ def test_kill_in_the_middle(tmp_path: Path) -> None:
     flags = ("--set", "broker.deduplication=true")
     for _ in range(ROUNDS):
         with launch(tmp_path / "data", *flags) as server:
-            killer = threading.Timer(
-                dice.uniform(0.02, 0.6), os.kill, (server.process.pid, signal.SIGKILL)
-            )
+            killer = threading.Timer(dice.uniform(0.02, 0.6), os.kill, (server.process.pid, signal.SIGKILL))
             workers = [
                 threading.Thread(target=until_gone, args=(work, server.port, random.Random(dice.random())))
                 for work in (life.publish, life.consume)

@@ -1,6 +1,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -91,7 +92,9 @@ def test_tables_on_a_terminal(shell: Shell) -> None:
     assert any(line.startswith("seen ") for line in seen.splitlines())
     assert "{" not in seen
     assert "hello" in shell.on_terminal("read", "seen")
-    assert "msgInCounter" in shell.on_terminal("topics", "stats", "seen")
+    stats = shell.on_terminal("topics", "stats", "seen")
+    assert "msgInCounter" in stats
+    assert re.search(r"lastPublishTimestamp +\d{4}-\d\d-\d\d \d\d:", stats)
     assert (
         shell.on_terminal("produce", "seen", "x")
         == "published 1 message to persistent://public/default/seen\n"
@@ -207,3 +210,15 @@ def test_the_reader_of_a_pipe_may_go(shell: Shell) -> None:
     assert done.returncode == 0
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_consumer_that_is_terminated_leaves_nobody_behind(shell: Shell) -> None:
+    shell.run("produce", "ended", "a")
+    arguments = ["consume", "ended", "-s", "s", "--from", "earliest", "--follow"]
+    command = [*PENSTOCK, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=shell.environment) as process:
+        assert process.stdout is not None
+        assert '"value":"a"' in process.stdout.readline()
+        process.terminate()
+        assert process.wait(30) == 143
+    shell.run("consume", "ended", "-s", "s", "--type", "Shared")

@@ -277,7 +277,16 @@ def test_a_second_server_goes_on_without_the_default_pulsar_port(tmp_path: Path)
         with contextlib.suppress(OSError):  # or somebody has it already
             taken.bind(("127.0.0.1", 6650))
             taken.listen()
-        command = [sys.executable, "-m", "penstock", "serve", "--data", str(tmp_path), "--http", "127.0.0.1:0"]
+        command = [
+            sys.executable,
+            "-m",
+            "penstock",
+            "serve",
+            "--data",
+            str(tmp_path),
+            "--http",
+            "127.0.0.1:0",
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             ready = process.stdout.readline()

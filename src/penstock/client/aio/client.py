@@ -1,0 +1,178 @@
+"""The asyncio client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from penstock.client.authentication import Authentication
+from penstock.client.enums import ConsumerType
+from penstock.client.errors import AlreadyClosed
+from penstock.client.message import Message
+from penstock.client.message_id import MessageId
+from penstock.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ReaderOptions
+from penstock.client.schema import Schema
+
+from .consumer import Consumer
+from .consuming import open_consumer
+from .context import Context
+from .listening import listen, read_on
+from .producer import Producer
+from .producing import open_producer
+from .reader import Reader
+from .reading import open_reader
+from .service import Service
+from .subscribing import topic_name
+
+Listener = Callable[[Consumer, Message], Any]
+
+
+class Client:
+    """A client of a Pulsar or Penstock service, for asyncio.
+
+    Args:
+        service_url: `pulsar://host:6650`, `pulsar+ssl://…`, `http://…` or `https://…`.
+        authentication: Who the client is, such as `AuthenticationToken(token)`.
+        operation_timeout_seconds: How long to wait for the broker's answers.
+        options: See `penstock.client.options.ClientOptions`.
+    """
+
+    def __init__(
+        self,
+        service_url: str,
+        authentication: Authentication | None = None,
+        operation_timeout_seconds: float = 30,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        self.service_url = service_url
+        self._service = Service(service_url, authentication, float(operation_timeout_seconds), **options)
+        self._context = Context(self._service.lookup, float(operation_timeout_seconds))
+        self._open: list[Producer | Consumer | Reader] = []
+        self._closed = False
+
+    async def create_producer(
+        self,
+        topic: str,
+        producer_name: str | None = None,
+        schema: Schema | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> Producer:
+        """Make a producer of a topic.
+
+        Args:
+            topic: The topic; a short name is of `public/default`.
+            producer_name: A name of its own, unique on the topic; the broker gives one when it is None.
+            schema: The schema of its messages; bytes when it is None.
+            options: See `penstock.client.options.ProducerOptions`.
+
+        Raises:
+            ProducerBusy: The name is in use.
+            IncompatibleSchema: The topic has another schema.
+        """
+        self._check()
+        producer = await open_producer(self._context, topic, producer_name, schema, **options)
+        self._open.append(producer)
+        return producer
+
+    async def subscribe(
+        self,
+        topic: str | list[str] | re.Pattern[str],
+        subscription_name: str,
+        consumer_type: ConsumerType = ConsumerType.Exclusive,
+        schema: Schema | None = None,
+        message_listener: Listener | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> Consumer:
+        """Subscribe to a topic, several topics, or all topics that match a pattern.
+
+        Args:
+            topic: A name, a list of names, or a compiled pattern of full names.
+            subscription_name: The subscription; it is made where there is none.
+            consumer_type: How consumers share it.
+            schema: How to read values; bytes when it is None.
+            message_listener: A function or coroutine function of the consumer and each message, instead of
+                `receive`.
+            options: See `penstock.client.options.ConsumerOptions`.
+
+        Raises:
+            ConsumerBusy: The subscription is another's, or of another type.
+        """
+        self._check()
+        consumer = await open_consumer(
+            self._context, topic, subscription_name, consumer_type, schema, **options
+        )
+        self._open.append(consumer)
+        if message_listener is not None:
+            job = self._context.tasks.spawn(listen(consumer, message_listener), "call a message listener")
+            consumer._jobs.append(job)
+        return consumer
+
+    async def create_reader(
+        self,
+        topic: str,
+        start_message_id: MessageId,
+        schema: Schema | None = None,
+        reader_listener: Callable[[Reader, Message], Any] | None = None,
+        **options: Unpack[ReaderOptions],
+    ) -> Reader:
+        """Read a topic without a subscription.
+
+        Args:
+            topic: The topic.
+            start_message_id: Where to begin: after this message, MessageId.earliest or MessageId.latest.
+            schema: How to read values; bytes when it is None.
+            reader_listener: A function or coroutine function of the reader and each message.
+            options: See `penstock.client.options.ReaderOptions`.
+        """
+        self._check()
+        reader = await open_reader(self._context, topic, start_message_id, schema, **options)
+        self._open.append(reader)
+        if reader_listener is not None:
+            job = self._context.tasks.spawn(read_on(reader, reader_listener), "call a reader listener")
+            reader._consumer._jobs.append(job)
+        return reader
+
+    async def get_topic_partitions(self, topic: str) -> list[str]:
+        """The names of a topic's partitions; of one that has none, its own name."""
+        self._check()
+        name = topic_name(topic)
+        count = await self._context.lookup.partitions(str(name))
+        return [str(name.of_partition(number)) for number in range(count)] or [str(name)]
+
+    async def close(self) -> None:
+        """Close all producers, consumers, readers and connections."""
+        if self._closed:
+            return
+        self._closed = True
+        failures: list[Exception] = []
+        for one in self._open:
+            try:
+                await one.close()
+            except Exception as error:
+                failures.append(error)
+        await self._end()
+        if failures:
+            raise failures[0]
+
+    async def shutdown(self) -> None:
+        """Drop all connections; messages that wait are lost."""
+        self._closed = True
+        await self._end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _end(self) -> None:
+        await self._context.tasks.close()
+        await self._service.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise AlreadyClosed("the client is closed")

@@ -1,0 +1,186 @@
+"""One connection of a client: a `Connection` on a socket, and whose answers and messages come over it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from penstock.client.errors import NotConnected, PulsarException, ReadError, Timeout, server_error
+from penstock.client.session.connection import Connection, Hello
+from penstock.wire.frames import FIELD, Frame
+from penstock.wire.pulsar_pb2 import BaseCommand
+
+from .tasks import log
+
+
+class Attached(Protocol):
+    """A producer or consumer that uses a connection."""
+
+    def received(self, frame: Frame) -> None:
+        """A command that concerns it."""
+
+    def lost(self, link: Link, error: PulsarException) -> None:
+        """The connection is gone, or the broker wants it to come again."""
+
+
+class Link(asyncio.Protocol):
+    """Opened by the pool; `ask` is for commands that have an answer, `write` for those that have none."""
+
+    def __init__(self, hello: Hello) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.session = Connection(hello, self._loop.time())
+        self.producers: dict[int, Attached] = {}
+        self.consumers: dict[int, Attached] = {}
+        self.closed = False
+        self.fileno = -1  # of a connection that is not encrypted
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._request_id = 0
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        socket = transport.get_extra_info("socket")
+        if socket is not None and transport.get_extra_info("sslcontext") is None:
+            self.fileno = socket.fileno()
+        self._tick()
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self.session.receive(data, self._loop.time()):
+            try:
+                self._dispatch(frame)
+            except Exception:
+                log.exception("a command of type %d could not be handled", frame.type)
+        if self.session.ready and not self._ready.done():
+            self._ready.set_result(None)
+        self._settle()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed, self.fileno = True, -1
+        if self._timer is not None:
+            self._timer.cancel()
+        why = self.session.broken or ReadError("the connection broke" + (f": {error}" if error else ""))
+        if not self._ready.done():
+            self._ready.set_exception(why)
+            self._ready.exception()  # nobody may be waiting any more
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(why)
+                answer.exception()
+        self._answers.clear()
+        for attached in [*self.producers.values(), *self.consumers.values()]:
+            attached.lost(self, why)
+        self.producers.clear()
+        self.consumers.clear()
+
+    # -- the client's side
+
+    async def ready(self, timeout_s: float) -> None:
+        """Wait for the broker's greeting. Raises what it says instead, or Timeout."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            self.close()
+            raise Timeout(f"the broker did not answer within {timeout_s:g} s") from None
+
+    async def ask(self, command: Callable[[int], bytes], timeout_s: float | None) -> Any:
+        """Send a command and wait for its answer. Raises what the broker says instead, or Timeout."""
+        if self.closed:
+            raise NotConnected("the connection is closed")
+        self._request_id += 1
+        number = self._request_id
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._answers[number] = answer
+        self.write([command(number)])
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError as error:
+            if isinstance(error, PulsarException):
+                raise
+            raise Timeout(f"the broker did not answer within {timeout_s:g} s") from None
+        finally:
+            self._answers.pop(number, None)
+
+    def write(self, parts: list[bytes]) -> None:
+        """Send frames."""
+        if parts and self._transport is not None and not self.closed:
+            self._transport.writelines(parts)
+
+    def pause_reading(self) -> None:
+        """Leave what comes to somebody else."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again what comes."""
+        if self._transport is not None and not self.closed:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close the connection once what was written is out."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, error: PulsarException) -> None:
+        """Give the connection up."""
+        self.session.broken = self.session.broken or error
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- in between
+
+    def _tick(self) -> None:
+        due = self.session.tick(self._loop.time())
+        self._timer = self._loop.call_at(due, self._tick)
+        self._settle()
+
+    def _settle(self) -> None:
+        self.write(self.session.take())
+        if self.session.broken is not None and self._transport is not None:
+            self._transport.abort()
+
+    def _dispatch(self, frame: Frame) -> None:
+        kind = frame.type
+        body: Any = getattr(frame.command, FIELD[kind])
+        if kind == BaseCommand.SEND_RECEIPT or kind == BaseCommand.SEND_ERROR:
+            _give(self.producers, body.producer_id, frame)
+        elif kind == BaseCommand.MESSAGE:
+            _give(self.consumers, body.consumer_id, frame)
+        elif kind == BaseCommand.REQUEST_RECEIPT:
+            _give(self.producers, body.reply_to_producer_id, frame)
+        elif kind == BaseCommand.CLOSE_PRODUCER:
+            self._closed(self.producers, body.producer_id)
+        elif kind == BaseCommand.CLOSE_CONSUMER:
+            self._closed(self.consumers, body.consumer_id)
+        elif kind == BaseCommand.ACTIVE_CONSUMER_CHANGE or kind == BaseCommand.REACHED_END_OF_TOPIC:
+            _give(self.consumers, body.consumer_id, frame)
+        elif kind == BaseCommand.PRODUCER_SUCCESS and not body.producer_ready:
+            pass  # its turn to have the topic for itself comes later, with the same request id
+        elif kind != BaseCommand.ACK_RESPONSE:
+            self._answer(kind, body)
+
+    def _closed(self, attached: dict[int, Attached], number: int) -> None:
+        gone = attached.pop(number, None)
+        if gone is not None:
+            gone.lost(self, NotConnected("the broker closed it"))
+
+    def _answer(self, kind: int, body: Any) -> None:
+        answer = self._answers.pop(body.request_id, None)
+        if answer is None or answer.done():
+            return
+        if kind == BaseCommand.ERROR:
+            answer.set_exception(server_error(body.error, body.message))
+        else:
+            answer.set_result(body)
+
+
+def _give(attached: dict[int, Attached], number: int, frame: Frame) -> None:
+    found = attached.get(number)
+    if found is not None:
+        found.received(frame)

@@ -1,0 +1,306 @@
+"""A consumer's half of one topic or partition: an `Inbox`, kept connected."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from penstock.client.errors import (
+    AlreadyClosed,
+    NotConnected,
+    OperationNotSupported,
+    PulsarException,
+)
+from penstock.client.message import Message
+from penstock.client.message_id import MessageId
+from penstock.client.schema.schema import Schema
+from penstock.client.session import commands
+from penstock.client.session.commands import Subscription
+from penstock.client.session.inbox import Inbox, Receiving
+from penstock.model.names import TopicName
+from penstock.wire.fields import signed
+from penstock.wire.frames import Frame
+from penstock.wire.pulsar_pb2 import BaseCommand
+
+from .context import Context
+from .link import Link
+from .reconnecting import Reconnecting, within
+from .tasks import log
+
+_AGAIN_S = 0.1  # before a schema is asked for again
+
+
+class Owner(Protocol):
+    """Who takes a receiver's messages."""
+
+    def arrived(self, receiver: Receiver, messages: list[Message]) -> None:
+        """Messages came."""
+
+    def forget(self, receiver: Receiver) -> int:
+        """The messages that were not taken yet are void; returns how many they were."""
+
+    def bury(self, receiver: Receiver, messages: list[Message]) -> Awaitable[None]:
+        """Bring messages to the dead-letter topic, then acknowledge them."""
+
+    def ended(self, receiver: Receiver, error: PulsarException) -> None:
+        """No more messages will come."""
+
+    def wants(self) -> int:
+        """How many callers wait for a message; asked where there is no queue."""
+
+
+class Receiver:
+    """`start` is where one that is not durable begins."""
+
+    def __init__(
+        self,
+        context: Context,
+        owner: Owner,
+        how: Subscription,
+        receiving: Receiving,
+        schema: Schema,
+        start: MessageId | None,
+        *,
+        inclusive: bool,
+    ) -> None:
+        name = TopicName.parse(how.topic)
+        self.topic = how.topic
+        self.error: PulsarException | None = None
+        self.position = start if how.durable is False else None  # after it; None: the broker knows
+        self.inclusive = self._inclusive = inclusive
+        self.by_time = False  # the broker alone knows where a seek by time led
+        self._context = context
+        self._owner = owner
+        self._how = how
+        self._id = next(context.numbers)
+        self._base = str(name.base)
+        self.inbox = Inbox(self._id, how.topic, name.partition, receiving, schema)
+        self.inbox.start_at(self.position, inclusive=inclusive)
+        self._receiving = receiving
+        self._link: Link | None = None
+        self._fetching = self._settling = False
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._reconnecting = Reconnecting(f"the consumer of {how.topic}", self._connect, self._end)
+
+    # -- coming and going
+
+    async def start(self) -> None:
+        """Subscribe. Raises what stands in the way."""
+        await within(self._connect, self._context.timeout_s)
+        self._context.tasks.spawn(self._reconnecting.run(), f"keep the consumer of {self.topic}")
+
+    @property
+    def connected(self) -> bool:
+        return self.inbox.attached
+
+    async def _connect(self) -> None:
+        link = await self._context.link(self.topic)
+        link.consumers[self._id] = self
+        start = None if self._how.durable else self.position
+        try:
+            await link.ask(
+                lambda number: commands.subscribe(number, self._id, self._how, start), self._context.timeout_s
+            )
+        except BaseException:
+            link.consumers.pop(self._id, None)
+            raise
+        if link.consumers.get(self._id) is not self:
+            raise NotConnected("the connection broke")
+        self._link = link
+        self._owner.forget(self)  # what was not taken comes again
+        if not self._how.durable:
+            self.inbox.start_at(self.position, inclusive=self.inclusive)
+        self.inbox.attach()
+        if self._receiving.queue_size == 0 and self._owner.wants():
+            self.inbox.ask()
+        self._settle()
+
+    def lost(self, link: Link, error: PulsarException) -> None:
+        if self._link is link:
+            self._link = None
+        self.inbox.detach()
+        self._owner.forget(self)
+        if self.error is None:
+            self._reconnecting.lost()
+
+    def _end(self, error: PulsarException) -> None:
+        self.error = error
+        self._owner.ended(self, error)
+
+    async def close(self) -> None:
+        """Tell what was acknowledged, then leave."""
+        if self.error is not None:
+            return
+        self.inbox.flush()
+        link, self._link = self._link, None
+        self.error = AlreadyClosed("the consumer is closed")
+        if self._timer is not None:
+            self._timer.cancel()
+        if link is not None and not link.closed:
+            link.write(self.inbox.take())
+            link.consumers.pop(self._id, None)
+            await link.ask(lambda number: commands.close_consumer(number, self._id), self._context.timeout_s)
+
+    async def ask(self, command: Callable[[int, int], bytes]) -> Any:
+        """Send the broker a command about this consumer; `command` gets the request's and its number."""
+        if self.error is not None:
+            raise self.error
+        link = self._link
+        if link is None:
+            raise NotConnected(f"there is no connection to the broker of {self.topic} now")
+        self.inbox.flush()
+        self._settle()
+        return await link.ask(lambda number: command(number, self._id), self._context.timeout_s)
+
+    async def seek(self, to: MessageId | int) -> None:
+        """Move the subscription."""
+        self.inbox.muted = True
+        try:
+            await self.ask(lambda number, consumer_id: commands.seek(number, consumer_id, to))
+        except BaseException:
+            self.inbox.muted = False
+            raise
+        exact = to if isinstance(to, MessageId) else None
+        self.by_time = exact is None
+        self.inclusive = self._inclusive
+        if not self._how.durable:
+            self.position = exact or MessageId.earliest
+        self.inbox.start_at(exact, inclusive=self._inclusive)
+        dropped = self._owner.forget(self)
+        self.inbox.sought(dropped)
+        if self._receiving.queue_size == 0 and self._owner.wants() and self.inbox.attached:
+            self.inbox.ask()
+        self._settle()
+
+    async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
+        """The last message of the topic, and up to where this subscription is done, where the broker tells."""
+        answer = await self.ask(commands.last_message_id)
+        partition = self.inbox.partition
+        last = _message_id(answer.last_message_id, partition, self.topic)
+        if not answer.HasField("consumer_mark_delete_position"):
+            return last, None
+        return last, _message_id(answer.consumer_mark_delete_position, partition, self.topic)
+
+    # -- the application's side
+
+    def taken(self, message: Message, now: float) -> None:
+        """The application has a message."""
+        self.inbox.consumed(1)
+        self.inbox.handed_out(message._id, now)
+        if not self._how.durable:
+            self.position, self.inclusive, self.by_time = message._id, False, False
+        self._settle_soon()
+
+    def acknowledge(self, message_id: MessageId) -> None:
+        self._check()
+        self.inbox.acknowledge(message_id, time.time())
+        self._settle_soon()
+
+    def acknowledge_up_to(self, message_id: MessageId) -> None:
+        self._check()
+        self.inbox.acknowledge_up_to(message_id, time.time())
+        self._settle_soon()
+
+    def reply(self, message_id: MessageId, to: str, content: bytes, *, is_error: bool) -> None:
+        self._check()
+        if self._link is None:
+            raise NotConnected("there is no connection to reply over now")
+        if not self._link.session.supports_request_reply:
+            raise OperationNotSupported(
+                "the broker does not know replies (PIP-371): it does not announce supports_request_reply"
+            )
+        self.inbox.reply(message_id, to, content, is_error=is_error, now=time.time())
+        self._settle()
+
+    def refuse(self, message_id: MessageId) -> None:
+        self._check()
+        self.inbox.refuse(message_id, time.time())
+        self._settle()
+
+    def redeliver_all(self) -> None:
+        self.inbox.redeliver_all()
+        self._settle()
+
+    def ask_for(self, count: int) -> None:
+        """Where there is no queue: somebody waits for messages."""
+        self.inbox.ask(count)
+        self._settle()
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    # -- the broker's side
+
+    def received(self, frame: Frame) -> None:
+        if frame.type == BaseCommand.MESSAGE:
+            self.inbox.deliver(frame)
+            self._settle()
+
+    def _settle_soon(self) -> None:
+        """Once for all that happens in this turn of the loop."""
+        if not self._settling:
+            self._settling = True
+            self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        """Do what the inbox has to be done."""
+        self._settling = False
+        inbox = self.inbox
+        if inbox.rewound:
+            inbox.rewound = False
+            inbox.consumed(self._owner.forget(self))
+        arrived = inbox.arrived()
+        if arrived:
+            self._owner.arrived(self, arrived)
+        if inbox.wanted is not None and not self._fetching and self._link is not None:
+            self._fetching = True
+            self._context.tasks.spawn(self._fetch(inbox.wanted), f"fetch a schema of {self.topic}")
+        for messages in inbox.dead():
+            self._context.tasks.spawn(self._bury(messages), f"dead letters of {self.topic}")
+        if self._link is not None:
+            out = inbox.take()
+            if out:
+                self._link.write(out)
+        due = inbox.deadline()
+        if due is not None and due < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = due
+            self._timer = self._loop.call_later(max(0.0, due - time.time()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        if self.error is None:
+            self.inbox.tick(time.time())
+            self._settle()
+
+    async def _fetch(self, version: int) -> None:
+        """Fetch a schema; while that fails for want of a connection, the messages wait."""
+        link = self._link
+        try:
+            if link is not None:
+                info = await self._context.schemas.version(link, self._base, version)
+                self.inbox.writer(version, info)
+        except PulsarException as error:
+            if error.can_retry:
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                log.warning("schema %d of %s cannot be had: %s", version, self._base, error)
+                self.inbox.writer(version, None)
+        finally:
+            self._fetching = False
+        self._settle()
+
+    async def _bury(self, messages: list[Message]) -> None:
+        await self._owner.bury(self, messages)
+
+
+def _message_id(data: Any, partition: int, topic: str) -> MessageId:
+    ledger, entry = signed(data.ledgerId), signed(data.entryId)
+    index = data.batch_index if data.HasField("batch_index") else -1
+    return MessageId(partition, ledger, entry, index, data.batch_size if index >= 0 else 0, topic)

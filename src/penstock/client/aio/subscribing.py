@@ -1,0 +1,168 @@
+"""Topics to receivers: one, several, partitioned ones, and all that match a pattern."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from penstock.client.enums import InitialPosition, RegexSubscriptionMode
+from penstock.client.errors import InvalidTopicName, PulsarException, TopicNotFound
+from penstock.client.message_id import MessageId
+from penstock.client.schema.schema import Schema
+from penstock.client.session.commands import Subscription
+from penstock.client.session.inbox import Receiving
+from penstock.model.errors import PenstockError
+from penstock.model.names import TopicName
+
+from .consumer import Consumer
+from .context import Context
+from .receiver import Receiver
+from .tasks import log
+
+REFRESH_S = 60.0  # how often new partitions are looked for, as in Pulsar's clients
+
+
+def topic_name(text: str) -> TopicName:
+    """A topic's name. Raises InvalidTopicName."""
+    try:
+        return TopicName.parse(text)
+    except PenstockError as error:
+        raise InvalidTopicName(error.message) from None
+
+
+class Subscribing:
+    """Adds receivers to a consumer as topics and partitions come, and takes them away when topics go."""
+
+    def __init__(
+        self,
+        context: Context,
+        consumer: Consumer,
+        how: Subscription,
+        receiving: Receiving,
+        schema: Schema,
+        *,
+        total_queue_size: int,
+        start: MessageId | None = None,
+        inclusive: bool = False,
+    ) -> None:
+        self._context = context
+        self._consumer = consumer
+        self._how = how
+        self._receiving = receiving
+        self._schema = schema
+        self._total = total_queue_size
+        self._start = start
+        self._inclusive = inclusive
+
+    async def topics(self, names: Iterable[str]) -> None:
+        """Subscribe to topics and all their partitions, and to partitions that come later."""
+        bases = [topic_name(name) for name in names]
+        found = await asyncio.gather(*(self._parts(base) for base in bases))
+        parts = [part for parts in found for part in parts]
+        await self._add(parts, self._how.initial_position)
+        if any(part.partition >= 0 and part.base in bases for part in parts):
+            self._later(self._follow_partitions(bases), "look for partitions")
+
+    async def pattern(self, pattern: str, mode: RegexSubscriptionMode, period_s: float) -> None:
+        """Subscribe to the topics that match, and to those that come later."""
+        domain, separator, rest = pattern.partition("://")
+        rest = rest if separator else domain
+        parts = rest.split("/", 2)
+        if len(parts) != 3:
+            parts = ["public", "default", rest]
+        namespace = f"{parts[0]}/{parts[1]}"
+        expression = re.compile("/".join(parts))
+        await self._match(namespace, expression, mode, self._how.initial_position)
+        self._later(self._follow_pattern(namespace, expression, mode, period_s), "look for topics")
+
+    def _later(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._context.tasks.spawn(work, f"{name} of {self._consumer.topic()}")
+        self._consumer._jobs.append(task)
+
+    async def _parts(self, name: TopicName) -> list[TopicName]:
+        if name.partition >= 0:
+            return [name]
+        count = await self._context.lookup.partitions(str(name))
+        return [name.of_partition(number) for number in range(count)] if count else [name]
+
+    async def _add(self, parts: list[TopicName], position: InitialPosition) -> None:
+        consumer = self._consumer
+        parts = [part for part in parts if str(part) not in consumer._receivers]
+        size = self._receiving.queue_size
+        count = len(parts) + len(consumer._receivers)
+        if count > 1 and size > 0:
+            size = max(1, min(size, self._total // count))
+        receiving = replace(self._receiving, queue_size=size)
+        made = [
+            Receiver(
+                self._context,
+                consumer,
+                replace(self._how, topic=str(part), initial_position=position),
+                receiving,
+                self._schema,
+                self._start,
+                inclusive=self._inclusive,
+            )
+            for part in parts
+        ]
+        for receiver in made:
+            consumer._receivers[receiver.topic] = receiver
+        results = await asyncio.gather(*(r.start() for r in made), return_exceptions=True)
+        failures = [error for error in results if isinstance(error, BaseException)]
+        if failures:
+            for receiver in made:
+                del consumer._receivers[receiver.topic]
+            await asyncio.gather(*(r.close() for r in made if r.connected), return_exceptions=True)
+            raise failures[0]
+        if consumer._queue_size == 0:
+            for receiver in made:
+                for _ in range(consumer.wants()):
+                    receiver.ask_for(1)
+
+    async def _follow_partitions(self, bases: list[TopicName]) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            try:
+                for base in bases:
+                    # A partition that is new has nothing from before: all of it is to be received.
+                    await self._add(await self._parts(base), InitialPosition.Earliest)
+            except PulsarException as error:
+                log.info("the partitions of %s are not known now: %s", self._consumer.topic(), error)
+
+    async def _follow_pattern(
+        self, namespace: str, expression: re.Pattern[str], mode: RegexSubscriptionMode, period_s: float
+    ) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                # The same holds for a topic that was not there before.
+                await self._match(namespace, expression, mode, InitialPosition.Earliest)
+            except PulsarException as error:
+                log.info("the topics of %s are not known now: %s", namespace, error)
+
+    async def _match(
+        self,
+        namespace: str,
+        expression: re.Pattern[str],
+        mode: RegexSubscriptionMode,
+        position: InitialPosition,
+    ) -> None:
+        listed = [topic_name(name) for name in await self._context.lookup.topics(namespace, mode)]
+        matching = {
+            name.base
+            for name in listed
+            if expression.fullmatch(str(name.base).partition("://")[2]) is not None
+        }
+        parts: list[TopicName] = []
+        for base in sorted(matching):
+            try:
+                parts += await self._parts(base)
+            except TopicNotFound:  # gone meanwhile
+                continue
+        await self._add(parts, position)
+        for topic in set(self._consumer._receivers) - {str(part) for part in parts}:
+            await self._consumer._receivers.pop(topic).close()

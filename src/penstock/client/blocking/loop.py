@@ -1,0 +1,147 @@
+"""The thread in which a blocking client's loop runs."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from penstock.client.aio.tasks import log
+from penstock.client.errors import AlreadyClosed, OperationNotSupported
+
+T = TypeVar("T")
+
+ENTER_S: Final = 0.0005  # a busy loop is better left to itself
+
+
+class LoopThread:
+    """A loop that other threads give work to.
+
+    `call` runs a coroutine and waits for it. `post` leaves work behind and goes on: however much is posted, the
+    loop is woken once for all of it. `enter` stops the loop while it has nothing to do, so that a caller may do
+    in its own thread what else the loop would do; that saves two changes of threads.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()  # held by whoever may touch what is the loop's
+        self._loop = _Loop(_Selector(self._turn))
+        self._mail: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._awake = False
+        self._closed = False
+        self._guest = 0  # the thread that has entered
+        self._thread = threading.Thread(target=self._run, name="penstock-client", daemon=True)
+        self._thread.start()
+
+    def enter(self) -> bool:
+        """Stop the loop, unless it is busy; to be ended soon by `leave`."""
+        if self._mail or self._closed or not self._turn.acquire(timeout=ENTER_S):
+            return False
+        self._guest = threading.get_ident()
+        self._loop.touched = False
+        return True
+
+    def leave(self) -> None:
+        """Let the loop go on."""
+        touched = self._loop.touched
+        self._guest = 0
+        self._turn.release()
+        if touched:
+            self._loop.call_soon_threadsafe(_nothing)  # it shall see what it has to do now
+
+    @property
+    def posted(self) -> int:
+        """How much was posted and not done yet."""
+        return len(self._mail)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine; returns what it returns and raises what it raises."""
+        if self._closed:
+            work.close()
+            raise AlreadyClosed("the client is closed")
+        try:
+            self.check()
+        except OperationNotSupported:
+            work.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # only where the wait itself was interrupted
+            raise
+
+    def check(self) -> None:
+        """Raise OperationNotSupported where a wait would never end."""
+        if threading.get_ident() in (self._thread.ident, self._guest):
+            raise OperationNotSupported("a callback of the client must not wait for the client")
+
+    def post(self, work: Callable[..., Any], *arguments: Any) -> None:
+        """Have a function called, after what was posted before."""
+        self._mail.append((work, arguments))
+        if not self._awake:
+            self._awake = True
+            try:
+                self._loop.call_soon_threadsafe(self._read_mail)
+            except RuntimeError:
+                raise AlreadyClosed("the client is closed") from None
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _read_mail(self) -> None:
+        self._awake = False  # first: what is posted from now on wakes the loop again
+        mail = self._mail
+        while mail:
+            work, arguments = mail.popleft()
+            try:
+                work(*arguments)
+            except Exception:
+                log.exception("%s failed", work)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        with self._turn:
+            try:
+                self._loop.run_forever()
+            finally:
+                self._loop.close()
+
+
+class _Selector(selectors.DefaultSelector):
+    """Lets go of the turn while the loop waits."""
+
+    def __init__(self, turn: threading.Lock) -> None:
+        super().__init__()
+        self._turn = turn
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._turn.release()
+        try:
+            return super().select(timeout)
+        finally:
+            self._turn.acquire()
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Notices when it is given something to do."""
+
+    touched = False
+
+    def call_soon(self, *arguments: Any, **options: Any) -> asyncio.Handle:  # type: ignore[override]
+        self.touched = True
+        return super().call_soon(*arguments, **options)
+
+    def call_at(self, *arguments: Any, **options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
+        self.touched = True
+        return super().call_at(*arguments, **options)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,85 @@
+"""A topic as a table: the last value of each key."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from penstock.client.aio.tasks import log
+from penstock.client.errors import PulsarException
+from penstock.client.message import Message
+
+from .reader import Reader
+
+Seen = Callable[[str, Any], Any]
+
+
+class TableView:
+    """Made by `Client.create_table_view`; what the topic held then is there at once, what follows comes later."""
+
+    def __init__(self, topic: str, subscription: str | None, reader: Reader) -> None:
+        self._topic = topic
+        self._subscription = subscription
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._rows: dict[str, Any] = {}
+        self._listeners: list[Seen] = []
+        while reader.has_message_available():
+            self._see(reader.read_next())
+        threading.Thread(target=self._follow, name="penstock-table-view", daemon=True).start()
+
+    def get(self, key: str) -> Any:
+        """The value of a key, None when it has none."""
+        with self._lock:
+            return self._rows.get(key)
+
+    def for_each(self, callback: Seen) -> None:
+        """Call `callback(key, value)` for every key."""
+        with self._lock:
+            rows = dict(self._rows)
+        for key, value in rows.items():
+            callback(key, value)
+
+    def for_each_and_listen(self, callback: Seen) -> None:
+        """Call `callback(key, value)` for every key, and again whenever one changes."""
+        with self._lock:
+            self._listeners.append(callback)
+            rows = dict(self._rows)
+        for key, value in rows.items():
+            callback(key, value)
+
+    def close(self) -> None:
+        """Follow the topic no more."""
+        self._reader.close()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        if self._subscription is None:
+            return f"TableView(topic={self._topic})"
+        return f"TableView(topic={self._topic}, subscription={self._subscription})"
+
+    def _see(self, message: Message) -> None:
+        key = message.partition_key()
+        value = message.value()
+        with self._lock:
+            if message.has_null_value() or not message.data():
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = value
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener(key, value)
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                message = self._reader.read_next()
+            except PulsarException:
+                return
+            try:
+                self._see(message)
+            except Exception:
+                log.exception("%r could not be shown in a table view", message)

@@ -1,0 +1,83 @@
+"""The choices of the client's arguments, by the official client's names and the wire's numbers."""
+
+from enum import Enum, IntEnum
+
+
+class ConsumerType(IntEnum):
+    """How consumers share a subscription."""
+
+    Exclusive = 0
+    Shared = 1
+    Failover = 2
+    KeyShared = 3
+
+
+class InitialPosition(IntEnum):
+    """Where a new subscription begins."""
+
+    Latest = 0
+    Earliest = 1
+
+
+class CompressionType(IntEnum):
+    """How payloads are compressed."""
+
+    NONE = 0
+    LZ4 = 1
+    ZLib = 2
+    ZSTD = 3
+    SNAPPY = 4
+
+
+class PartitionsRoutingMode(IntEnum):
+    """How messages without a key find their partition."""
+
+    UseSinglePartition = 0
+    RoundRobinDistribution = 1
+    CustomPartition = 2
+
+
+class BatchingType(IntEnum):
+    """Which messages share a batch: any, or those of one key (what Key_Shared needs)."""
+
+    Default = 0
+    KeyBased = 1
+
+
+class ProducerAccessMode(IntEnum):
+    """How a producer shares its topic."""
+
+    Shared = 0
+    Exclusive = 1
+    WaitForExclusive = 2
+    ExclusiveWithFencing = 3
+
+
+class KeySharedMode(IntEnum):
+    """Who divides the keys among the consumers: the broker, or they themselves."""
+
+    AutoSplit = 0
+    Sticky = 1
+
+
+class RegexSubscriptionMode(IntEnum):
+    """Which topics a pattern is tried on."""
+
+    PersistentOnly = 0
+    NonPersistentOnly = 1
+    AllTopics = 2
+
+
+class ConsumerCryptoFailureAction(IntEnum):
+    """What becomes of a message that is encrypted: it stays, is acknowledged, or is handed out as it is."""
+
+    FAIL = 0
+    DISCARD = 1
+    CONSUME = 2
+
+
+class KeyValueEncodingType(Enum):
+    """Where the key of a key/value message is: in the payload, or in the message's key."""
+
+    INLINE = "INLINE"
+    SEPARATED = "SEPARATED"

@@ -1,0 +1,71 @@
+"""Messages on their way into one entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.client.enums import BatchingType, CompressionType
+from penstock.model.message import OutMessage
+from penstock.wire.batch import MESSAGES_MAX
+
+
+class Sending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a producer sends. Times are in seconds."""
+
+    batching: bool = False
+    batch_messages_max: int = 1000
+    batch_bytes_max: int = 128 * 1024
+    batch_delay_s: float = 0.01
+    batching_type: BatchingType = BatchingType.Default
+    compression: CompressionType = CompressionType.NONE
+    chunking: bool = False
+    timeout_s: float = 30.0  # 0: never give up
+    initial_sequence_id: int | None = None
+
+    @property
+    def batch_count_max(self) -> int:
+        """How many messages an entry may hold."""
+        return min(self.batch_messages_max, MESSAGES_MAX) if self.batch_messages_max > 0 else MESSAGES_MAX
+
+
+class Batch:
+    """Payloads while nothing else is to be said of the messages; messages from then on.
+
+    `tokens` are the driver's: who is to be told of each message. `born` is when the first came.
+    """
+
+    __slots__ = ("born", "messages", "payloads", "size", "tokens", "version")
+
+    def __init__(self, version: int | None, born: float) -> None:
+        self.version = version
+        self.born = born
+        self.payloads: list[bytes] = []
+        self.messages: list[OutMessage] | None = None
+        self.tokens: list[Any] = []
+        self.size = 0
+
+    def add(self, message: OutMessage, token: Any) -> None:
+        """Add a message with more than a payload."""
+        if self.messages is None:
+            self.messages = [OutMessage(payload=payload) for payload in self.payloads]
+        self.messages.append(message)
+        self.payloads.append(message.payload)
+        self.tokens.append(token)
+        self.size += len(message.payload)
+
+    def add_plain(self, payload: bytes, token: Any) -> None:
+        """Add a message that is nothing but its payload."""
+        if self.messages is not None:
+            self.messages.append(OutMessage(payload=payload))
+        self.payloads.append(payload)
+        self.tokens.append(token)
+        self.size += len(payload)
+
+
+def batch_key(message: OutMessage | None) -> str | bytes:
+    """What messages of one batch share when batching goes by key."""
+    if message is None:
+        return ""
+    return message.ordering_key or message.key or ""

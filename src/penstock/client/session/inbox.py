@@ -1,0 +1,301 @@
+"""One consumer's messages from the wire to the application, over any number of connections.
+
+Permits bound what is on its way: the broker sends no more than it was allowed to, and is allowed more as the
+application takes messages. A message whose schema has to be fetched first waits, and all after it, so that
+values are there when messages are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from penstock.client.enums import ConsumerCryptoFailureAction, ConsumerType
+from penstock.client.message import Message
+from penstock.client.message_id import MessageId
+from penstock.client.schema.schema import Schema
+from penstock.model.message import Message as Stored
+from penstock.model.schema import SchemaInfo
+from penstock.wire.fields import signed
+from penstock.wire.frames import Frame
+
+from . import commands
+from .acks import Acks, Place, bits_of, wire_place
+from .chunks import Chunks
+from .opening import Opened, open_entry
+from .redelivery import Redelivery
+
+
+class Receiving(msgspec.Struct, frozen=True, kw_only=True):
+    """How a consumer receives. Times are in seconds."""
+
+    type: ConsumerType = ConsumerType.Exclusive
+    queue_size: int = 1000
+    nack_delay_s: float = 60.0
+    unacked_timeout_s: float = 0.0
+    batch_index_ack: bool = False
+    dead_after: int | None = None
+    chunked_max: int = 10
+    crypto: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
+
+    @property
+    def shared(self) -> bool:
+        """Whether the broker delivers single messages again, rather than all from one on."""
+        return self.type in (ConsumerType.Shared, ConsumerType.KeyShared)
+
+
+class Inbox:
+    """`wanted` is a schema version to fetch; `rewound` says that what the queue holds will come again."""
+
+    def __init__(
+        self, consumer_id: int, topic: str, partition: int, settings: Receiving, schema: Schema
+    ) -> None:
+        self.consumer_id = consumer_id
+        self.topic = topic
+        self.partition = partition
+        self.attached = False
+        self.wanted: int | None = None
+        self.rewound = False
+        self._settings = settings
+        self._schema = schema
+        self._acks = Acks(consumer_id, by_index=settings.batch_index_ack)
+        self._redelivery = Redelivery(
+            delay_s=settings.nack_delay_s,
+            timeout_s=settings.unacked_timeout_s,
+            dead_after=settings.dead_after,
+        )
+        self._chunks = Chunks(settings.chunked_max)
+        self._writers: dict[int, SchemaInfo | None] = {}
+        self._waiting: deque[Message] = deque()
+        self._arrived: list[Message] = []
+        self._dead: list[list[Message]] = []
+        self._out: list[bytes] = []
+        self._used = 0
+        self._start: MessageId | None = None
+        self._inclusive = False
+        self.muted = False  # while a seek is on its way, what comes is of before
+        self._muted_count = 0
+
+    def start_at(self, start: MessageId | None, *, inclusive: bool) -> None:
+        """Pass over what comes before `start`, and over itself unless it is included."""
+        plain = start is None or start in (MessageId.earliest, MessageId.latest)
+        self._start, self._inclusive = None if plain else start, inclusive
+
+    def attach(self) -> None:
+        """The broker has the consumer: it may send."""
+        self.attached, self.muted, self._used = True, False, 0
+        self._out.clear()
+        if self._settings.queue_size > 0:
+            self._out.append(commands.flow(self.consumer_id, self._settings.queue_size))
+
+    def detach(self) -> None:
+        """The connection is gone; what was not acknowledged comes again."""
+        self.attached, self.wanted = False, None
+        self._out.clear()
+        self._forget()
+        self._acks.restart()
+
+    def sought(self, dropped: int) -> None:
+        """The broker has moved the subscription; `dropped` left the queue unread.
+
+        One that keeps the connection allows itself a queue's worth again, as nothing is in ours any more. It
+        cannot know of a queue of one or none.
+        """
+        self._forget()
+        self._used = 0
+        if self.attached and self._settings.queue_size <= 1 and dropped + self._muted_count > 0:
+            self._out.append(commands.flow(self.consumer_id, 1))
+        self.muted, self._muted_count = False, 0
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._arrived.clear()
+        self._chunks.clear()
+        self._redelivery.clear()
+
+    def take(self) -> list[bytes]:
+        """What is to be written now."""
+        if not self.attached:
+            return []
+        out, self._out = self._out, []
+        return out
+
+    def arrived(self) -> list[Message]:
+        """Messages for the application's queue."""
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def dead(self) -> list[list[Message]]:
+        """Messages, by entry, that go to the dead-letter topic, to be acknowledged when they are there."""
+        dead, self._dead = self._dead, []
+        return dead
+
+    def deliver(self, frame: Frame) -> None:
+        """An entry came."""
+        command = frame.command.message
+        place = (signed(command.message_id.ledgerId), signed(command.message_id.entryId))
+        opened = open_entry(frame.entry, place, self._chunks, self._settings.crypto)
+        if self.muted:
+            self._muted_count += opened.permits
+            return
+        if opened.invalid is not None:
+            self._out.append(commands.discard(self.consumer_id, wire_place(place), opened.invalid))
+        open_bits = bits_of(list(command.ack_set)) if command.ack_set else None
+        messages = self._visible(opened, place, open_bits, command.redelivery_count)
+        if opened.permits > len(messages):
+            self._passed_over(opened.permits - len(messages))
+        if not messages:
+            return
+        if self._redelivery.given_up(command.redelivery_count):
+            self._passed_over(len(messages))
+            self._dead.append(messages)
+            return
+        self._redelivery.arrived(place, messages, command.redelivery_count)
+        self._pass_on(messages)
+
+    def _visible(
+        self, opened: Opened, place: Place, open_bits: int | None, redeliveries: int
+    ) -> list[Message]:
+        count = len(opened.messages)
+        after = -2  # the index after which messages of this entry are wanted
+        if self._start is not None and place <= (self._start.ledger_id(), self._start.entry_id()):
+            after = self._after(place, count)
+        topic, partition, schema = self.topic, self.partition, self._schema
+        ledger, entry = place
+        messages: list[Message] = []
+        passed = 0
+        for stored in opened.messages:
+            index = stored.index
+            if (
+                index <= after
+                or (open_bits is not None and index >= 0 and not open_bits >> index & 1)
+                or stored.compacted_out
+            ):
+                passed |= 1 << max(index, 0)
+                continue
+            message_id = MessageId(
+                partition, ledger, entry, index, count if index >= 0 else 0, topic, opened.places
+            )
+            messages.append(Message(stored, message_id, topic, redeliveries, schema))
+        self._acks.arrived(place, None if not passed else ((1 << count) - 1) & ~passed)
+        return messages
+
+    def _after(self, place: Place, count: int) -> int:
+        start = self._start
+        assert start is not None
+        if place < (start.ledger_id(), start.entry_id()):
+            return count
+        index = start.batch_index()
+        if index < 0:  # the whole entry
+            return -2 if self._inclusive else count
+        return index - 1 if self._inclusive else index
+
+    def _pass_on(self, messages: list[Message]) -> None:
+        if not self._schema.needs_writer:
+            self._arrived += messages
+            return
+        self._waiting += messages
+        self._release()
+
+    def writer(self, version: int, info: SchemaInfo | None) -> None:
+        """The schema `wanted`; None when the broker has none."""
+        self._writers[version] = info
+        self._release()
+
+    def _release(self) -> None:
+        self.wanted = None
+        while self._waiting:
+            stored: Stored = self._waiting[0]._stored
+            version = stored.schema_version
+            if version is not None and version not in self._writers:
+                self.wanted = version
+                return
+            message = self._waiting.popleft()
+            message._writer = None if version is None else self._writers[version]
+            self._arrived.append(message)
+
+    def consumed(self, count: int) -> None:
+        """So many messages left the queue: the broker may send as many more, told in halves of the queue."""
+        self._used += count
+        if self.attached and 0 < self._settings.queue_size <= 2 * self._used:
+            self._out.append(commands.flow(self.consumer_id, self._used))
+            self._used = 0
+
+    def _passed_over(self, count: int) -> None:
+        """So many messages were not for the application: whoever waits still does."""
+        if self._settings.queue_size == 0:
+            self.ask(count)
+        else:
+            self.consumed(count)
+
+    def ask(self, count: int = 1) -> None:
+        """Let the broker send, where there is no queue."""
+        self._out.append(commands.flow(self.consumer_id, count))
+
+    def handed_out(self, message_id: MessageId, now: float) -> None:
+        """The application has a message."""
+        self._redelivery.handed_out((message_id.ledger_id(), message_id.entry_id()), now)
+
+    def acknowledge(self, message_id: MessageId, now: float) -> None:
+        """A message is done."""
+        self._redelivery.acknowledged(self._acks.add(message_id, now))
+        if self._acks.full():
+            self.flush()
+
+    def acknowledge_up_to(self, message_id: MessageId, now: float) -> None:
+        """A message and all before it are done."""
+        last = self._acks.add_up_to(message_id, now)
+        if last is not None:
+            self._redelivery.acknowledged_up_to(last)
+
+    def reply(self, message_id: MessageId, to: str, content: bytes, *, is_error: bool, now: float) -> None:
+        """A request is done, and this is what is to be said to who asked."""
+        place = (message_id.ledger_id(), message_id.entry_id())
+        data = wire_place(place)
+        index, size = message_id.batch_index(), message_id.batch_size()
+        if index >= 0:
+            data.batch_index, data.batch_size = index, size
+            data.ack_set.extend(wire_place(place, ((1 << size) - 1) & ~(1 << index)).ack_set)
+        self._out.append(commands.reply(self.consumer_id, data, to, content, is_error=is_error))
+        done = self._acks.add(message_id, now)
+        self._redelivery.acknowledged(done)
+
+    def refuse(self, message_id: MessageId, now: float) -> None:
+        """A message is to be delivered again, after a while."""
+        self._redelivery.refuse((message_id.ledger_id(), message_id.entry_id()), now)
+
+    def redeliver_all(self) -> None:
+        """All that is not acknowledged is to be delivered again, now."""
+        self._out += self._acks.flush()
+        self._redelivery.clear()
+        self._waiting.clear()
+        self._arrived.clear()
+        self._out.append(commands.redeliver(self.consumer_id, []))
+        self.rewound = True
+
+    def deadline(self) -> float | None:
+        """When `tick` has something to do."""
+        times = [time for time in (self._acks.deadline(), self._redelivery.deadline()) if time is not None]
+        return min(times, default=None)
+
+    def tick(self, now: float) -> None:
+        """Send acknowledgements that have waited long enough; ask for messages whose time is over."""
+        due = self._acks.deadline()
+        if due is not None and now >= due:
+            self.flush()
+        again, dead = self._redelivery.due(now)
+        for _, messages in dead:
+            self._dead.append([message for message in messages if self._acks.is_open(message._id)])
+        if not again:
+            return
+        self._out += self._acks.flush()
+        if self._settings.shared:
+            self._out.append(commands.redeliver(self.consumer_id, [wire_place(place) for place in again]))
+        else:
+            self.redeliver_all()
+
+    def flush(self) -> None:
+        """Send the acknowledgements there are."""
+        if self.attached:
+            self._out += self._acks.flush()
