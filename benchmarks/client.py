@@ -16,10 +16,12 @@ import penstock
 
 from . import servers
 
-ROUNDS = 5
+ROUNDS = {
+    "single": 25,
+    "batches": 5,
+    "consume": 5,
+}  # of single sends short ones: they hang on the store's mood
 PAYLOAD = b"x" * 100
-
-Clients = dict[str, tuple[Any, Any]]  # by name: the module and its client
 
 
 def single(module: Any, client: Any, topic: str, messages: int) -> tuple[float, float]:
@@ -27,7 +29,9 @@ def single(module: Any, client: Any, topic: str, messages: int) -> tuple[float, 
     producer = client.create_producer(topic)
     for _ in range(50):
         producer.send(PAYLOAD)
-    return timed(lambda: [producer.send(PAYLOAD) for _ in range(messages // 50)], messages // 50)
+    result = timed(lambda: [producer.send(PAYLOAD) for _ in range(messages // 250)], messages // 250)
+    producer.close()
+    return result
 
 
 def batches(module: Any, client: Any, topic: str, messages: int) -> tuple[float, float]:
@@ -47,6 +51,7 @@ def batches(module: Any, client: Any, topic: str, messages: int) -> tuple[float,
 
     result = timed(work, messages)
     assert told[0] == messages
+    producer.close()
     return result
 
 
@@ -59,7 +64,9 @@ def consume(module: Any, client: Any, topic: str, messages: int) -> tuple[float,
         for _ in range(messages):
             consumer.acknowledge(consumer.receive(timeout_millis=10_000))
 
-    return timed(work, messages)
+    result = timed(work, messages)
+    consumer.close()
+    return result
 
 
 def timed(work: Callable[[], Any], messages: int) -> tuple[float, float]:
@@ -80,9 +87,10 @@ def main() -> None:
         for measure in (single, batches, consume):
             pairs: list[tuple[float, float]] = []
             per_core: list[float] = []
-            for number in range(ROUNDS):
-                low, _ = measure(pulsar, theirs, f"{measure.__name__}-theirs-{number}", messages)
-                high, core = measure(penstock, ours, f"{measure.__name__}-ours-{number}", messages)
+            for number in range(ROUNDS[measure.__name__]):
+                topic = f"{measure.__name__}-{number}"
+                low, _ = measure(pulsar, theirs, topic + "-theirs", messages)
+                high, core = measure(penstock, ours, topic + "-ours", messages)
                 pairs.append((low, high))
                 per_core.append(core)
             ratios = [high / low for low, high in pairs]

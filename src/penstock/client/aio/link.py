@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from penstock.client.errors import NotConnected, PulsarException, ReadError, Timeout, server_error
 from penstock.client.session.connection import Connection, Hello
@@ -12,6 +12,8 @@ from penstock.wire.frames import FIELD, Frame
 from penstock.wire.pulsar_pb2 import BaseCommand
 
 from .tasks import log
+
+LINGER_S: Final = 0.005  # how long a connection stays lent; moving it costs as much as sending a message
 
 
 class Attached(Protocol):
@@ -35,6 +37,9 @@ class Link(asyncio.Protocol):
         self.closed = False
         self.fileno = -1  # of a connection that is not encrypted
         self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._lent = self._borrowed = self._returning = False
+        self._uses = 0
+        self.poll: Any = None  # the borrower's
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._request_id = 0
         self._transport: asyncio.Transport | None = None
@@ -111,16 +116,8 @@ class Link(asyncio.Protocol):
         """Send frames."""
         if parts and self._transport is not None and not self.closed:
             self._transport.writelines(parts)
-
-    def pause_reading(self) -> None:
-        """Leave what comes to somebody else."""
-        if self._transport is not None:
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read again what comes."""
-        if self._transport is not None and not self.closed:
-            self._transport.resume_reading()
+            if self._lent and not self._borrowed:
+                self._take_back()
 
     def close(self) -> None:
         """Close the connection once what was written is out."""
@@ -132,6 +129,38 @@ class Link(asyncio.Protocol):
         self.session.broken = self.session.broken or error
         if self._transport is not None:
             self._transport.abort()
+
+    # -- lending: the blocking driver may read in a caller's thread, while the loop stands still
+
+    def borrow(self) -> None:
+        """The loop is not to read until `give_back`."""
+        self._borrowed = True
+        self._uses += 1
+        if not self._lent and self._transport is not None:
+            self._lent = True
+            self._transport.pause_reading()
+
+    def give_back(self, *, linger: bool) -> None:
+        """Let the loop read again: soon, where only receipts are to come and another borrower may come first."""
+        self._borrowed = False
+        if self.consumers or not linger:
+            self._take_back()
+        elif not self._returning:
+            self._returning = True
+            self._loop.call_later(LINGER_S, self._return, self._uses)
+
+    def _return(self, uses: int) -> None:
+        if self._lent and uses != self._uses:
+            self._loop.call_later(LINGER_S, self._return, self._uses)
+        else:
+            self._returning = False
+            self._take_back()
+
+    def _take_back(self) -> None:
+        if self._lent:
+            self._lent = False
+            if self._transport is not None and not self.closed:
+                self._transport.resume_reading()
 
     # -- in between
 

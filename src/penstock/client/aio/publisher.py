@@ -9,13 +9,7 @@ from typing import Any
 
 from penstock.client.draft import ReplyResult
 from penstock.client.enums import ProducerAccessMode
-from penstock.client.errors import (
-    AlreadyClosed,
-    NotConnected,
-    PulsarException,
-    ReadError,
-    server_error,
-)
+from penstock.client.errors import AlreadyClosed, NotConnected, PulsarException, ReadError, server_error
 from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
 from penstock.client.session import commands
@@ -207,13 +201,13 @@ class Publisher:
     def push(self) -> None:
         """Send what there is now, unless a receipt that is due will do so."""
         if not self.outbox.in_flight:
-            self.outbox.flush_if_named(time.time())
-            self._write()
+            self.flush_now()
 
     def flush_now(self) -> None:
         """Close the batches and send them."""
         self.outbox.flush_if_named(time.time())
-        self._written()
+        self._write()
+        self._tell()
 
     async def flush(self) -> None:
         """Wait until everything sent so far is settled."""
@@ -286,17 +280,12 @@ class Publisher:
         if not tellings:
             return
         for settled in tellings:
-            error = settled.error
-            ids: list[Any]
-            if error is not None:
-                ids = [None] * len(settled.tokens)
-            else:
-                ids = settled.ids(self._partition, self.topic)
-            for token, message_id in zip(settled.tokens, ids, strict=True):
-                if token is None:
-                    continue
+            error, tokens = settled.error, settled.tokens
+            ids: list[Any] = [None] * len(tokens) if error else settled.ids(self._partition, self.topic)
+            for token, message_id in zip(tokens, ids, strict=True):
                 try:
-                    token(error, message_id)
+                    if token is not None:
+                        token(error, message_id)
                 except Exception:
                     log.exception("a callback failed")
         if self.on_settled is not None:

@@ -7,12 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from penstock.client.errors import (
-    AlreadyClosed,
-    NotConnected,
-    OperationNotSupported,
-    PulsarException,
-)
+from penstock.client.errors import AlreadyClosed, NotConnected, OperationNotSupported, PulsarException
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
@@ -226,7 +221,6 @@ class Receiver:
         self._settle()
 
     def ask_for(self, count: int) -> None:
-        """Where there is no queue: somebody waits for messages."""
         self.inbox.ask(count)
         self._settle()
 

@@ -27,7 +27,8 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._turn = threading.Lock()  # held by whoever may touch what is the loop's
-        self._loop = _Loop(_Selector(self._turn))
+        self._selector = _Selector(self._turn)
+        self._loop = _Loop(self._selector)
         self._mail: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._awake = False
         self._closed = False
@@ -37,7 +38,7 @@ class LoopThread:
 
     def enter(self) -> bool:
         """Stop the loop, unless it is busy; to be ended soon by `leave`."""
-        if self._mail or self._closed or not self._turn.acquire(timeout=ENTER_S):
+        if self._mail or self._closed or self._selector.waiting or not self._turn.acquire(timeout=ENTER_S):
             return False
         self._guest = threading.get_ident()
         self._loop.touched = False
@@ -120,13 +121,22 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self, turn: threading.Lock) -> None:
         super().__init__()
         self._turn = turn
+        self.waiting = False  # locks are not fair: who asks for a turn looks at this first
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._turn.release()
         try:
-            return super().select(timeout)
+            events = super().select(timeout)
         finally:
+            self.waiting = True
             self._turn.acquire()
+            self.waiting = False
+        # A guest may have changed what is waited for meanwhile. What is still to be told will be told again.
+        return [(key, mask) for key, mask in events if self._is_current(key)]
+
+    def _is_current(self, key: selectors.SelectorKey) -> bool:
+        found = self.get_map().get(key.fileobj)
+        return found is not None and found.data is key.data
 
 
 class _Loop(asyncio.SelectorEventLoop):

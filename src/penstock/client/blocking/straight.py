@@ -31,12 +31,12 @@ def send_straight(loop: LoopThread, publisher: Publisher, payload: bytes, waiter
         link = publisher.idle_link
         if link is None or link.fileno < 0:
             return False
-        link.pause_reading()
+        link.borrow()
         try:
             publisher.post_now(payload, waiter)
             _read_until(link, waiter)
         finally:
-            link.resume_reading()
+            link.give_back(linger=waiter.done)
         return True
     finally:
         loop.leave()
@@ -45,9 +45,10 @@ def send_straight(loop: LoopThread, publisher: Publisher, payload: bytes, waiter
 def _read_until(link: Link, waiter: Waiter) -> None:
     until = time.monotonic() + PATIENCE_S
     fileno, left_s = link.fileno, PATIENCE_S
-    poll = select.poll()
-    poll.register(fileno, select.POLLIN)
-    while left_s > 0 and poll.poll(left_s * 1000):
+    if link.poll is None:
+        link.poll = select.poll()
+        link.poll.register(fileno, select.POLLIN)
+    while left_s > 0 and link.poll.poll(left_s * 1000):
         try:
             data = os.read(fileno, READ_BYTES)
         except OSError:

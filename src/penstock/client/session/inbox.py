@@ -15,7 +15,6 @@ from penstock.client.enums import ConsumerCryptoFailureAction, ConsumerType
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
-from penstock.model.message import Message as Stored
 from penstock.model.schema import SchemaInfo
 from penstock.wire.fields import signed
 from penstock.wire.frames import Frame
@@ -206,8 +205,7 @@ class Inbox:
     def _release(self) -> None:
         self.wanted = None
         while self._waiting:
-            stored: Stored = self._waiting[0]._stored
-            version = stored.schema_version
+            version = self._waiting[0]._stored.schema_version
             if version is not None and version not in self._writers:
                 self.wanted = version
                 return

@@ -1,0 +1,121 @@
+"""The blocking client among threads: callers may do the loop's work themselves, and nothing may get lost by it."""
+
+import threading
+import time
+from pathlib import Path
+
+import penstock
+from penstock.testing.server import Address, running
+
+from .client_harness import server, topic  # noqa: F401
+
+EARLIEST = penstock.InitialPosition.Earliest
+
+
+def test_many_threads_send_and_one_listens(server: Address, topic: str) -> None:  # noqa: F811
+    heard: list[bytes] = []
+    all_heard = threading.Event()
+
+    def listener(consumer: penstock.Consumer, message: penstock.Message) -> None:
+        heard.append(message.data())
+        consumer.acknowledge(message)
+        if len(heard) == 1000:
+            all_heard.set()
+
+    with penstock.Client(server.pulsar) as client:
+        client.subscribe(topic, "sub", message_listener=listener)
+        shared = client.create_producer(topic)
+
+        def work(name: int) -> None:
+            own = client.create_producer(topic)
+            for number in range(100):
+                own.send(b"%d-%d" % (name, 2 * number))
+                shared.send(b"%d-%d" % (name, 2 * number + 1))
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert all_heard.wait(10)
+
+    for name in range(5):
+        of_thread = [data for data in heard if data.startswith(b"%d-" % name)]
+        assert of_thread == [b"%d-%d" % (name, number) for number in range(200)]
+
+
+def test_waiting_and_not_waiting_take_turns(server: Address, topic: str) -> None:  # noqa: F811
+    with penstock.Client(server.pulsar) as client:
+        producer = client.create_producer(topic, batching_enabled=True)
+        told: list[penstock.MessageId | None] = []
+        for number in range(200):
+            producer.send_async(b"a%d" % number, lambda _, message_id: told.append(message_id))
+            if number % 3 == 0:
+                producer.send(b"s%d" % number)
+        producer.flush()
+        reader = client.create_reader(topic, penstock.MessageId.earliest)
+        seen = [reader.read_next(5000).data() for _ in range(267)]
+
+    expected = []
+    for number in range(200):
+        expected.append(b"a%d" % number)
+        if number % 3 == 0:
+            expected.append(b"s%d" % number)
+    assert seen == expected
+    assert len(told) == 200
+
+
+def test_other_connections_are_not_forgotten(server: Address, topic: str) -> None:  # noqa: F811
+    """A connection that was lent to a caller is read again, also when the caller has no more to send."""
+    with penstock.Client(server.pulsar) as client, penstock.Client(server.pulsar) as other:
+        producer = client.create_producer(topic)
+        consumer = other.subscribe(topic, "sub", penstock.ConsumerType.Shared)
+        for number in range(20):
+            producer.send(b"%d" % number)
+        started = time.monotonic()
+
+        def serve() -> None:
+            for message in consumer:
+                if message.is_request:
+                    consumer.acknowledge(message, reply=b"yes")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert producer.request(b"?", timeout_ms=5000).reply_content == b"yes"
+        assert time.monotonic() - started < 2
+        consumer.close()
+        thread.join(5)
+
+
+def test_a_restart_in_the_middle(tmp_path: Path, topic: str) -> None:  # noqa: F811
+    with running(tmp_path) as first:
+        pulsar, http = first.pulsar, first.port
+        client = penstock.Client(pulsar, operation_timeout_seconds=10)
+        producer = client.create_producer(topic)
+        sent: list[int] = []
+        stop = threading.Event()
+
+        def work() -> None:
+            while not stop.is_set():
+                producer.send(b"%d" % len(sent))
+                sent.append(len(sent))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        time.sleep(0.2)
+    with running(tmp_path, port=http, pulsar=pulsar.removeprefix("pulsar://")):
+        before = len(sent)
+        until = time.monotonic() + 10
+        while len(sent) < before + 50 and time.monotonic() < until:
+            time.sleep(0.01)
+        stop.set()
+        thread.join(10)
+        reader = client.create_reader(topic, penstock.MessageId.earliest)
+        seen = []
+        while reader.has_message_available():
+            seen.append(int(reader.read_next(5000).data()))
+        client.close()
+
+    assert len(sent) >= before + 50
+    assert sorted(set(seen)) == sent, "all that was acknowledged is there, in order"
+    assert [number for index, number in enumerate(seen) if number not in seen[:index]] == sent
