@@ -357,3 +357,13 @@ async def test_a_socket_that_does_not_end_is_cut_off() -> None:
             await clock.advance(10_000)
         await sending.closed()
         store.may.set()
+
+
+async def test_a_payload_that_does_not_fit_registers_nothing() -> None:
+    async with door() as server:
+        sending = await server.connect(f"{PRODUCER}/t")
+        answer = await sending.ask({"payload": base64("too long"), "valueSchema": {"type": "INT32"}})
+        assert answer["result"] == "send-error:7"
+        assert server.broker.schemas.all(TopicName.parse("t")) == []
+        answer = await sending.ask({"payload": base64("\0\0\0\1"), "valueSchema": {"type": "INT32"}})
+        assert (answer["result"], answer["schemaVersion"]) == ("ok", 0)

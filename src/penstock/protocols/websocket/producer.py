@@ -14,6 +14,7 @@ from penstock.core.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
+from penstock.protocols.declarations import Declaration
 from penstock.protocols.payloads import Schemes
 from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits
@@ -48,6 +49,7 @@ class ProducerTalk:
         self._producer = producer
         self._schemes = schemes
         self._clock = broker.clock
+        self._message_bytes_max = broker.settings.max_message_bytes
         self._limits = limits
         self._batching = parameters.batching
         self._group_max = max(1, parameters.batch_messages_max)
@@ -167,16 +169,20 @@ class ProducerTalk:
                 continue
             try:
                 if item.declared is not None:
-                    scheme = await self._schemes.scheme(item.declared)
-                    if item.message.encryption is None:
-                        _adopt(item.message, scheme.wrap(item.message.payload, key=item.message.key))
-                    else:  # nobody here can say what it holds
-                        item.message.schema_version = scheme.version
+                    await self._apply(item.message, item.declared)
                 elif refused is not None:
                     raise refused
             except PenstockError as error:
                 item.message = None
                 item.answer = failure(error, item.context)
+
+    async def _apply(self, message: OutMessage, declared: Declaration) -> None:
+        """Check a message against its schema; one that is new is registered only for a message that fits."""
+        scheme = await self._schemes.scheme(declared, register=False)
+        if message.encryption is None:  # otherwise nobody here can say what it holds
+            _adopt(message, scheme.wrap(message.payload, key=message.key))
+        if len(message.payload) <= self._message_bytes_max:  # a larger one is refused when it is published
+            message.schema_version = (await self._schemes.register(scheme)).version
 
     async def _answer(self, group: list[Incoming]) -> None:
         send = self._socket.send
