@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.model.message_id import MessageId
 
-from .fields import integer, sized
+from .fields import integer, sized, unsigned
 from .frames import entry_head
 
 _WORD_BITS: Final = 64
@@ -17,10 +17,10 @@ _WORD: Final = (1 << _WORD_BITS) - 1
 
 def send_receipt(producer_id: int, sequence_id: int, message_id: MessageId, highest: int) -> bytes:
     """The frame of SEND_RECEIPT; `highest` is the entry's highest sequence id, 0 where it has only one."""
-    inner = b"\x08" + integer(producer_id) + b"\x10" + integer(sequence_id)
+    inner = b"\x08" + unsigned(producer_id) + b"\x10" + unsigned(sequence_id)
     inner += b"\x1a" + sized(message_id.to_bytes())
     if highest:
-        inner += b"\x20" + integer(highest)
+        inner += b"\x20" + unsigned(highest)
     command = b"\x08\x07\x3a" + sized(inner)
     size = len(command)
     return b"".join(((size + 4).to_bytes(4, "big"), size.to_bytes(4, "big"), command))
@@ -37,13 +37,13 @@ def message_head(
     broker: bytes = b"",
 ) -> bytes:
     """What stands before the entry in the frame of MESSAGE."""
-    inner = b"\x08" + integer(consumer_id) + b"\x12" + sized(message_id.to_bytes())
+    inner = b"\x08" + unsigned(consumer_id) + b"\x12" + sized(message_id.to_bytes())
     if redeliveries:
         inner += b"\x18" + integer(redeliveries)
     for word in ack_set:
         inner += b"\x20" + integer(word)
     if epoch is not None:
-        inner += b"\x28" + integer(epoch)
+        inner += b"\x28" + unsigned(epoch)
     return entry_head(b"\x08\x09\x4a" + sized(inner), entry_size, broker)
 
 

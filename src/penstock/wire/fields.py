@@ -32,6 +32,11 @@ def integer(value: int) -> bytes:
     return varint(value & _UINT64_MASK)
 
 
+def unsigned(value: int) -> bytes:
+    """A varint of a uint64 field, such as an id that the peer chose; Java's negative longs wrap round."""
+    return integer(value) if 0 <= value < 0x20_0000 else varint(value & _UINT64_MASK)
+
+
 def sized(data: bytes) -> bytes:
     """Bytes with their length in front."""
     return integer(len(data)) + data

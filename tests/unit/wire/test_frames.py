@@ -7,6 +7,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.wire.commands import ack_set_of, mask_of, message_head, send_receipt
 from penstock.wire.excerpt import excerpt, spread
+from penstock.wire.fields import unsigned
 from penstock.wire.frames import (
     FIELD,
     Frame,
@@ -148,3 +149,10 @@ def test_bits_over_an_excerpt(mask: int, bits: int) -> None:
 
 def test_what_cannot_be_opened_has_no_excerpt() -> None:
     assert excerpt(b"junk", 1) is None
+
+
+def test_ids_of_a_peer_may_be_any_unsigned_number() -> None:
+    largest = 2**64 - 1
+    assert unsigned(largest) == unsigned(-1) == b"\xff" * 9 + b"\x01"
+    assert unsigned(2**63) == b"\x80" * 9 + b"\x01"
+    assert unsigned(300) == b"\xac\x02"
