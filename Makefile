@@ -79,6 +79,10 @@ types: $(STAMPS)/project ## Check types
 layers: $(STAMPS)/project ## Check who imports whom
 	@$(BIN)/lint-imports
 
+.PHONY: deep
+deep: $(STAMPS)/project ## Let the property tests look further (minutes, other examples each time)
+	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 tests/property tests/unit $(ARGS)
+
 .PHONY: bench
 NAME ?= startup rest websocket requests latency memory schemas idle store_floor codec kafka_rest binary client spark_scan
 bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)

@@ -5,8 +5,13 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+# `fast` tries the same examples every time, so that a change is judged by what it changes; `deep` looks further.
 settings.register_profile(
-    "fast", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "fast",
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
     "deep", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
