@@ -1,7 +1,7 @@
 """Who gets a message: the rules of the four subscription types."""
 
 from bisect import bisect_right, insort
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import murmur3_32
@@ -10,24 +10,6 @@ from .consumer import Consumer
 
 POINTS: Final = 100  # per consumer on the ring; Pulsar's subscriptionKeySharedConsistentHashingReplicaPoints
 HASH_RANGE: Final = 65_536
-
-
-class Selection(Protocol):
-    """Consumers of one subscription and whose turn it is."""
-
-    consumers: list[Consumer]
-
-    def add(self, consumer: Consumer) -> None:
-        """Let a consumer take part; raises SUBSCRIPTION_BUSY, KEY_RANGE_TAKEN."""
-        ...
-
-    def remove(self, consumer: Consumer) -> None:
-        """Let it go."""
-        ...
-
-    def ready(self) -> bool:
-        """Whether any consumer that may get messages has room."""
-        ...
 
 
 class Active:

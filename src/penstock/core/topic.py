@@ -118,8 +118,6 @@ class Topic:
 
     def wake(self) -> None:
         """Tell everybody who follows that something changed; carries no data."""
-        if self._grown.is_set():
-            return
         self._grown.set()
         self._grown.clear()
         for subscription in self.subscriptions.values():
