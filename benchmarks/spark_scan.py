@@ -24,10 +24,10 @@ from urllib.parse import parse_qs, urlsplit
 from pyspark.sql import DataFrame
 
 from penstock.model.message import OutMessage
-from penstock.pipeline.frames import Frame
-from penstock.pipeline.offsets import Range
-from penstock.pipeline.rows import Place, decode
+from penstock.pipeline.rows.frames import Frame
+from penstock.pipeline.rows.rows import Place, decode
 from penstock.pipeline.session import session
+from penstock.pipeline.source.offsets import Range
 from penstock.wire.entry import WireFormat
 
 PARTITIONS = 2

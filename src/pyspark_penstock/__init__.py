@@ -26,12 +26,12 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, as the options choose them."""
-        from penstock.pipeline.source import table_schema
+        from penstock.pipeline.source.batch import table_schema
 
         return table_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of what is there now."""
-        from penstock.pipeline.source import TopicReader
+        from penstock.pipeline.source.batch import TopicReader
 
         return TopicReader(self.options, schema)

@@ -6,6 +6,7 @@ from typing import Any, Concatenate, ParamSpec
 
 import click
 
+from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 
@@ -26,7 +27,7 @@ def connected(run: Callable[Concatenate[HttpClient, P], Any]) -> Callable[P, Any
     @wraps(run)
     def command(*args: P.args, **options: P.kwargs) -> Any:
         url, token = options.pop("url"), options.pop("token")
-        with HttpClient(str(url), None if token is None else str(token)) as client:
+        with HttpClient(Access(url=str(url), token=str(token or ""))) as client:
             return run(client, *args, **options)
 
     return command

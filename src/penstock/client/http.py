@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -18,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 
+from .access import Access
 from .paths import admin_path, partition_path, topic_path
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class HttpClient:
     Calls raise RemoteError where the server refuses, and UNAVAILABLE where it cannot be reached.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.url = check_url(url)
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+    def __init__(self, access: Access | str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.access = access if isinstance(access, Access) else Access(url=access)
+        self.url = self.access.url
         self.timeout_s = timeout_s
         self._session: httpx.Client | None = None
 
@@ -105,7 +105,9 @@ class HttpClient:
         import httpx  # here: see the module's docstring
 
         if self._session is None:
-            self._session = httpx.Client(timeout=self.timeout_s, headers=self._headers)
+            self._session = httpx.Client(
+                timeout=self.timeout_s, headers=self.access.headers(), verify=self.access.tls() or True
+            )
         kept = {name: value for name, value in (params or {}).items() if value is not None}
         try:
             response = self._session.request(
@@ -157,15 +159,16 @@ class HttpClient:
         path = f"{partition_path(topic, partition)}/messages?{query}"
         parts = urlsplit(self.url)
         connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            connection = http.client.HTTPSConnection(
-                parts.netloc, timeout=self.timeout_s, context=ssl.create_default_context()
-            )
+        tls = self.access.tls()
+        if tls is not None:
+            connection = http.client.HTTPSConnection(parts.netloc, timeout=self.timeout_s, context=tls)
         else:
             connection = http.client.HTTPConnection(parts.netloc, timeout=self.timeout_s)
         try:
             try:
-                connection.request("GET", parts.path + path, headers={"Accept": ENTRIES, **self._headers})
+                connection.request(
+                    "GET", parts.path + path, headers={"Accept": ENTRIES, **self.access.headers()}
+                )
                 response = connection.getresponse()
                 refused = response.read(_ERROR_BYTES_MAX) if response.status >= 400 else None
             except (OSError, http.client.HTTPException) as error:
@@ -180,14 +183,6 @@ class HttpClient:
             yield Entries(int(response.headers.get("X-Penstock-Ledger", "-1")), response)
         finally:
             connection.close()
-
-
-def check_url(url: str) -> str:
-    """An http(s) URL without its last slash. Raises BAD_PARAMETER."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, f"{url!r} is no address like http://127.0.0.1:8080")
-    return url.rstrip("/")
 
 
 def _unreachable(url: str, error: Exception) -> PenstockError:

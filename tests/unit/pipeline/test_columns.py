@@ -1,6 +1,6 @@
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.pipeline import columns
+from penstock.pipeline.rows import columns
 
 
 def test_spark_makes_of_its_types_what_the_batches_have() -> None:

@@ -12,8 +12,8 @@ from penstock.client.http import HttpClient, RemoteError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
-from penstock.pipeline.fetch import ATTEMPTS_MAX, fetch
-from penstock.pipeline.offsets import Range
+from penstock.pipeline.source.fetch import ATTEMPTS_MAX, fetch
+from penstock.pipeline.source.offsets import Range
 
 WANTED = Range("persistent://public/default/t", 0, False, 5, 10, 40)
 SIZE = 24 + 3

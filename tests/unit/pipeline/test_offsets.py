@@ -3,7 +3,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pipeline.errors import DataLoss, PipelineError
-from penstock.pipeline.offsets import End, Listed, Log, Range, Time, parse, parse_where, ranges, times, write
+from penstock.pipeline.source.offsets import (
+    End,
+    Listed,
+    Log,
+    Range,
+    Time,
+    parse,
+    parse_where,
+    ranges,
+    times,
+    write,
+)
 
 T = "persistent://public/default/t"
 LOG = Log(T, 0, False, 5, 10, 100, {77: 40})

@@ -1,11 +1,11 @@
 import pytest
 
 from penstock.model.names import TopicName
-from penstock.pipeline.columns import spark_schema
-from penstock.pipeline.declared import carried, carry, given_options
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.offsets import End, Listed, Time
-from penstock.pipeline.options import parse_options
+from penstock.pipeline.rows.columns import spark_schema
+from penstock.pipeline.source.declared import carried, carry, given_options
+from penstock.pipeline.source.offsets import End, Listed, Time
+from penstock.pipeline.source.options import parse_options
 
 URL = {"url": "http://127.0.0.1:8080/"}
 T = TopicName.parse("t")
@@ -13,7 +13,7 @@ T = TopicName.parse("t")
 
 def test_defaults() -> None:
     options = parse_options(URL | {"subscribe": "t"})
-    assert options.url == "http://127.0.0.1:8080"
+    assert options.server.url == "http://127.0.0.1:8080"
     assert options.topics == {T: None}
     assert (options.start, options.end) == (End.EARLIEST, End.LATEST)
     assert (options.include, options.records_max, options.fail_on_data_loss) == ((), 500_000, True)

@@ -6,19 +6,21 @@ from typing import Final
 
 import msgspec
 
-from penstock.client.http import check_url
+from penstock.client.access import Access
 from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.rows import columns
+from penstock.pipeline.server import NAMES as SERVER_NAMES
+from penstock.pipeline.server import parse_server
 
-from . import columns
-from .errors import PipelineError
 from .offsets import End, Time, Where, parse_where
 
 # One task of Spark costs 25 to 45 ms; half a million messages take ten times as long.
 RECORDS_PER_PARTITION: Final = 500_000
 
 _NAMES: Final = (
-    "url",
+    *SERVER_NAMES,
     "subscribe",
     "subscribePattern",
     "assign",
@@ -49,7 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `topics` maps each topic to the partitions wanted, None for all; it is empty where there is a `pattern`.
     """
 
-    url: str
+    server: Access
     topics: dict[TopicName, tuple[int, ...] | None]
     pattern: Pattern | None
     start: Where
@@ -63,19 +65,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(given: Mapping[str, str]) -> Options:
     """Check the options of a batch query. Raises PipelineError, which names the option."""
     texts = _named(given)
-    if not texts.get("url", "").strip():
-        raise PipelineError("option url is missing: the server's address, like http://127.0.0.1:8080")
-    try:
-        url = check_url(texts["url"].strip())
-    except PenstockError as error:
-        raise PipelineError(f"option url: {error.message}") from None
+    server = parse_server(texts)
     topics, pattern = _topics(texts)
     start = _where(texts, "starting", End.EARLIEST)
     end = _where(texts, "ending", End.LATEST)
     if end == End.EARLIEST:
         raise PipelineError("option endingOffsets: earliest would read nothing")
     return Options(
-        url=url,
+        server=server,
         topics=topics,
         pattern=pattern,
         start=start,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
 
-from .errors import PipelineError
 from .offsets import Log
 from .options import Options, Pattern
 

@@ -13,8 +13,7 @@ import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
-
-from .errors import DataLoss, PipelineError
+from penstock.pipeline.errors import DataLoss, PipelineError
 
 EARLIEST_MARK: Final = -2  # Kafka's, in JSON
 LATEST_MARK: Final = -1

@@ -10,25 +10,28 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.client.access import Access
 from penstock.client.http import HttpClient
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.rows import columns
+from penstock.pipeline.rows.rows import Place, decode
 
-from . import columns
 from .declared import carried, carry, given_options
 from .discovery import find_logs
-from .errors import PipelineError
 from .fetch import fetch
 from .offsets import Range, ranges, times
 from .options import Options, parse_options
-from .rows import Place, decode
 from .splits import split
 
 
 class Split(InputPartition):
     """One task: a range of offsets and how to read it."""
 
-    def __init__(self, url: str, wanted: Range, include: tuple[str, ...], *, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self, server: Access, wanted: Range, include: tuple[str, ...], *, fail_on_data_loss: bool
+    ) -> None:
         super().__init__(None)
-        self.url = url
+        self.server = server
         self.wanted = wanted
         self.include = include
         self.fail_on_data_loss = fail_on_data_loss
@@ -51,12 +54,12 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
         """The tasks of the query."""
         options = self._options
-        with HttpClient(options.url) as client:
+        with HttpClient(options.server) as client:
             logs = find_logs(client, options, times(options.start, options.end))
         wanted = ranges(logs, options.start, options.end, fail_on_data_loss=options.fail_on_data_loss)
         pieces = split(wanted, rows_max=options.records_max, pieces_min=options.partitions_min)
         return [
-            Split(options.url, piece, options.include, fail_on_data_loss=options.fail_on_data_loss)
+            Split(options.server, piece, options.include, fail_on_data_loss=options.fail_on_data_loss)
             for piece in pieces
         ]
 
@@ -71,7 +74,7 @@ def read_split(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return
     wanted = partition.wanted
     place = Place(wanted.topic, wanted.partition, wanted.ledger, wanted.partitioned)
-    with HttpClient(partition.url) as client:
+    with HttpClient(partition.server) as client:
         frames = fetch(client, wanted, fail_on_data_loss=partition.fail_on_data_loss)
         yield from decode(place, frames, wanted.start, wanted.end, partition.include)
 

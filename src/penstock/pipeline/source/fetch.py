@@ -7,9 +7,9 @@ from typing import Final
 from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.pipeline.errors import DataLoss
+from penstock.pipeline.rows.frames import Frame, read_frames
 
-from .errors import DataLoss
-from .frames import Frame, read_frames
 from .offsets import Range
 
 ATTEMPTS_MAX: Final = 6  # without a single entry between them; Spark itself may retry the task after that

@@ -1,0 +1,80 @@
+"""How a server is reached over HTTP: its address, who asks, and whom to trust. It can be pickled.
+
+Tokens travel by reference (a file, an environment variable), so that neither a plan nor a log of Spark's, nor
+what is sent to its workers, holds one.
+"""
+
+import os
+import ssl
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+TOKEN_BYTES_MAX: Final = 64 << 10
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """A server's URL and what it takes to be let in; an empty text is none.
+
+    `token` is for who holds one already (the command line); elsewhere `token_file` or `token_env` name it, and it
+    is read anew for each connection. `ca_file` are the certificates to trust instead of the system's; `cert_file`
+    and `key_file` are the client's own (PEM).
+    """
+
+    url: str
+    token: str = ""
+    token_file: str = ""
+    token_env: str = ""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"{self.url!r} is no address like http://127.0.0.1:8080"
+            )
+        msgspec.structs.force_setattr(self, "url", self.url.rstrip("/"))
+
+    def bearer(self) -> str:
+        """The token, or nothing. Raises UNAUTHENTICATED where the one that is named is not there."""
+        if self.token_file:
+            try:
+                with Path(self.token_file).open(encoding="utf-8") as file:
+                    return file.read(TOKEN_BYTES_MAX).strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise PenstockError(
+                    ErrorKind.UNAUTHENTICATED, f"the token file {self.token_file} cannot be read: {error}"
+                ) from None
+        if self.token_env:
+            if not os.environ.get(self.token_env):
+                raise PenstockError(
+                    ErrorKind.UNAUTHENTICATED, f"the environment variable {self.token_env} holds no token"
+                )
+            return os.environ[self.token_env].strip()
+        return self.token
+
+    def headers(self) -> dict[str, str]:
+        """What goes with every request."""
+        token = self.bearer()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Whom to trust and who we are; None for plain HTTP. Raises BAD_PARAMETER for files that are none."""
+        if not self.url.startswith("https://"):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file or None)
+            if self.cert_file:
+                context.load_cert_chain(self.cert_file, self.key_file or None)
+        except (OSError, ssl.SSLError) as error:
+            named = ", ".join(name for name in (self.ca_file, self.cert_file, self.key_file) if name)
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"certificates ({named}) cannot be read: {error}"
+            ) from None
+        return context

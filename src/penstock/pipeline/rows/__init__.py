@@ -1,0 +1,1 @@
+"""Raw entries become Arrow record batches."""

@@ -1,0 +1,36 @@
+"""The options that say which server, as every reader and writer of Spark's takes them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.client.access import Access
+from penstock.model.errors import PenstockError
+
+from .errors import PipelineError
+
+# A token comes by reference only: options appear in plans, in logs and in the catalogue.
+_FIELDS: Final = {
+    "tokenFile": "token_file",
+    "tokenEnv": "token_env",
+    "tlsCaFile": "ca_file",
+    "tlsCertFile": "cert_file",
+    "tlsKeyFile": "key_file",
+}
+
+NAMES: Final = ("url", *_FIELDS)
+
+
+def parse_server(texts: Mapping[str, str]) -> Access:
+    """The server that options name. Raises PipelineError, which names the option."""
+    url = texts.get("url", "").strip()
+    if not url:
+        raise PipelineError("option url is missing: the server's address, like http://127.0.0.1:8080")
+    given = {field: texts[name].strip() for name, field in _FIELDS.items() if name in texts}
+    if given.get("token_file") and given.get("token_env"):
+        raise PipelineError("options tokenFile and tokenEnv exclude one another")
+    if given.get("key_file") and not given.get("cert_file"):
+        raise PipelineError("option tlsKeyFile needs tlsCertFile")
+    try:
+        return Access(url=url, **given)
+    except PenstockError as error:
+        raise PipelineError(f"option url: {error.message}") from None
