@@ -23,10 +23,22 @@ START_S: Final = 90
 _HOME: Final = Path(pyspark.__file__).parent
 _MODULES: Final = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
-    for package in (
-        "java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util java.util.concurrent "
-        "java.util.concurrent.atomic jdk.internal.ref sun.nio.ch sun.nio.cs sun.security.action sun.util.calendar"
-    ).split()
+    for package in [
+        "java.lang",
+        "java.lang.invoke",
+        "java.lang.reflect",
+        "java.io",
+        "java.net",
+        "java.nio",
+        "java.util",
+        "java.util.concurrent",
+        "java.util.concurrent.atomic",
+        "jdk.internal.ref",
+        "sun.nio.ch",
+        "sun.nio.cs",
+        "sun.security.action",
+        "sun.util.calendar",
+    ]
 ]
 
 
