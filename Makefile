@@ -84,7 +84,7 @@ deep: $(STAMPS)/project ## Let the property tests look further (minutes, other e
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 tests/property tests/unit $(ARGS)
 
 .PHONY: bench
-NAME ?= startup rest websocket requests latency memory schemas idle store_floor codec kafka_rest binary client spark_scan
+NAME ?= startup rest websocket requests latency memory schemas idle store_floor codec kafka_rest binary client spark_scan spark_stream
 bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)
 	@for bench in $(NAME); do echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 

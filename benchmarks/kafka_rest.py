@@ -35,10 +35,11 @@ SIZES = (100, 1000, 10_000)
 
 
 async def floor(port: int) -> None:
+    from penstock.protocols.load import Load
     from penstock.protocols.session import Limits
     from penstock.server.config import HttpSettings
     from penstock.server.http import HttpServer
-    from penstock.server.listen import bind
+    from penstock.server.listen import Listener, bind
 
     body = bytes(range(256)) * (MIB // 256)
     headers = [
@@ -53,10 +54,10 @@ async def floor(port: int) -> None:
         await send({"type": "http.response.start", "status": 206, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    server = HttpServer(app, HttpSettings(), Limits())
-    await server.open(bind(f"127.0.0.1:{port}"))
+    server = HttpServer(app, HttpSettings(), Limits(), Load(1000, 1000, 1 << 30))
+    await server.open([Listener(bind(f"127.0.0.1:{port}"))])
     print("ready", flush=True)
-    await server.run_until(asyncio.Event())
+    await server.run_until(asyncio.Event(), lambda: None)
 
 
 @contextmanager

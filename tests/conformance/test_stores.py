@@ -18,6 +18,8 @@ from penstock.backends.memory import MemoryStore  # noqa: E402
 from penstock.backends.sqlite import SqliteStore  # noqa: E402
 from penstock.core.ports import CursorChange, Store  # noqa: E402
 from penstock.model.entry import NewEntry  # noqa: E402
+from penstock.model.errors import PenstockError  # noqa: E402
+from penstock.model.stage import Commit, StageKey, StageRun  # noqa: E402
 from penstock.testing.stores import StoreSuite  # noqa: E402
 
 T = TypeVar("T")
@@ -62,6 +64,7 @@ class SqliteBesideMemory(RuleBasedStateMachine):
         self.model = MemoryStore()
         self.start()
         self.ledgers: dict[str, int] = {}
+        self.staged: set[tuple[StageKey, int]] = set()
 
     def start(self) -> None:
         self.store = SqliteStore(self.folder)
@@ -87,6 +90,8 @@ class SqliteBesideMemory(RuleBasedStateMachine):
                 sorted(found, key=lambda cursor: cursor.subscription),
                 sorted(expected, key=lambda cursor: cursor.subscription),
             )
+        if method == "load_stages":
+            found, expected = (tuple(sorted(part, key=repr) for part in both) for both in (found, expected))
         assert found == expected, method
         return found
 
@@ -122,6 +127,15 @@ class SqliteBesideMemory(RuleBasedStateMachine):
     def trim(self, topic: str, before: int) -> None:
         self.both("trim", self.log(topic), before)
 
+    @rule(topic=TOPICS, size=st.integers(0, 200), entry_id=st.integers(0, 60))
+    def sizes(self, topic: str, size: int, entry_id: int) -> None:
+        self.both("find_size", self.log(topic), size)
+        self.both("size_since", self.log(topic), entry_id)
+
+    @rule(topic=TOPICS, names=st.lists(SUBSCRIPTIONS, max_size=3))
+    def forget_producers(self, topic: str, names: list[str]) -> None:
+        self.both("forget_producers", self.log(topic), names)
+
     @rule(topic=TOPICS)
     def delete(self, topic: str) -> None:
         self.both("delete", self.log(topic))
@@ -147,6 +161,45 @@ class SqliteBesideMemory(RuleBasedStateMachine):
     def save_meta(self, documents: list[tuple[str, str, bytes | None]]) -> None:
         self.both("save_meta", documents)
 
+    @rule(
+        key=st.builds(StageKey, st.sampled_from("vw"), st.integers(0, 3), st.sampled_from("st")),
+        part=st.integers(0, 9),
+        runs=st.lists(st.tuples(TOPICS, ENTRIES.filter(bool)), min_size=1, max_size=3),
+    )
+    def stage(self, key: StageKey, part: int, runs: list[tuple[str, list[NewEntry]]]) -> None:
+        if (key, part) not in self.staged:  # a part comes once
+            self.staged.add((key, part))
+            self.both("stage", key, part, 5, 6, [StageRun(self.log(t), t, entries) for t, entries in runs])
+
+    @rule(
+        writer=st.sampled_from("vw"),
+        batch=st.integers(0, 3),
+        stages=st.lists(st.sampled_from("st"), unique=True),
+    )
+    def commit(self, writer: str, batch: int, stages: list[str]) -> None:
+        commit = Commit(writer, batch, 50)
+        found, expected = (self.outcome(store, commit, stages) for store in (self.store, self.model))
+        assert found == expected
+
+    def outcome(self, store: Store, commit: Commit, stages: list[str]) -> object:
+        """What a commit returns, or the kind of error that it raises."""
+
+        async def called() -> object:
+            try:
+                return await store.commit_stages(commit, stages)
+            except PenstockError as error:
+                return error.kind
+
+        return self.wait(called())
+
+    @rule(key=st.builds(StageKey, st.sampled_from("vw"), st.integers(0, 3), st.sampled_from("st")))
+    def drop_stage(self, key: StageKey) -> None:
+        self.both("drop_stages", [key])
+
+    @rule(writer=st.sampled_from("vw"))
+    def forget_commits(self, writer: str) -> None:
+        self.both("forget_commits", [writer])
+
     @rule()
     def restart(self) -> None:
         self.wait(self.store.close())
@@ -162,6 +215,7 @@ class SqliteBesideMemory(RuleBasedStateMachine):
             self.both("load_cursors", ledger)
         for kind in ("a", "b", "c"):
             self.both("load_meta", kind)
+        self.both("load_stages")
 
 
 TestSqliteBesideMemory = SqliteBesideMemory.TestCase

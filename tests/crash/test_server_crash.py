@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 
 ROUNDS = 12
 TOPIC = "/topics/public/default/crash"
+ADMIN = "/admin/v2/persistent/public/default/crash"
 
 
 class Gone(Exception):
@@ -82,9 +83,17 @@ def until_gone(work: Any, *arguments: Any) -> None:
         work(*arguments)
 
 
-def test_kill_in_the_middle(tmp_path: Path) -> None:
+TRIMMING = ("broker.retention_minutes=0", "broker.retention_mb=0", "broker.keep_check_ms=5")
+
+
+@pytest.mark.parametrize("policies", [(), TRIMMING], ids=["keeping", "trimming"])
+def test_kill_in_the_middle(tmp_path: Path, policies: tuple[str, ...]) -> None:
     life, dice = Life(), random.Random(20260101)
-    flags = ("--set", "broker.deduplication=true")
+    flags = ["--set", "broker.deduplication=true"]
+    for policy in policies:
+        flags += ["--set", policy]
+    with launch(tmp_path / "data", *flags) as server:  # from the first message on, the subscription holds all
+        call(server.port, "PUT", f"{ADMIN}/subscription/s", "earliest")
     for _ in range(ROUNDS):
         with launch(tmp_path / "data", *flags) as server:
             killer = threading.Timer(dice.uniform(0.02, 0.6), os.kill, (server.process.pid, signal.SIGKILL))
@@ -111,7 +120,11 @@ def test_kill_in_the_middle(tmp_path: Path) -> None:
             if not page["messages"]:
                 break
             following = f"&offset={page['messages'][-1]['offset'] + 1}"
-        assert stored == list(range(life.next))
+        first = life.next - len(stored)
+        assert stored == list(range(first, life.next))
+        gone = set(range(first))
+        assert gone <= life.perhaps, "what nobody had acknowledged is gone"
+        assert bool(gone) is bool(policies)
         assert life.next > ROUNDS
         cursor = call(server.port, "GET", f"{TOPIC}/subscription/s/cursor")["cursor"]
         backlog = cursor["backlog"]

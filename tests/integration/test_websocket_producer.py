@@ -324,7 +324,7 @@ async def test_an_idle_socket_is_closed() -> None:
         await clock.advance(900)
         await sending.publish("a")
         await clock.advance(1300)
-        assert await sending.closed() == (1001, "idle for too long")
+        assert await sending.closed() == (1001, "idle for limits.websocket_idle_ms")
 
 
 async def test_draining_answers_what_is_in_flight_and_closes() -> None:

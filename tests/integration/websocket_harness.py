@@ -16,6 +16,8 @@ from penstock.core.broker import Broker
 from penstock.core.clock import LoopClock
 from penstock.core.ports import Clock, Store
 from penstock.core.settings import BrokerSettings
+from penstock.protocols.auth.authenticator import authenticator
+from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.session import Gate, Limits
 from penstock.protocols.websocket.routes import routes
 from penstock.protocols.websocket.socket import Sockets
@@ -141,6 +143,7 @@ async def door(
     store: Store | None = None,
     settings: BrokerSettings | None = None,
     limits: Limits | None = None,
+    auth: AuthSettings | None = None,
     whole: bool = False,
 ) -> AsyncIterator[DoorServer]:
     """Serve on a free port of the loopback interface; `whole` serves every door."""
@@ -149,7 +152,7 @@ async def door(
         store or MemoryStore(), MemoryStore(1 << 40), WireFormat(), clock or LoopClock(), settings
     )
     await broker.start()
-    gate = Gate(broker, limits)
+    gate = Gate(broker, limits, authenticator(auth or AuthSettings(), broker))
     app = build_for(gate) if whole else None
     sockets = Sockets() if app is None else app.sockets
     server = uvicorn.Server(

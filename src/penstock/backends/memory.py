@@ -5,9 +5,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from penstock.core.ports import CursorChange, LogState
 from penstock.model.entry import Entry, NewEntry, Placed
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.stage import Commit, Span, StagedRun, StageKey, StageRun
 
 T = TypeVar("T")
 
@@ -83,11 +86,25 @@ class _MemoryLog:
             found.append(entry)
         return found
 
-    def trim(self, before_entry: int) -> None:
+    def find_size(self, size_bytes: int) -> Entry | None:
+        found = None
+        for entry in reversed(self.entries):
+            size_bytes -= len(entry.data)
+            if size_bytes < 0:
+                break
+            found = entry
+        return found
+
+    def size_since(self, entry_id: int) -> int:
+        return sum(len(entry.data) for entry in self.entries[max(0, entry_id - self.first_entry) :])
+
+    def trim(self, before_entry: int) -> int:
         count = min(max(0, before_entry - self.first_entry), len(self.entries))
-        self.size_bytes -= sum(len(entry.data) for entry in self.entries[:count])
+        freed = sum(len(entry.data) for entry in self.entries[:count])
+        self.size_bytes -= freed
         del self.entries[:count]
         self.first_entry += count
+        return freed
 
     def save_cursor(self, change: CursorChange) -> None:
         cursor = self.cursors.get(change.subscription)
@@ -113,6 +130,8 @@ class MemoryStore:
         self._ledgers: dict[int, _MemoryLog] = {}
         self._next_ledger = first_ledger
         self._meta: dict[str, dict[str, bytes]] = {}
+        self._stages: dict[StageKey, list[tuple[StagedRun, StageRun]]] = {}
+        self._commits: dict[str, Commit] = {}
 
     async def start(self) -> None:
         """Nothing to open."""
@@ -148,10 +167,23 @@ class MemoryStore:
         at = bisect_left(entries, publish_time, key=lambda entry: entry.publish_time)
         return _done(entries[at] if at < len(entries) else None)
 
-    def trim(self, ledger: int, before_entry: int) -> asyncio.Future[None]:
+    def find_size(self, ledger: int, size_bytes: int) -> asyncio.Future[Entry | None]:
+        log = self._ledgers.get(ledger)
+        return _done(None if log is None else log.find_size(size_bytes))
+
+    def size_since(self, ledger: int, entry_id: int) -> asyncio.Future[int]:
+        log = self._ledgers.get(ledger)
+        return _done(0 if log is None else log.size_since(entry_id))
+
+    def trim(self, ledger: int, before_entry: int) -> asyncio.Future[int]:
+        log = self._ledgers.get(ledger)
+        return _done(0 if log is None else log.trim(before_entry))
+
+    def forget_producers(self, ledger: int, names: Sequence[str]) -> asyncio.Future[None]:
         log = self._ledgers.get(ledger)
         if log is not None:
-            log.trim(before_entry)
+            for name in names:
+                log.producers.pop(name, None)
         return _done(None)
 
     def delete(self, ledger: int) -> asyncio.Future[None]:
@@ -192,6 +224,66 @@ class MemoryStore:
                 self._meta.setdefault(kind, {})[key] = document
         return _done(None)
 
+    def stage(
+        self, key: StageKey, part: int, checksum: int, at: int, runs: Sequence[StageRun]
+    ) -> asyncio.Future[None]:
+        for run in runs:
+            if run.ledger not in self._ledgers:
+                return _failed(_no_log(run.ledger))
+        for run in runs:
+            messages = sum(entry.count for entry in run.entries)
+            size = sum(len(entry.data) for entry in run.entries)
+            told = StagedRun(key, part, checksum, at, run.ledger, run.topic, messages, size)
+            self._stages.setdefault(key, []).append((told, run))
+        return _done(None)
+
+    def load_stages(self) -> asyncio.Future[tuple[list[StagedRun], list[Commit]]]:
+        runs = [told for held in self._stages.values() for told, _ in held]
+        return _done((runs, list(self._commits.values())))
+
+    def commit_stages(self, commit: Commit, stages: Sequence[str]) -> asyncio.Future[Commit]:
+        writer, batch = commit.writer, commit.batch
+        last = self._commits.get(writer)
+        if last is not None and last.batch >= batch:
+            return _done(last)
+        won: list[StageRun] = []
+        for stage in stages:
+            held = self._stages.get(StageKey(writer, batch, stage))
+            if held is None:
+                return _failed(_no_stage(stage))
+            won += [run for _, run in sorted(held, key=lambda pair: pair[0].part)]
+        for run in won:
+            if run.ledger not in self._ledgers:
+                return _failed(_no_log(run.ledger))
+        spans: dict[int, Span] = {}
+        for run in won:
+            entries = [msgspec.structs.replace(entry, publish_time=commit.at) for entry in run.entries]
+            log = self._ledgers[run.ledger]
+            placed, size = log.append(entries), sum(len(entry.data) for entry in entries)
+            span = spans.get(run.ledger) or Span(
+                run.topic, run.ledger, placed.entry_id, 0, placed.offset, 0, 0
+            )
+            spans[run.ledger] = msgspec.structs.replace(
+                span,
+                entries=span.entries + len(entries),
+                messages=log.next_offset - span.offset,
+                size_bytes=span.size_bytes + size,
+            )
+        for key in [k for k in self._stages if k.writer == writer and k.batch <= batch]:
+            del self._stages[key]
+        done = self._commits[writer] = msgspec.structs.replace(commit, spans=tuple(spans.values()))
+        return _done(done)
+
+    def drop_stages(self, keys: Sequence[StageKey]) -> asyncio.Future[None]:
+        for key in keys:
+            self._stages.pop(key, None)
+        return _done(None)
+
+    def forget_commits(self, writers: Sequence[str]) -> asyncio.Future[None]:
+        for writer in writers:
+            self._commits.pop(writer, None)
+        return _done(None)
+
     def _entries(self, ledger: int) -> list[Entry]:
         log = self._ledgers.get(ledger)
         return [] if log is None else log.entries
@@ -199,6 +291,10 @@ class MemoryStore:
 
 def _no_log(ledger: int) -> PenstockError:
     return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"there is no log with ledger {ledger}")
+
+
+def _no_stage(stage: str) -> PenstockError:
+    return PenstockError(ErrorKind.STAGE_NOT_FOUND, f"nothing is staged as {stage}")
 
 
 def _done(value: T) -> asyncio.Future[T]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
@@ -13,8 +13,24 @@ from penstock.model.names import TopicName
 P = ParamSpec("P")
 
 
+# By option, the field of `Access` that it sets.
+_ACCESS: Final = {
+    "url": "url",
+    "token": "token",
+    "token_file": "token_file",
+    "tls_ca_file": "ca_file",
+    "tls_cert_file": "cert_file",
+    "tls_key_file": "key_file",
+}
+
+
+def _file(name: str, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    variable = f"PENSTOCK_{name.upper().replace('-', '_')}"
+    return click.option(f"--{name}", envvar=variable, metavar="FILE", help=f"{help} [env: {variable}]")
+
+
 def connected(run: Callable[Concatenate[HttpClient, P], Any]) -> Callable[P, Any]:
-    """Give a command the options `--url` and `--token`, and a client as its first argument."""
+    """Give a command the options that say where the server is, and a client as its first argument."""
 
     @click.option(
         "--url",
@@ -24,10 +40,14 @@ def connected(run: Callable[Concatenate[HttpClient, P], Any]) -> Callable[P, Any
         help="The server. [env: PENSTOCK_URL]",
     )
     @click.option("--token", envvar="PENSTOCK_TOKEN", help="A token for it. [env: PENSTOCK_TOKEN]")
+    @_file("token-file", "A file with a token, read anew for each request.")
+    @_file("tls-ca-file", "Certificates to trust instead of the system's (PEM).")
+    @_file("tls-cert-file", "Our own certificate (PEM).")
+    @_file("tls-key-file", "Its key, where that is in another file (PEM).")
     @wraps(run)
     def command(*args: P.args, **options: P.kwargs) -> Any:
-        url, token = options.pop("url"), options.pop("token")
-        with HttpClient(Access(url=str(url), token=str(token or ""))) as client:
+        given = {field: str(options.pop(option) or "") for option, field in _ACCESS.items()}
+        with HttpClient(Access(**given)) as client:
             return run(client, *args, **options)
 
     return command

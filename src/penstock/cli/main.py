@@ -15,7 +15,13 @@ _COMMANDS: Final = {
     "read": ("read", "Read a topic from a position on."),
     "consume": ("consume", "Consume a topic under a subscription."),
     "request": ("request", "Send a request and print its reply."),
+    "tokens": ("tokens", "Make keys and tokens, and check tokens."),
+    "users": ("users", "Users with passwords."),
     "schemas": ("schemas", "List, show, check and register schemas."),
+    "backup": ("backup", "Copy a data folder's storage while the server runs."),
+    "restore": ("restore", "Make a backup the content of a data folder."),
+    "check": ("check", "Look through a data folder for what is wrong."),
+    "pipeline": ("pipeline", "Run declared pipelines: topics to topics and tables, on Spark."),
     "demo": ("demo", "Show what Penstock does, on real flights."),
 }
 

@@ -22,6 +22,9 @@ from penstock.server.sources import load
     help="Where Pulsar's protocol is spoken; off: nowhere [127.0.0.1:6650].",
 )
 @click.option("--memory", is_flag=True, help="Keep everything in memory: gone when the server stops.")
+@click.option(
+    "--insecure", is_flag=True, help="Serve other machines without authentication, where that is meant."
+)
 @click.option("--log", metavar="FORMAT", help="auto, json or console [auto].")
 @click.option(
     "--config",
@@ -42,6 +45,7 @@ def command(
     http: str | None,
     pulsar: str | None,
     memory: bool,
+    insecure: bool,
     log: str | None,
     file: Path | None,
     settings: tuple[str, ...],
@@ -50,6 +54,7 @@ def command(
     flags: dict[str, object] = {
         "data.folder": data,
         "data.store": "memory" if memory else None,
+        "auth.insecure": insecure or None,
         "http.listen": http,
         "pulsar.listen": pulsar,
         "log.format": log,

@@ -21,7 +21,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     """A server's URL and what it takes to be let in; an empty text is none.
 
     `token` is for who holds one already (the command line); elsewhere `token_file` or `token_env` name it, and it
-    is read anew for each connection. `ca_file` are the certificates to trust instead of the system's; `cert_file`
+    is read anew for each request. `ca_file` are the certificates to trust instead of the system's; `cert_file`
     and `key_file` are the client's own (PEM).
     """
 

@@ -10,6 +10,7 @@ import http.client
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import urlencode, urlsplit
@@ -21,6 +22,8 @@ from .access import Access
 from .paths import admin_path, partition_path, topic_path
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 TIMEOUT_S: Final = 30.0  # without a byte from the server
@@ -77,6 +80,11 @@ class HttpClient:
         self.timeout_s = timeout_s
         self._session: httpx.Client | None = None
 
+    @cached_property
+    def _tls(self) -> ssl.SSLContext | None:
+        """Read once: the system's certificates alone take tens of milliseconds."""
+        return self.access.tls()
+
     def __enter__(self) -> Self:
         return self
 
@@ -105,18 +113,21 @@ class HttpClient:
         import httpx  # here: see the module's docstring
 
         if self._session is None:
-            self._session = httpx.Client(
-                timeout=self.timeout_s, headers=self.access.headers(), verify=self.access.tls() or True
-            )
+            self._session = httpx.Client(timeout=self.timeout_s, verify=self._tls or True)
         kept = {name: value for name, value in (params or {}).items() if value is not None}
         try:
             response = self._session.request(
-                method, self.url + path, params=kept, json=body, content=content, headers=headers
+                method,
+                self.url + path,
+                params=kept,
+                json=body,
+                content=content,
+                headers={**self.access.headers(), **(headers or {})},  # a token may have been renewed
             )
         except httpx.HTTPError as error:
-            raise _unreachable(self.url, error) from error
+            raise unreachable(self.url, error) from error
         if response.status_code >= 400:
-            raise _refusal(response.status_code, response.content)
+            raise refusal(response.status_code, response.content)
         return response.json() if response.content else None
 
     def topics(self, namespace: NamespaceName) -> list[str]:
@@ -157,24 +168,20 @@ class HttpClient:
         """Stream the raw entries that hold the offsets `start .. end-1`."""
         query = urlencode({"offset": start, "end_offset": end})
         path = f"{partition_path(topic, partition)}/messages?{query}"
-        parts = urlsplit(self.url)
-        connection: http.client.HTTPConnection
-        tls = self.access.tls()
-        if tls is not None:
-            connection = http.client.HTTPSConnection(parts.netloc, timeout=self.timeout_s, context=tls)
-        else:
-            connection = http.client.HTTPConnection(parts.netloc, timeout=self.timeout_s)
+        connection = connect(self.access, self.timeout_s)
         try:
             try:
                 connection.request(
-                    "GET", parts.path + path, headers={"Accept": ENTRIES, **self.access.headers()}
+                    "GET",
+                    urlsplit(self.url).path + path,
+                    headers={"Accept": ENTRIES, **self.access.headers()},
                 )
                 response = connection.getresponse()
                 refused = response.read(_ERROR_BYTES_MAX) if response.status >= 400 else None
             except (OSError, http.client.HTTPException) as error:
-                raise _unreachable(self.url, error) from error
+                raise unreachable(self.url, error) from error
             if refused is not None:
-                raise _refusal(response.status, refused)
+                raise refusal(response.status, refused)
             kind = response.headers.get("Content-Type", "")
             if kind.split(";")[0].strip() != ENTRIES:
                 raise PenstockError(
@@ -185,13 +192,23 @@ class HttpClient:
             connection.close()
 
 
-def _unreachable(url: str, error: Exception) -> PenstockError:
+def connect(access: Access, timeout_s: float) -> http.client.HTTPConnection:
+    """A connection of the standard library's, opened with the first request."""
+    netloc, tls = urlsplit(access.url).netloc, access.tls()
+    if tls is not None:
+        return http.client.HTTPSConnection(netloc, timeout=timeout_s, context=tls)
+    return http.client.HTTPConnection(netloc, timeout=timeout_s)
+
+
+def unreachable(url: str, error: Exception) -> PenstockError:
+    """No answer came."""
     return PenstockError(
         ErrorKind.UNAVAILABLE, f"{url} cannot be reached: {str(error) or type(error).__name__}"
     )
 
 
-def _refusal(status: int, body: bytes) -> RemoteError:
+def refusal(status: int, body: bytes) -> RemoteError:
+    """What an answer with an error says."""
     try:
         answer = json.loads(body)
         return RemoteError(status, int(answer["error_code"]), str(answer["message"]))

@@ -96,15 +96,22 @@ class JsonCodec(Codec):
         """Fields that the definition does not name pass, as readers pass over them."""
         self._filled(from_json(payload, self.part), PLAIN, strict=False)
 
-    def _through_avro(self, value: Any, read: Reader) -> Any:
+    def as_avro(self, payload: bytes) -> bytes:
+        """What the payload holds in Avro's encoding, by the writer's definition; raises BAD_MESSAGE."""
+        return self._avro(from_json(payload, self.part))
+
+    def _avro(self, value: Any) -> bytes:
         try:
-            encoded = self._write(value)
+            return self._write(value)
         except WRITE_FAILURES:
             value = self._filled(value, PLAIN, strict=False)
             try:
-                encoded = self._write(value)
+                return self._write(value)
             except WRITE_FAILURES as error:
                 raise bad_message(f"{self.part}: does not fit its definition ({error})") from None
+
+    def _through_avro(self, value: Any, read: Reader) -> Any:
+        encoded = self._avro(value)
         try:
             return read(encoded, 0)[0]
         except READ_FAILURES as error:

@@ -73,7 +73,7 @@ class ProtobufCodec(Codec):
             raise bad_message(f"{self.part}: nested too deeply") from None
 
     def decode(self, payload: bytes) -> Any:
-        message = self._parse(payload)
+        message = self.message(payload)
         pool: Any = self._reader.DESCRIPTOR.file.pool
         try:
             return MessageToDict(
@@ -87,14 +87,20 @@ class ProtobufCodec(Codec):
 
     def decode_native(self, payload: bytes) -> Any:
         try:
-            return _native(self._parse(payload))
+            return _native(self.message(payload))
         except _FAILURES as error:
             raise bad_message(f"{self.part}: the payload cannot be shown: {error}") from None
 
     def check(self, payload: bytes) -> None:
-        self._parse(payload)
+        self.message(payload)
 
-    def _parse(self, payload: bytes) -> Message:
+    @property
+    def descriptor(self) -> Any:
+        """The reader's message, as a Descriptor."""
+        return self._reader.DESCRIPTOR
+
+    def message(self, payload: bytes) -> Message:
+        """The message itself; raises BAD_MESSAGE."""
         try:
             return self._reader.FromString(payload)
         except (DecodeError, ValueError):

@@ -69,11 +69,11 @@ class Access:
         """
         options = producer.options
         if options.shared_name:
-            self._check_shared()
+            self.check_shared()
             return
         self._check_name(producer)
         if options.access_mode is AccessMode.SHARED:
-            self._check_shared()
+            self.check_shared()
             self._topic.producers[producer.name] = producer
             return
         busy = bool(self._alone or self._topic.producers)
@@ -87,7 +87,8 @@ class Access:
                 self._oust()
         await self._take(producer)
 
-    def _check_shared(self) -> None:
+    def check_shared(self) -> None:
+        """Raise PRODUCER_BUSY while somebody has the topic alone, or waits to."""
         if self._alone is not None or self._waiting:
             raise PenstockError(
                 ErrorKind.PRODUCER_BUSY, f"Topic {self._topic.name} has an existing exclusive producer"

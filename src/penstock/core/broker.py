@@ -10,20 +10,24 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName, check_local
-from penstock.model.policy import ConsumerOptions, ProducerOptions
+from penstock.model.policy import ConsumerOptions, ProducerOptions, SubscriptionType
 
 from .access import Access, Epochs
 from .compaction import Compactions
 from .consumer import Consumer
+from .counting import check_producers, check_subscriptions
 from .cursors import CursorFlusher
 from .dead_letters import DeadLetters
+from .keeping import Keeper
 from .namespaces import Namespaces
 from .offsets import OffsetSet
+from .policies import Policies
 from .ports import Clock, CursorChange, EntryFormat, Store
 from .producer import Producer
 from .requests import Requests
 from .schemas import Schemas
 from .settings import BrokerSettings
+from .staging import Staging
 from .subscription import Subscription
 from .tasks import Tasks
 from .topic import Topic
@@ -50,6 +54,7 @@ class Broker:
         self.store = store
         self.tasks = Tasks()
         self.namespaces = Namespaces(store)
+        self.policies = Policies(store, self.namespaces, self.settings)
         self.schemas = Schemas(store, self.namespaces, clock, self.settings.max_schema_bytes)
         self.topics = Topics(
             store,
@@ -59,6 +64,16 @@ class Broker:
             clock,
             opened=self._opened,
             appeared=self._appeared,
+            logs_max=self.policies.max_topics,
+        )
+        self.keeper = Keeper(
+            self.policies,
+            self.settings,
+            clock,
+            self.tasks,
+            names=self.topics.all_names,
+            opened=lambda: self.topics.open_topics,
+            open=lambda name: self.topics.all_of(name, create=False),
         )
         self._transient = transient
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
@@ -66,6 +81,7 @@ class Broker:
         self.requests = Requests(clock, encoder, self.settings.request_timeout_ms_max)
         self._epochs = Epochs(store)
         self.compactions = Compactions(store, encoder, self.tasks)
+        self.staging = Staging(store, self.topics, clock, self.settings, self.tasks.spawn)
         self._growing: dict[TopicName, set[Producer]] = {}
         self._watchers: dict[Consumer, Callable[[TopicName], None]] = {}
         self._names = 0
@@ -79,11 +95,16 @@ class Broker:
         await self.schemas.load()
         await self._epochs.load()
         await self.compactions.load()
+        await self.policies.load()
         await self.topics.load()
+        await self.staging.load()
+        self.keeper.start()
 
     async def close(self) -> None:
         """Disconnect everybody, save every cursor, let go of the stores."""
         self.requests.close()
+        self.keeper.close()
+        self.staging.close()
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
                 producer.close()
@@ -112,14 +133,16 @@ class Broker:
         """A producer for a topic or one of its partitions; creates the topic as configured.
 
         `queued` is called when the producer has to wait until it may have the topic alone. Raises
-        PRODUCER_BUSY for a name in use (unless `shared_name`), PRODUCER_FENCED, TOPIC_NOT_FOUND,
-        TOPIC_TERMINATED.
+        PRODUCER_BUSY for a name in use (unless `shared_name`) and for too many, PRODUCER_FENCED, TOPIC_NOT_FOUND,
+        TOPIC_TERMINATED, and the kinds BACKLOG_QUOTA_… while the backlog is beyond such a quota (a `shared_name`
+        hears of it when it publishes).
         """
         options = options or ProducerOptions()
         topics = await self.topics.all_of(name)
         for topic in topics:
             topic.check_open()
-        namespace = name.namespace_name
+            if not options.shared_name:
+                await topic.backlog.check()
 
         producer = Producer(
             options.name or self.new_name("producer"),
@@ -128,7 +151,7 @@ class Broker:
             encoder=self.encoder,
             clock=self.clock,
             version_of=lambda schema: self.schemas.get_or_create(name, schema),
-            deduplicate=lambda: self.deduplicates(namespace),
+            deduplicate=lambda: topics[0].policies.deduplication,
             message_bytes_max=self.settings.max_message_bytes,
             detach=self._detach_producer,
             requests=self.requests,
@@ -136,6 +159,7 @@ class Broker:
         )
         try:
             for topic in topics:
+                check_producers(topic, producer)
                 await topic.access.enter(producer, None if queued is None else partial(queued, producer))
                 topic.check_open()
         except BaseException:
@@ -162,13 +186,6 @@ class Broker:
                 del self._growing[base]
         for topic in producer.topics:
             topic.access.leave(producer)
-
-    def deduplicates(self, namespace: NamespaceName) -> bool:
-        """Whether repeats are dropped in a namespace."""
-        if not self.namespaces.exists(namespace):
-            return self.settings.deduplication
-        chosen = self.namespaces.policies(namespace).deduplication
-        return self.settings.deduplication if chosen is None else chosen
 
     # -- consuming
 
@@ -213,11 +230,13 @@ class Broker:
         *,
         namespace: NamespaceName,
         domain: str = "persistent",
+        allowed: Callable[[TopicName], bool] = lambda name: True,
     ) -> Consumer:
         """A consumer of every topic of a namespace whose full name matches, also of those that come later.
 
-        `pattern` matches `tenant/namespace/topic` wholly, with or without a domain before it. Raises
-        BAD_PARAMETER for one that is no regular expression.
+        `pattern` matches `tenant/namespace/topic` wholly, with or without a domain before it; of what matches,
+        `allowed` says what may be consumed, each time anew. Raises BAD_PARAMETER for a pattern that is no
+        regular expression.
         """
         try:
             wanted = re.compile(pattern.split("://", 1)[-1])
@@ -229,6 +248,7 @@ class Broker:
                 name.domain == domain
                 and name.namespace_name == namespace
                 and wanted.fullmatch(f"{name.tenant}/{name.namespace}/{name.local}") is not None
+                and allowed(name)
             )
 
         names = [n for n in self.topics.names(namespace, domain) if matches(n)]
@@ -295,12 +315,14 @@ class Broker:
         durable: bool,
         properties: dict[str, str] | None = None,
     ) -> Subscription:
+        check_subscriptions(topic)
         if durable:
             kept = msgspec.json.encode(properties or {})
             await topic.store.save_cursors([CursorChange(topic.ledger, name, mark, {}, kept)])
         made = topic.subscriptions.get(name)  # somebody may have been quicker while it was stored
         if made is None:
             made = self._subscription(topic, name, OffsetSet(mark), durable=durable, properties=properties)
+            topic.backlog.forget()
         return made
 
     def _subscription(
@@ -319,13 +341,18 @@ class Broker:
             durable=durable,
             encoder=self.encoder,
             tasks=self.tasks,
-            dirty=self._flusher.dirty,
+            dirty=self._moved,
             bury=self._dead_letters.bury,
             requests=self.requests,
             properties=properties,
         )
         topic.subscriptions[name] = made
         return made
+
+    def _moved(self, subscription: Subscription) -> None:
+        """A cursor moved: it is to be saved, and may have held what can go now."""
+        self._flusher.dirty(subscription)
+        self.keeper.moved(subscription)
 
     async def _opened(self, topic: Topic) -> None:
         topic.access = Access(topic, self._epochs)
@@ -336,6 +363,9 @@ class Broker:
             cursor = OffsetSet.load(max(saved.mark, topic.first_offset), saved.chunks)
             properties = msgspec.json.decode(saved.properties or b"{}", type=dict[str, str])
             self._subscription(topic, saved.subscription, cursor, durable=True, properties=properties)
+        topic.after_delete.append(partial(self.policies.forget, topic.name.base))
+        topic.after_delete.append(partial(self.keeper.forget, topic))
+        self.keeper.opened(topic)
 
     async def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
         """Close a consumer; subscriptions that are not durable go with their last one, after `keep_ms`."""
@@ -388,6 +418,32 @@ class Broker:
         for topic, mark in zip(topics, marks, strict=True):
             await self._create_subscription(topic, subscription, mark, durable=True, properties=properties)
 
+    async def set_mark(
+        self, topic: Topic, subscription: str, offset: int, *, exact: bool = False
+    ) -> Subscription:
+        """Have a durable subscription of `topic` count everything below `offset` as acknowledged; it is made where
+        it is missing. Only `exact` moves it back. Who calls flushes it.
+
+        Raises BAD_PARAMETER past the end, and for a subscription that consumers share.
+        """
+        if offset > topic.next_offset:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"{topic.name} ends at {topic.next_offset}, before {offset}"
+            )
+        offset = max(offset, topic.first_offset)
+        found = topic.subscriptions.get(subscription)
+        if found is None:
+            return await self._create_subscription(topic, subscription, offset, durable=True)
+        if found.consumers and found.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"{subscription} is shared by consumers: none may acknowledge for all"
+            )
+        if exact and offset < found.cursor.mark:
+            await found.move(offset)
+        else:
+            found.skip(offset)
+        return found
+
     async def unsubscribe(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
         """Delete a subscription; raises SUBSCRIPTION_BUSY while it has consumers, unless `force`."""
         found = await self.subscription(name, subscription)
@@ -415,6 +471,7 @@ class Broker:
             ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {subscription.name} was deleted"
         )
         subscription.dissolve(gone)
+        self.keeper.moved(subscription)
         if subscription.durable:
             await subscription.topic.store.delete_cursor(subscription.topic.ledger, subscription.name)
 
@@ -438,6 +495,7 @@ class Broker:
     async def delete_topic(self, name: TopicName, *, force: bool = False, schema: bool = False) -> None:
         """Delete a topic, and its schemas when `schema`; raises TOPIC_NOT_FOUND, TOPIC_IN_USE."""
         await self.topics.delete(name, force=force)
+        await self.namespaces.forget_topic(name)
         if schema:
             await self.schemas.forget(name)
 

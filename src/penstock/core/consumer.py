@@ -53,6 +53,7 @@ class Consumer:
         self.unacked = 0
         self.permits = 0
         self.delivered = 0
+        self.owner: str | None = None  # the role it acts for; nobody else answers the requests it was given
         self.follows = False  # topics that come later join: it lives without any
         self.closed = False
         self.close_reason: PenstockError | None = None

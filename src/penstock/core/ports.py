@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.model.entry import Entry, NewEntry, Placed
 from penstock.model.message import Message, OutMessage
+from penstock.model.stage import Commit, StagedRun, StageKey, StageRun
 
 
 class LogState(msgspec.Struct):
@@ -32,8 +33,8 @@ class Log(Protocol):
     """Append-only logs of entries, one per topic partition, each with a ledger number of its own.
 
     A ledger is known from its `open` (once since `start`) until its `delete`. Of others, reads find nothing,
-    `trim` and `delete` do nothing, and `append` raises TOPIC_NOT_FOUND. Entry ids and offsets count from 0
-    without gaps. A call is under way as soon as it is made, awaited or not; one that is cancelled may still
+    `trim`, `forget_producers` and `delete` do nothing, and `append` raises TOPIC_NOT_FOUND. Entry ids and offsets
+    count from 0 without gaps. A call is under way as soon as it is made, awaited or not; one that is cancelled may still
     take place. Reads find what was appended once its append has completed, not before.
     """
 
@@ -68,8 +69,23 @@ class Log(Protocol):
         """
         ...
 
-    def trim(self, ledger: int, before_entry: int) -> Awaitable[None]:
-        """Let go of the entries before `before_entry`, or of all; ids and offsets go on as if they were there."""
+    def find_size(self, ledger: int, size_bytes: int) -> Awaitable[Entry | None]:
+        """The first entry that has at most `size_bytes` of data in itself and all after it; None when not even
+        the last has so few. O(log n)."""
+        ...
+
+    def size_since(self, ledger: int, entry_id: int) -> Awaitable[int]:
+        """Bytes of data in the entries from `entry_id` (or the first there is) on."""
+        ...
+
+    def trim(self, ledger: int, before_entry: int) -> "Future[int]":
+        """Let go of the entries before `before_entry`, or of all; ids and offsets go on as if they were there.
+
+        Returns how many bytes of data went."""
+        ...
+
+    def forget_producers(self, ledger: int, names: Sequence[str]) -> Awaitable[None]:
+        """Forget the sequence ids of producers; what is appended under their names later counts anew."""
         ...
 
     def delete(self, ledger: int) -> Awaitable[None]:
@@ -123,8 +139,46 @@ class MetaStore(Protocol):
         ...
 
 
-class Store(Log, CursorStore, MetaStore, Protocol):
-    """A log backend: the three ports over one storage."""
+class StageStore(Protocol):
+    """Entries that are kept apart, seen by nobody, until a commit appends them to their logs all at once."""
+
+    def stage(
+        self, key: StageKey, part: int, checksum: int, at: int, runs: Sequence[StageRun]
+    ) -> "Future[None]":
+        """Keep a part of a stage, all or none; completes when it is durable. A part comes once.
+
+        Raises STORAGE_FULL, UNAVAILABLE, and TOPIC_NOT_FOUND for a log that is not there.
+        """
+        ...
+
+    def load_stages(self) -> Awaitable[tuple[list[StagedRun], list[Commit]]]:
+        """What is staged, and the last commit of each writer."""
+        ...
+
+    def commit_stages(self, commit: Commit, stages: Sequence[str]) -> "Future[Commit]":
+        """Append what `stages` of the commit's batch hold, in their order and that of their parts.
+
+        Everything happens in one transaction: the appends to all logs, the memory of the commit, and the
+        dropping of what else the writer has staged for this batch and those before. `at` becomes the time by
+        which `find_time` finds the entries. Returns the commit with its spans, one a log. Where the writer has
+        committed this batch or a later one, nothing happens, and that commit is returned.
+
+        Takes a time that depends on the number of entries, not of bytes. Raises STAGE_NOT_FOUND,
+        TOPIC_NOT_FOUND, STORAGE_FULL, UNAVAILABLE; then nothing has changed.
+        """
+        ...
+
+    def drop_stages(self, keys: Sequence[StageKey]) -> Awaitable[None]:
+        """Let go of stages; those that are not there are none the worse."""
+        ...
+
+    def forget_commits(self, writers: Sequence[str]) -> Awaitable[None]:
+        """Forget that these writers ever committed."""
+        ...
+
+
+class Store(Log, CursorStore, MetaStore, StageStore, Protocol):
+    """A log backend: the four ports over one storage."""
 
     def start(self) -> Awaitable[None]:
         """Open the storage; nothing else may be called before.

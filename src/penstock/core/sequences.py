@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from penstock.model.message_id import MessageId
@@ -12,9 +13,10 @@ UNKNOWN_ID: Final = MessageId(-1, -1)  # Pulsar's answer to a duplicate whose id
 
 
 class _Producer:
-    __slots__ = ("failed", "recent", "stored")
+    __slots__ = ("failed", "recent", "stored", "stored_ms")
 
-    def __init__(self, stored: int) -> None:
+    def __init__(self, stored: int, now: int) -> None:
+        self.stored_ms = now  # when it published last, or was read from the store
         self.stored = stored  # the highest
         self.recent: OrderedDict[int, asyncio.Future[MessageId]] = OrderedDict()  # on their way, or stored
         self.failed: OrderedDict[int, None] = (
@@ -25,8 +27,10 @@ class _Producer:
 class Sequences:
     """Per topic: what each producer name has published."""
 
-    def __init__(self, stored: dict[str, int]) -> None:
-        self._producers = {name: _Producer(last) for name, last in stored.items()}
+    def __init__(self, stored: dict[str, int], now: Callable[[], int] = lambda: 0) -> None:
+        """`now` tells the monotonic time in ms."""
+        self._now = now
+        self._producers = {name: _Producer(last, now()) for name, last in stored.items()}
 
     def last(self, producer: str) -> int:
         """The highest sequence id stored under a name, -1 when there is none."""
@@ -37,7 +41,7 @@ class Sequences:
         """None: it is new and now on its way (`stored` or `failed` must follow). Else the id it got, or will."""
         known = self._producers.get(producer)
         if known is None:
-            known = self._producers[producer] = _Producer(-1)
+            known = self._producers[producer] = _Producer(-1, self._now())
         loop = asyncio.get_running_loop()
         earlier = known.recent.get(sequence_id)
         if earlier is not None:
@@ -54,8 +58,11 @@ class Sequences:
 
     def stored(self, producer: str, sequence_id: int, message_id: MessageId) -> None:
         """What was admitted, or counted by the producer itself, is durable."""
-        known = self._producers.setdefault(producer, _Producer(-1))
+        known = self._producers.get(producer)
+        if known is None:
+            known = self._producers[producer] = _Producer(-1, 0)
         known.stored = max(known.stored, sequence_id)
+        known.stored_ms = self._now()
         future = known.recent.get(sequence_id)
         if future is not None and not future.done():
             future.set_result(message_id)
@@ -72,3 +79,16 @@ class Sequences:
         if future is not None and not future.done():
             future.set_exception(error)
             future.exception()  # a failure that nobody waits for is no news
+
+    def silent_since(self, before_ms: int) -> list[str]:
+        """The producers that stored nothing since a time (monotonic, ms), and have nothing on its way."""
+        return [
+            name
+            for name, known in self._producers.items()
+            if known.stored_ms < before_ms and all(future.done() for future in known.recent.values())
+        ]
+
+    def forget(self, producers: Iterable[str]) -> None:
+        """What they published is not known any more."""
+        for name in producers:
+            self._producers.pop(name, None)

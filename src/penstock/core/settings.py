@@ -1,5 +1,7 @@
 """The bounds and habits of a broker, each with its default and its reason."""
 
+from typing import Literal
+
 import msgspec
 
 
@@ -16,3 +18,30 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     transient_topic_bytes: int = 32 * 1024 * 1024  # what a non-persistent topic keeps for who is late
     cursor_flush_ms: int = 100  # acknowledgements that nobody waits for are durable after this
     request_timeout_ms_max: int = 300_000  # longest wait for a reply
+    stage_timeout_ms: int = 86_400_000  # what is staged and not committed goes; long, as jobs of Spark may be
+    max_staged_bytes: int = 64 * 1024**3  # room on the disk that nobody sees
+    max_staged_bytes_per_writer: int = 32 * 1024**3
+    # What topics and namespaces may decide otherwise. Of data, the default loses nothing.
+    retention_minutes: int = -1  # acknowledged data is kept for so long; -1: for ever
+    retention_mb: int = -1  # and as long as the topic is no larger than this; -1: without bound
+    message_ttl_s: int = (
+        0  # older messages count as acknowledged; 0: never, Pulsar's ttlDurationDefaultInSeconds
+    )
+    backlog_quota_bytes: int = -1  # Pulsar's backlogQuotaDefaultLimitBytes; -1: none
+    backlog_quota_s: int = -1  # Pulsar's backlogQuotaDefaultLimitSecond; -1: none
+    # Pulsar's backlogQuotaDefaultRetentionPolicy
+    backlog_quota_policy: Literal[
+        "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
+    ] = "producer_request_hold"
+    # Each costs memory until it goes: generous bounds against clients that open without end. 0: none, as in Pulsar.
+    max_producers_per_topic: int = 10_000
+    max_consumers_per_topic: int = 10_000
+    max_consumers_per_subscription: int = 10_000
+    max_subscriptions_per_topic: int = 10_000  # each append wakes them all
+    max_topics_per_namespace: int = 100_000  # logs: partitions count each
+    # How retention, expiry and quotas are kept.
+    keep_check_ms: int = (
+        10_000  # changed topics are looked at so often; Pulsar: retention 2 min, expiry 5 min
+    )
+    quota_hold_ms: int = 20_000  # a held publish fails after this: below the 30 s that clients wait
+    producer_memory_minutes: int = 360  # sequence ids of producers silent for so long are forgotten; 0: never

@@ -16,6 +16,7 @@ from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType
 
 from .consumer import Consumer, Delivery
+from .counting import check_consumers
 from .key_order import KeyOrder
 from .offsets import OffsetSet
 from .pending import Pending, PendingTable, bits_of, lowest_bits
@@ -97,11 +98,13 @@ class Subscription:
                 ErrorKind.CONSUMER_BUSY,
                 f"a consumer named {consumer.name} is connected to subscription {self.name} already",
             )
+        check_consumers(self)
         if not self.consumers:
             self._select_for(wanted)
             self.compacted = consumer.options.compacted
         before = self.active
         self._selection.add(consumer)
+        self.topic.consumer_count += 1
         consumer.attach(self)
         if self._keys is not None:
             self._back.again(self._keys.release_all())
@@ -127,6 +130,7 @@ class Subscription:
             return
         before = self.active
         self._selection.remove(consumer)
+        self.topic.consumer_count -= 1
         consumer.detach(self)
         self._take_back(consumer)
         if self._keys is not None:
@@ -479,6 +483,16 @@ class Subscription:
             for part in self._pending.of(entry_id)
         )
 
+    def holder(self, entry_id: int, index: int, owner: str | None) -> Consumer | None:
+        """The consumer of `owner` that a message is out with, else any of its consumers, which then has it not;
+        None, which is anybody, where nobody owns consumers."""
+        if owner is None:
+            return None
+        own = [consumer for consumer in self.consumers if consumer.owner == owner]
+        if not own:
+            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{owner!r} has no consumer of {self.name}")
+        return next((one for one in own if self.has_out(entry_id, index, one)), own[0])
+
     def redeliver_all(self, consumer: Consumer) -> None:
         """Deliver again everything that a consumer has; what it never took does not count as tried."""
         self._take_back(consumer)
@@ -498,6 +512,8 @@ class Subscription:
         """Go on at `offset`, durably; forgets what is out, acknowledged beyond it and delayed."""
         self._forget_out()
         self.cursor.reset(offset)
+        self.topic.backlog.forget()
+        self._dirty(self)
         self.wake()
         await self.flush()
 

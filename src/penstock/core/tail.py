@@ -42,7 +42,7 @@ class TailCache:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._bytes = 0
+        self.bytes = 0
         self._order: deque[tuple[Tail, Entry]] = deque()
 
     def put(self, tail: Tail, entry: Entry) -> None:
@@ -53,10 +53,10 @@ class TailCache:
             tail.first = entry.entry_id
         tail.entries.append(entry)
         self._order.append((tail, entry))
-        self._bytes += len(entry.data) + ENTRY_BYTES
-        while self._bytes > self._bytes_max and len(self._order) > 1:
+        self.bytes += len(entry.data) + ENTRY_BYTES
+        while self.bytes > self._bytes_max and len(self._order) > 1:
             oldest, gone = self._order.popleft()
-            self._bytes -= len(gone.data) + ENTRY_BYTES
+            self.bytes -= len(gone.data) + ENTRY_BYTES
             if oldest.entries and oldest.entries[0] is gone:
                 oldest.entries.popleft()
                 oldest.first += 1

@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.entry import Entry, NewEntry, Placed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
+from penstock.model.stage import Span
 
+from .histogram import Histogram
 from .ports import Clock, LogState, Store
 from .rates import Rate
 from .sequences import Sequences
@@ -18,10 +21,13 @@ from .transient import Kept
 
 if TYPE_CHECKING:
     from .access import Access
+    from .backlog import Backlog
     from .compaction import Compaction
+    from .policies import InForce
     from .producer import Producer
     from .subscription import Subscription
 
+LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)  # the buckets of Pulsar's storage_write_latency
 READ_BYTES: Final = 1 << 20  # one read of the store; large enough to be efficient, small enough to be fair
 
 
@@ -29,7 +35,9 @@ class Topic:
     """One log with its subscriptions and producers. All methods run on the loop's thread."""
 
     access: "Access"  # set by who opens the topic, before anybody else sees it
-    compaction: "Compaction"  # and so is this
+    compaction: "Compaction"  # and so are these
+    backlog: "Backlog"
+    policies: "InForce"
 
     def __init__(
         self, name: TopicName, state: LogState, store: Store, tails: TailCache, clock: Clock
@@ -47,12 +55,16 @@ class Topic:
         self.deleted = False
         self.subscriptions: dict[str, Subscription] = {}
         self.producers: dict[str, Producer] = {}
-        self.sequences = Sequences(state.producers)
+        self.consumer_count = 0  # of all subscriptions together
+        self.sequences = Sequences(state.producers, clock.monotonic_ms)
         self.last_publish_ms = 0
         # Who must see entries before they go (awaited with the first entry that stays), and who outlives the log.
         self.before_trim: list[Callable[[int], Awaitable[None]]] = []
         self.after_delete: list[Callable[[], Awaitable[None]]] = []
+        self.watched: Callable[[Topic], None] | None = None  # told of what was appended, to keep policies
+        self.followers: set[Callable[[], None]] = set()  # told of whatever wakes
         self.rate_in = Rate(clock)
+        self.write_latency: Histogram | None = None  # ms until durable, once something was appended
         self.kept: Kept | None = None  # a non-persistent topic's bound
         self._tails = tails
         self._tail = Tail()
@@ -68,10 +80,18 @@ class Topic:
     async def append(self, entries: Sequence[NewEntry]) -> Placed:
         """Append `entries` durably, wake who follows, and return where they begin.
 
-        Raises TOPIC_TERMINATED, TOPIC_NOT_FOUND once deleted, and what the store raises.
+        Waits while the backlog is beyond a quota that holds producers. Raises TOPIC_TERMINATED, TOPIC_NOT_FOUND
+        once deleted, BACKLOG_QUOTA_HOLD, BACKLOG_QUOTA_EXCEPTION, and what the store raises.
         """
         self.check_open()
+        if not self.backlog.surely_room:
+            await self.backlog.admit()
+            self.check_open()
+        began = perf_counter()
         placed = await finished(self.store.append(self.ledger, entries))
+        if self.write_latency is None:
+            self.write_latency = Histogram(LATENCY_MS)
+        self.write_latency.observe((perf_counter() - began) * 1000)
         self._stored(placed, entries)
         if self.kept is not None:
             await self._let_go(self.kept)
@@ -114,6 +134,21 @@ class Topic:
         self.size_bytes += size
         self.rate_in.add(offset - placed.offset, size)
         self.last_publish_ms = self.clock.now_ms()
+        if self.watched is not None:
+            self.watched(self)
+        self.wake()
+
+    def committed(self, span: Span) -> None:
+        """Entries were appended by a commit of what was staged; they are in the store only."""
+        self._tail.entries.clear()
+        entry_id, offset = span.entry_id + span.entries, span.offset + span.messages
+        if entry_id > self.next_entry:
+            self.next_entry, self.next_offset = entry_id, offset
+        self.size_bytes += span.size_bytes
+        self.rate_in.add(span.messages, span.size_bytes)
+        self.last_publish_ms = self.clock.now_ms()
+        if self.watched is not None:
+            self.watched(self)
         self.wake()
 
     def wake(self) -> None:
@@ -122,6 +157,8 @@ class Topic:
         self._grown.clear()
         for subscription in self.subscriptions.values():
             subscription.wake()
+        for told in tuple(self.followers):
+            told()
 
     # -- reading
 
@@ -151,7 +188,8 @@ class Topic:
             return self.next_entry
         if offset <= self.first_offset:
             return self.first_entry
-        if self._tail.entries and self._tail.entries[0].offset <= offset:
+        held = self._tail.entries
+        if held and held[0].offset <= offset < held[-1].end:
             low, high = 0, len(self._tail.entries) - 1
             while low < high:
                 middle = (low + high + 1) // 2
@@ -223,9 +261,14 @@ class Topic:
             kept = (await self.read(before_entry, 1))[0].offset
         else:
             kept = self.next_offset
-        await self.store.trim(self.ledger, before_entry)
+        self.size_bytes -= await finished(self.store.trim(self.ledger, before_entry))
         if before_entry <= self.first_entry:  # another went further meanwhile
             return
         self.first_entry, self.first_offset = before_entry, kept
         for subscription in self.subscriptions.values():
             subscription.trimmed(kept)
+
+    async def forget_producers(self, names: Sequence[str]) -> None:
+        """Forget the sequence ids of producers that were silent for long."""
+        self.sequences.forget(names)
+        await self.store.forget_producers(self.ledger, names)

@@ -1,5 +1,6 @@
 """Which topics there are, and those that are open."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -27,6 +28,10 @@ class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     properties: dict[str, str] = {}
 
 
+def _logs(document: TopicDocument) -> int:
+    return document.partitions or 1
+
+
 class Topics:
     """The topics of all namespaces. Logs are opened when first used.
 
@@ -43,6 +48,7 @@ class Topics:
         *,
         opened: Callable[[Topic], Awaitable[None]],
         appeared: Callable[[TopicName], None],
+        logs_max: Callable[[NamespaceName], int],
     ) -> None:
         self._store = store
         self._transient = transient
@@ -51,6 +57,8 @@ class Topics:
         self._clock = clock
         self._opened = opened
         self._told_appeared = appeared
+        self._logs_max = logs_max
+        self._logs: Counter[NamespaceName] = Counter()  # how many each namespace has
         self.listeners: set[Callable[[TopicName], None]] = (
             set()
         )  # told of every topic that comes, grows, goes
@@ -74,7 +82,7 @@ class Topics:
     async def load(self) -> None:
         """Read which topics there are."""
         for key, document in (await self._store.load_meta(_KIND)).items():
-            self._documents[TopicName.parse(key)] = msgspec.json.decode(document, type=TopicDocument)
+            self._put(TopicName.parse(key), msgspec.json.decode(document, type=TopicDocument))
 
     # -- which there are
 
@@ -108,10 +116,19 @@ class Topics:
             and (domain is None or name.domain == domain)
         )
 
+    def all_names(self) -> list[TopicName]:
+        """Every topic there is, partitioned ones by their own name."""
+        return list(self._documents)
+
     def logs(self, name: TopicName) -> list[TopicName]:
         """The names of a topic's logs: its partitions', or its own; raises TOPIC_NOT_FOUND."""
         count = self.partitions(name)
         return [name.of_partition(n) for n in range(count)] if count else [name]
+
+    @property
+    def tail_bytes(self) -> int:
+        """What the newest entries take in memory, all topics together."""
+        return self._tails.bytes
 
     @property
     def open_topics(self) -> list[Topic]:
@@ -180,21 +197,39 @@ class Topics:
         allowed = self._settings.auto_create_topics if create is None else create
         if not allowed or name.partition >= 0:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
+        document = TopicDocument(partitions=self._settings.auto_create_partitions)
+        self._check_room(name, _logs(document))
         await self._namespaces.ensure(name.namespace_name)
-        await self._keep(name, TopicDocument(partitions=self._settings.auto_create_partitions))
+        await self._keep(name, document)
         self._appeared(name)
 
     async def _keep(self, name: TopicName, document: TopicDocument) -> None:
         if name.persistent:
             await self._store.save_meta([(_KIND, str(name), msgspec.json.encode(document))])
+        self._put(name, document)
+
+    def _put(self, name: TopicName, document: TopicDocument) -> None:
+        before = self._documents.get(name)
         self._documents[name] = document
+        self._logs[name.namespace_name] += _logs(document) - (0 if before is None else _logs(before))
+
+    def _check_room(self, name: TopicName, logs: int) -> None:
+        """Raise TOO_MANY_TOPICS unless the namespace may have so many logs more."""
+        namespace = name.namespace_name
+        most = self._logs_max(namespace)
+        if 0 < most < self._logs[namespace] + logs:
+            raise PenstockError(
+                ErrorKind.TOO_MANY_TOPICS,
+                f"namespace {namespace} may have {most} topics, partitions counted each, "
+                f"and has {self._logs[namespace]}",
+            )
 
     # -- changing
 
     async def create(
         self, name: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
-        """Create a topic; raises ALREADY_EXISTS, BAD_PARAMETER, NAMESPACE_NOT_FOUND."""
+        """Create a topic; raises ALREADY_EXISTS, BAD_PARAMETER, TOO_MANY_TOPICS."""
         self._check_partitions(partitions)
         if name.partition >= 0:
             raise PenstockError(
@@ -203,8 +238,10 @@ class Topics:
         async with self._locks.hold(name.base):
             if name in self._documents:
                 raise PenstockError(ErrorKind.ALREADY_EXISTS, f"topic {name} already exists")
+            document = TopicDocument(partitions=partitions, properties=properties or {})
+            self._check_room(name, _logs(document))
             await self._namespaces.ensure(name.namespace_name)
-            await self._keep(name, TopicDocument(partitions=partitions, properties=properties or {}))
+            await self._keep(name, document)
         self._appeared(name)
 
     async def set_partitions(self, name: TopicName, partitions: int) -> None:
@@ -218,6 +255,7 @@ class Topics:
                 raise PenstockError(
                     ErrorKind.BAD_PARAMETER, f"{name} has {have} partitions: they cannot be fewer"
                 )
+            self._check_room(name, partitions - have)
             document = msgspec.structs.replace(self._documents[name], partitions=partitions)
             await self._keep(name, document)
         self._appeared(name)
@@ -261,7 +299,7 @@ class Topics:
                     await told()
             if name.persistent:
                 await self._store.save_meta([(_KIND, str(name), None)])
-            del self._documents[name]
+            self._logs[name.namespace_name] -= _logs(self._documents.pop(name))
         self._changed(name)
 
     def _close(self, logs: list[Topic], gone: PenstockError) -> None:

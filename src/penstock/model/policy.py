@@ -48,15 +48,51 @@ class Hashing(Enum):
     MURMUR3_32 = "Murmur3_32Hash"
 
 
-class NamespacePolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a namespace decides for its topics; None leaves it to the server's default."""
+class Retention(msgspec.Struct, frozen=True):
+    """How long, and up to which size of the topic, acknowledged data is kept; what exceeds either goes."""
+
+    minutes: int = -1  # -1: for ever
+    mb: int = -1  # mebibytes; -1: without bound
+
+
+class QuotaAction(Enum):
+    """What happens while a backlog is beyond its quota, by Pulsar's names."""
+
+    HOLD = "producer_request_hold"  # publishing waits, and new producers are refused
+    REFUSE = "producer_exception"  # publishing fails, and producers are disconnected
+    EVICT = "consumer_backlog_eviction"  # the slowest subscriptions skip the oldest of it
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """A bound on the backlog of the slowest durable subscription: bytes, or the age of its oldest message."""
+
+    limit: int = -1  # bytes, or seconds; -1: none
+    action: QuotaAction = QuotaAction.HOLD
+
+
+class TopicPolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is decided for one topic. None leaves it to the namespace, and there to the server."""
+
+    retention: Retention | None = None
+    message_ttl_s: int | None = None  # 0: messages do not expire
+    size_quota: Quota | None = None
+    age_quota: Quota | None = None
+    deduplication: bool | None = None
+    max_producers: int | None = None  # 0: any number; so for all that follow
+    max_consumers: int | None = None
+    max_consumers_per_subscription: int | None = None
+    max_subscriptions: int | None = None
+
+
+class NamespacePolicies(TopicPolicies, frozen=True, kw_only=True, omit_defaults=True):
+    """What a namespace decides for its topics, and for itself."""
 
     schema_compatibility: Compatibility = Compatibility.UNDEFINED
     schema_validation_enforced: bool = False
     schema_auto_update: bool = True
-    deduplication: bool | None = None
-    retention_minutes: int = -1  # -1: for ever
-    retention_mb: int = -1  # -1: without bound
+    max_topics: int | None = None  # partitions count each
+    permissions: dict[str, tuple[str, ...]] = {}  # actions by role
+    topic_permissions: dict[str, dict[str, tuple[str, ...]]] = {}  # the same by the topic's full name
 
 
 class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):

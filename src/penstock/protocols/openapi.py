@@ -46,6 +46,25 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     further: tuple[tuple[int, str], ...] = ()  # statuses that are no error, with what they mean
     errors: tuple[ErrorKind, ...] = ()
 
+    @property
+    def secured(self) -> bool:
+        """Whether it asks who calls, where authentication is on."""
+        return ErrorKind.UNAUTHENTICATED in self.errors
+
+
+# Any of these, where authentication is on; `{}` stands for a server without, and for a certificate.
+SECURITY: Final[list[dict[str, list[str]]]] = [{"bearer": []}, {"basic": []}, {"query": []}, {}]
+SCHEMES: Final[dict[str, Any]] = {
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token."},
+    "basic": {"type": "http", "scheme": "basic", "description": "A name and a password."},
+    "query": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "token",
+        "description": "A token of a browser, which cannot send a header; proxies may log it.",
+    },
+}
+
 
 class Error(msgspec.Struct):
     """Why a request was refused; in the shipped dialect `reason` says it too."""
@@ -67,7 +86,7 @@ def document(gate: Gate | None, operations: Sequence[Operation], *, version: str
         "openapi": "3.1.0",
         "info": {"title": "Penstock", "version": version},
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": SCHEMES},
     }
 
 
@@ -84,6 +103,8 @@ def _operation(operation: Operation, by_type: dict[int, Any], gate: Gate | None)
         ],
         "responses": _responses(operation, by_type),
     }
+    if operation.secured:
+        told["security"] = SECURITY
     if operation.description:
         told["description"] = operation.description
     if operation.request is not None:

@@ -9,9 +9,11 @@ from starlette.types import ASGIApp
 from penstock.core.broker import Broker
 from penstock.core.clock import LoopClock
 from penstock.protocols.admin.routes import door as admin_door
+from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.binary.door import BinaryDoor
 from penstock.protocols.kafka_rest.door import KafkaRestDoor
 from penstock.protocols.rest.door import RestDoor
+from penstock.protocols.rest.stages import StagesDoor
 from penstock.protocols.session import Gate
 from penstock.protocols.websocket.routes import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
@@ -19,8 +21,11 @@ from penstock.wire.entry import WireFormat
 
 from .config import Config
 from .dispatch import Dispatcher
+from .metrics.doors import Doors as WatchedDoors
+from .metrics.page import MetricsPage
 from .pages import Pages
 from .stores import open_stores
+from .tracing import Tracing
 
 
 class App(msgspec.Struct, frozen=True):
@@ -32,6 +37,7 @@ class App(msgspec.Struct, frozen=True):
     kafka_rest: KafkaRestDoor
     sockets: Sockets
     asgi: ASGIApp
+    tracing: "Tracing | None" = None
 
     async def start(self) -> None:
         """Open the stores; raises UNAVAILABLE."""
@@ -50,27 +56,38 @@ class App(msgspec.Struct, frozen=True):
         await self.binary.close()
         await self.kafka_rest.close()
         await self.gate.broker.close()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
 
 
 def build(config: Config) -> App:
-    """Everything of one server, not yet started."""
+    """Everything of one server, not yet started; raises AuthConfigError."""
     store, transient = open_stores(config.data)
     broker = Broker(store, transient, WireFormat(), LoopClock(), config.broker)
-    return build_for(Gate(broker, config.limits))
+    return build_for(Gate(broker, config.limits, authenticator(config.auth, broker)), config)
 
 
-def build_for(gate: Gate) -> App:
+def build_for(gate: Gate, config: Config | None = None) -> App:
     """The doors round a gate."""
+    config = config or Config()
     rest, sockets, admin = RestDoor(gate), Sockets(), admin_door(gate)
     kafka_rest = KafkaRestDoor(gate)
     websocket = Router(websocket_routes(gate, sockets), redirect_slashes=False)
+    stages = StagesDoor(gate)
+    binary = BinaryDoor(gate)
     doors: dict[str, ASGIApp] = {
+        "stages": stages,
+        "entries": stages,
         "topics": rest,
         "kafka": kafka_rest,
         "ws": websocket,
         "admin": admin,
         "lookup": admin,
     }
-    return App(
-        gate, rest, BinaryDoor(gate), kafka_rest, sockets, Dispatcher(doors, {"ws": websocket}, Pages(gate))
+    dispatcher = Dispatcher(doors, {"ws": websocket}, Pages(gate))
+    watched = WatchedDoors(dispatcher, log_access=config.log.access)
+    doors["metrics"] = MetricsPage(
+        gate, watched, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
     )
+    tracing = Tracing(watched, config.trace) if config.trace.otlp_endpoint else None
+    return App(gate, rest, binary, kafka_rest, sockets, watched if tracing is None else tracing, tracing)

@@ -9,13 +9,17 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.core.settings import BrokerSettings
+from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.session import Limits
+
+from .tls_settings import TlsSettings
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where HTTP and WebSocket are served."""
 
-    listen: str = "127.0.0.1:8080"  # host:port; port 0 picks a free one
+    listen: str = "127.0.0.1:8080"  # host:port; port 0 picks a free one; off: over TLS only
+    tls_listen: str = "off"  # the same over TLS (https, wss); needs `tls.cert_file`
     keep_alive_s: int = 75  # an idle connection is closed after this; longer than most proxies keep theirs
     backlog: int = 2048  # connections the system may hold before they are accepted
     websocket_ping_s: int = 30  # Pulsar's keepAliveIntervalSeconds; 0 sends none
@@ -31,6 +35,8 @@ class PulsarSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     listen: str = PULSAR_LISTEN  # host:port; port 0 picks a free one; off: not at all
     advertise: str = ""  # host:port that clients of the HTTP lookup are sent to; empty: as they came
+    tls_listen: str = "off"  # the same over TLS (pulsar+ssl); needs `tls.cert_file`
+    tls_advertise: str = ""
 
 
 class DataSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +51,21 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "console"] = "auto"  # auto: console on a terminal, else json
+    access: bool = False  # a line for every HTTP request: it costs more than a small request does
+    audit: bool = True  # a line for every administrative change and every refused credential
+
+
+class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What `/metrics` shows."""
+
+    by_topic: bool = True  # else by namespace only: thousands of topics make tens of thousands of series
+
+
+class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Spans of the server's own; a request's trace context goes on in its messages without them."""
+
+    otlp_endpoint: str = ""  # spans go there by OTLP over HTTP; empty: none are made (extra `otel`)
+    service_name: str = "penstock"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +76,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     data: DataSettings = DataSettings()
     broker: BrokerSettings = BrokerSettings()
     limits: Limits = Limits()
+    tls: TlsSettings = TlsSettings()
+    auth: AuthSettings = AuthSettings()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    trace: TraceSettings = TraceSettings()
 
 
 PORT_MAX: Final = 65_535

@@ -8,13 +8,14 @@ from penstock.protocols.admin.openapi import operations
 from penstock.protocols.kafka_rest.operations import OPERATIONS as KAFKA_REST
 from penstock.protocols.openapi import Operation, document
 from penstock.protocols.rest.operations import OPERATIONS
+from penstock.protocols.rest.stage_operations import OPERATIONS as STAGES
 from penstock.protocols.session import Gate
 from penstock.protocols.websocket import asyncapi as websocket
 
 
 def openapi(gate: Gate) -> dict[str, Any]:
     """The OpenAPI document."""
-    made = document(gate, [*OPERATIONS, *KAFKA_REST, *operations(), *_HEALTH], version=__version__)
+    made = document(gate, [*OPERATIONS, *STAGES, *KAFKA_REST, *operations(), *_HEALTH], version=__version__)
     made["info"] |= {
         "description": "HTTP over durable topics: publish, read and consume (PIP-64), and administer.",
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
@@ -37,6 +38,14 @@ _HEALTH: Final = (
         summary="Whether the server takes work; 503 while it shuts down.",
         answer=dict[str, str],
         errors=(ErrorKind.UNAVAILABLE,),
+    ),
+    Operation(
+        method="GET",
+        path="/metrics",
+        tag="health",
+        summary="Everything that is measured, for Prometheus; OpenMetrics where it is accepted.",
+        answers=("text/plain", "application/openmetrics-text"),
+        errors=(ErrorKind.UNAUTHENTICATED,),
     ),
 )
 

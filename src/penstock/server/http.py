@@ -2,16 +2,21 @@
 
 import asyncio
 import logging
-import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from penstock.protocols.load import Load
 from penstock.protocols.session import Limits
 
 from .config import HttpSettings
-from .connections import HttpConnection, WebSocketConnection
+from .connections import HttpConnection, State
+from .deadlines import LINGER_S, Deadlines
+from .listen import Listener
+from .sockets import WebSocketConnection
 
 log = logging.getLogger(__name__)
 
@@ -19,9 +24,12 @@ CANCEL_S = 2.0  # for what has been cancelled to say so
 
 
 class HttpServer(uvicorn.Server):
-    """One listening socket and its connections."""
+    """The listening sockets and their connections."""
 
-    def __init__(self, app: ASGIApp, settings: HttpSettings, limits: Limits) -> None:
+    servers: list[asyncio.Server]
+    server_state: State
+
+    def __init__(self, app: ASGIApp, settings: HttpSettings, limits: Limits, load: Load) -> None:
         ping = settings.websocket_ping_s or None
         super().__init__(
             uvicorn.Config(
@@ -45,23 +53,44 @@ class HttpServer(uvicorn.Server):
             )
         )
         self._drain_ms = settings.drain_ms
+        self._deadlines = Deadlines.of(limits)
+        self.server_state = State(load, self._deadlines, limits.max_headers)
+        self.servers = []
 
-    async def open(self, bound: socket.socket) -> None:
-        """Listen on a bound socket."""
+    async def open(self, listeners: Sequence[Listener]) -> None:
+        """Listen on bound sockets."""
         self.config.load()
         self.lifespan = self.config.lifespan_class(self.config)
         await self.on_tick(0)
-        await self.startup(sockets=[bound])
+        made = partial(
+            HttpConnection,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            _loop=asyncio.get_running_loop(),
+        )
+        for listener in listeners:
+            self.servers.append(await listen(made, listener, self.config.backlog))
+        self.started = True
 
-    async def run_until(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set."""
+    async def run_until(self, stop: asyncio.Event, also: Callable[[], None]) -> None:
+        """Serve until `stop` is set; now and then look for peers that are late, and do what there is `also`."""
+        loop = asyncio.get_running_loop()
         while not stop.is_set():
             await self.on_tick(0)  # the Date header of every answer
+            self.look(loop.time())
+            also()
             try:
-                async with asyncio.timeout(1):
+                async with asyncio.timeout(self._deadlines.look_s):
                     await stop.wait()
             except TimeoutError:
                 pass
+
+    def look(self, now: float) -> None:
+        """Drop peers that are late, and count what is held for all."""
+        for connection in list(self.server_state.connections):
+            watched: Any = connection
+            watched.look(now)
 
     def stop_listening(self) -> None:
         """Take no new connections, and none again that is idle now."""
@@ -98,3 +127,16 @@ class HttpServer(uvicorn.Server):
                 await asyncio.wait([*self.server_state.tasks, forced], return_when=asyncio.FIRST_COMPLETED)
         finally:
             forced.cancel()
+
+
+async def listen(made: Callable[[], asyncio.Protocol], listener: Listener, backlog: int) -> asyncio.Server:
+    """Accept connections on a bound socket, over TLS where it has a context."""
+    over_tls: dict[str, Any] = {}
+    if listener.context is not None:
+        over_tls = {
+            "ssl": listener.context,
+            "ssl_handshake_timeout": listener.handshake_s,
+            "ssl_shutdown_timeout": LINGER_S,
+        }
+    loop = asyncio.get_running_loop()
+    return await loop.create_server(made, sock=listener.bound, backlog=backlog, **over_tls)

@@ -1,13 +1,28 @@
-"""The listening socket."""
+"""The listening sockets."""
 
 import errno
+import ipaddress
 import socket
+import ssl
+from typing import NamedTuple
 
 from .config import host_and_port
 
 
 class StartError(Exception):
     """The server cannot start, for a reason outside of it; one sentence."""
+
+
+class Listener(NamedTuple):
+    """A bound socket, and the context of TLS where it speaks it."""
+
+    bound: socket.socket
+    context: ssl.SSLContext | None = None
+    handshake_s: float = 10.0
+
+    def url(self, scheme: str) -> str:
+        """The address to reach it at; `scheme` is that of TLS where it speaks it."""
+        return url_of(self.bound, scheme)
 
 
 def bind(listen: str) -> socket.socket:
@@ -24,6 +39,14 @@ def bind(listen: str) -> socket.socket:
         raise StartError(f"cannot listen on {listen}: {reason}") from None
     bound.setblocking(False)
     return bound
+
+
+def is_loopback(bound: socket.socket) -> bool:
+    """Whether only this machine reaches a bound socket: by its address, which names were resolved to."""
+    address = ipaddress.ip_address(bound.getsockname()[0].partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
 
 
 def url_of(bound: socket.socket, scheme: str = "http") -> str:

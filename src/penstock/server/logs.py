@@ -29,6 +29,7 @@ def configure(settings: LogSettings) -> None:
     # The HTTP server's own news are ours already, and it has one line for every WebSocket.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(is_news)
+    logging.getLogger("penstock.audit").disabled = not settings.audit
 
 
 def is_news(record: logging.LogRecord) -> bool:

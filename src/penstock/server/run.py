@@ -5,17 +5,19 @@ import contextlib
 import gc
 import logging
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from typing import Final
 
 from penstock.model.errors import PenstockError
+from penstock.protocols.auth.settings import AuthConfigError
 
 from .app import build
-from .config import OFF, PULSAR_LISTEN, Config
+from .config import Config
+from .doors import Doors
+from .files import allow_connections
 from .http import HttpServer
-from .listen import StartError, bind, url_of
+from .listen import StartError
 from .logs import configure
 
 log = logging.getLogger(__name__)
@@ -35,32 +37,33 @@ async def serve(
     stop: asyncio.Event,
     force: asyncio.Event | None = None,
 ) -> None:
-    """Serve until `stop` is set, then drain; `ready` is told the addresses once work is accepted: HTTP's
-    and, unless it is off, that of Pulsar's protocol.
+    """Serve until `stop` is set, then drain; `ready` is told the addresses once work is accepted: those of HTTP
+    and Pulsar's protocol, then the same over TLS, each unless it is off.
 
     Draining refuses new work, finishes what is in flight, saves every cursor and closes the stores; `force`
     shortens the wait. Raises StartError.
     """
     with contextlib.ExitStack() as sockets:
-        bound = sockets.enter_context(contextlib.closing(bind(config.http.listen)))
-        pulsar = None
-        if config.pulsar.listen != OFF:
-            pulsar = _bind_pulsar(config.pulsar.listen, sockets)
+        doors = Doors.bound(config, sockets)
+        doors.check_exposed(config.auth)
         try:
             app = build(config)
             await app.start()
         except PenstockError as error:
             raise StartError(error.message) from None
+        except AuthConfigError as error:
+            raise StartError(str(error)) from None
         try:
-            http = HttpServer(app.asgi, config.http, app.gate.limits)
-            urls = [url_of(bound)]
-            if pulsar is not None:
-                urls.append(url_of(pulsar, "pulsar"))
-                await app.binary.open(pulsar, urls[1], config.pulsar.advertise)
-            await http.open(bound)
-            log.info("ready", extra={"urls": urls, "store": config.data.store})
-            ready(*urls)
-            await http.run_until(stop)
+            http = HttpServer(app.asgi, config.http, app.gate.limits, app.gate.load)
+            await doors.open(app, http)
+            log.info("ready", extra={"urls": doors.urls, "store": config.data.store})
+            ready(*doors.urls)
+
+            def now_and_then() -> None:
+                app.binary.look()
+                doors.refresh()
+
+            await http.run_until(stop, now_and_then)
             log.info("draining")
             await http.drain(app.drain, force or asyncio.Event())
         finally:
@@ -68,23 +71,12 @@ async def serve(
     log.info("stopped")
 
 
-def _bind_pulsar(listen: str, sockets: contextlib.ExitStack) -> socket.socket | None:
-    """The socket of Pulsar's protocol; None where its default port is taken: a second server on a machine goes
-    on without that door."""
-    try:
-        return sockets.enter_context(contextlib.closing(bind(listen)))
-    except StartError as error:
-        if listen != PULSAR_LISTEN:
-            raise
-        log.warning("no Pulsar door", extra={"reason": str(error), "remedy": "--pulsar HOST:PORT, or off"})
-        return None
-
-
 def run(config: Config, ready: Callable[..., None]) -> None:
     """Serve in this process until SIGTERM or SIGINT; a second one shortens the wait. Raises StartError."""
     import uvloop
 
     configure(config.log)
+    allow_connections(config.limits.max_connections)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     def started(*urls: str) -> None:

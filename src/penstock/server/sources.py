@@ -7,17 +7,29 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_origin
 
 import msgspec
 
-from .config import Config, ConfigError, host_and_port
+from penstock.protocols.auth.settings import MASK, Secret
+
+from .config import OFF, Config, ConfigError, host_and_port
 
 PREFIX: Final = "PENSTOCK_"
 INTEGER_MAX: Final = 2**53  # what JSON carries everywhere
 
 # Variables that belong to the command line's client side, not to the server.
-_CLIENT: Final = frozenset(("PENSTOCK_URL", "PENSTOCK_TOKEN", "PENSTOCK_CONFIG"))
+_CLIENT: Final = frozenset(
+    (
+        "PENSTOCK_URL",
+        "PENSTOCK_TOKEN",
+        "PENSTOCK_TOKEN_FILE",
+        "PENSTOCK_TLS_CA_FILE",
+        "PENSTOCK_TLS_CERT_FILE",
+        "PENSTOCK_TLS_KEY_FILE",
+        "PENSTOCK_CONFIG",
+    )
+)
 # Kubernetes tells every container about a service named `penstock` in variables of these shapes.
 _SERVICE_LINK: Final = re.compile(r"PENSTOCK_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
 
@@ -99,29 +111,43 @@ def _checked(setting: Setting) -> object:
     if field is None:
         raise ConfigError(f"unknown key {name!r} {where}; there are {', '.join(fields)}")
     try:
-        value: object = msgspec.convert(setting.value, field.type, strict=not setting.text, dec_hook=_path)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"bad value {setting.value!r} for {name!r} {where}: {error}") from None
+        given = _structured(setting.value, field.type) if setting.text else setting.value
+        value: object = msgspec.convert(given, field.type, strict=not setting.text, dec_hook=_own_types)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        shown = MASK if field.type is Secret else repr(setting.value)
+        raise ConfigError(f"bad value {shown} for {name!r} {where}: {error}") from None
     problem = _problem(name, value, field.default)
     if problem is not None:
         raise ConfigError(f"bad value {setting.value!r} for {name!r} {where}: {problem}")
     return value
 
 
-def _path(type: Any, value: object) -> object:
-    """The one type of a setting that msgspec does not know."""
+def _structured(text: object, type: Any) -> object:
+    """A text of the environment or a flag as a list (commas between) or a table (JSON), where that is wanted."""
+    if isinstance(text, str):
+        if get_origin(type) is tuple and not text.lstrip().startswith("["):
+            return [part.strip() for part in text.split(",") if part.strip()]
+        if get_origin(type) in (tuple, dict):
+            return msgspec.json.decode(text)
+    return text
+
+
+def _own_types(type: Any, value: object) -> object:
+    """The types of settings that msgspec does not know."""
     if type is Path and isinstance(value, str) and value:
         return Path(value).expanduser()
-    raise ValueError("Expected a path")
+    if type is Secret and isinstance(value, str):
+        return Secret(value)
+    raise ValueError("Expected a path" if type is Path else "Expected a text")
 
 
 def _problem(name: str, value: object, default: object) -> str | None:
     """What the types do not say."""
     if isinstance(value, int) and not isinstance(value, bool):
-        least = 0 if default == 0 or name in _MAY_BE_ZERO else 1
+        least = -1 if default == -1 else 0 if default == 0 or name in _MAY_BE_ZERO else 1
         if not least <= value <= INTEGER_MAX:
             return f"must be within {least} and {INTEGER_MAX}"
-    if name == "http.listen":
+    if name in _ADDRESSES and value != OFF:
         try:
             host_and_port(str(value))
         except ValueError as error:
@@ -130,5 +156,21 @@ def _problem(name: str, value: object, default: object) -> str | None:
 
 
 _MAY_BE_ZERO: Final = frozenset(
-    ("http.websocket_ping_s", "http.drain_ms", "broker.cursor_flush_ms", "broker.tail_bytes")
+    (
+        "http.websocket_ping_s",
+        "http.drain_ms",
+        "broker.cursor_flush_ms",
+        "broker.tail_bytes",
+        "broker.max_producers_per_topic",
+        "broker.max_consumers_per_topic",
+        "broker.max_consumers_per_subscription",
+        "broker.max_subscriptions_per_topic",
+        "broker.max_topics_per_namespace",
+        "broker.quota_hold_ms",
+        "broker.producer_memory_minutes",
+        "limits.websocket_idle_ms",
+        "tls.reload_ms",
+        "auth.leeway_s",
+    )
 )
+_ADDRESSES: Final = frozenset(("http.listen", "http.tls_listen", "pulsar.listen", "pulsar.tls_listen"))

@@ -15,14 +15,16 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import uvloop
 
 from penstock.core.settings import BrokerSettings
+from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.session import Limits
-from penstock.server.config import Config, DataSettings, HttpSettings, PulsarSettings
+from penstock.server.config import OFF, Config, DataSettings, HttpSettings, PulsarSettings
 from penstock.server.run import serve
+from penstock.server.tls_settings import TlsSettings
 
 START_S: Final = 20.0  # a busy machine may take long; an idle one takes a fraction of a second
 STOP_S: Final = 20.0
@@ -32,10 +34,14 @@ READY: Final = "penstock ready "
 class Address:
     """Where a server is."""
 
-    def __init__(self, url: str, pulsar: str = "") -> None:
-        self.url = url
-        self.pulsar = pulsar  # "" where the binary door is off
-        self.ws = "ws" + url.removeprefix("http")
+    def __init__(self, *urls: str) -> None:
+        by_scheme = {url.partition("://")[0]: url for url in urls}
+        self.https = by_scheme.get("https", "")  # "" where nothing is served over TLS
+        self.pulsar_tls = by_scheme.get("pulsar+ssl", "")
+        self.url = by_scheme.get("http", self.https)
+        self.pulsar = by_scheme.get("pulsar", "")  # "" where the binary door is off
+        self.ws = "ws" + self.url.removeprefix("http")
+        self.wss = "ws" + self.https.removeprefix("http") if self.https else ""
 
     @property
     def port(self) -> int:
@@ -50,15 +56,30 @@ def running(
     pulsar: str = "127.0.0.1:0",
     broker: BrokerSettings | None = None,
     limits: Limits | None = None,
+    tls: TlsSettings | None = None,
+    auth: AuthSettings | None = None,
+    plain: bool = True,
+    http: Mapping[str, Any] | None = None,
     drain_ms: int = 1000,
 ) -> Iterator[Address]:
     """A server in a thread of this process, with a loop of its own; in memory unless `folder` is given.
 
+    With `tls` it is also served over TLS, and only so unless `plain`; `http` are further keys of that section.
+
+    `auth` turns authentication on; `penstock.testing.credentials` makes what its clients need.
+
     It is drained at the end, and whatever it failed with is raised.
     """
     config = Config(
-        http=HttpSettings(listen=f"127.0.0.1:{port}", drain_ms=drain_ms),
-        pulsar=PulsarSettings(listen=pulsar),
+        http=HttpSettings(
+            listen=f"127.0.0.1:{port}" if plain else OFF,
+            tls_listen="127.0.0.1:0" if tls else OFF,
+            drain_ms=drain_ms,
+            **(http or {}),
+        ),
+        pulsar=PulsarSettings(listen=pulsar if plain else OFF, tls_listen="127.0.0.1:0" if tls else OFF),
+        tls=tls or TlsSettings(),
+        auth=auth or AuthSettings(),
         data=DataSettings(store="memory") if folder is None else DataSettings(folder=folder),
         broker=broker or BrokerSettings(),
         limits=limits or Limits(),

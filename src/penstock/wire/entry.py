@@ -166,12 +166,17 @@ def admit(data: bytes) -> NewEntry:
     What the metadata claims is checked as far as it can be without opening the payload, because offsets
     are counted by it. Raises CHECKSUM or BAD_ENCODING.
     """
+    return admit_versioned(data)[0]
+
+
+def admit_versioned(data: bytes) -> tuple[NewEntry, int | None]:
+    """`admit`, and the schema version that the entry names."""
     metadata, payload = parse(data)
     publish_time = signed(metadata.publish_time)
     if publish_time < 0:
         raise PenstockError(ErrorKind.BAD_ENCODING, "the publish time does not fit into 63 bits")
-    schema_version_number(metadata.schema_version)
-    return NewEntry(
+    schema_version = schema_version_number(metadata.schema_version)
+    entry = NewEntry(
         data=with_checksum(data),
         count=_claimed_count(metadata, len(payload)),
         publish_time=publish_time,
@@ -179,6 +184,7 @@ def admit(data: bytes) -> NewEntry:
         producer=read_text(metadata.producer_name),
         sequence_id=_deduplicated_id(metadata),
     )
+    return entry, schema_version
 
 
 def batch_size(data: bytes) -> int:

@@ -16,8 +16,12 @@ def test_the_page_tells_every_key_with_its_default() -> None:
     keys = {}
     for section in msgspec.structs.fields(Config):
         for field in msgspec.structs.fields(type(section.default)):
-            keys[f"{section.name}.{field.name}"] = shown(field.default)
+            keys[f"{section.name}.{field.name}"] = shown(default_of(field))
     assert rows == keys
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> object:
+    return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
 
 
 def shown(value: object) -> str:

@@ -13,29 +13,30 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .extent import Extent
 from .rows import RowStatement, Statement, listed
-from .schema import ENTRY_MASK, LEDGERS_MAX, first_id
+from .schema import DATA, ENTRY_MASK, LEDGERS_MAX, first_id
 from .staged import Staged
-from .work import Append, Delete, Open, Trim
+from .work import Append, Delete, ForgetProducers, Open, Trim
 
 _LOGS: Final = RowStatement.insert("logs", 8)
-_ENTRIES: Final = RowStatement.insert("entries", 7)
+ENTRIES: Final = RowStatement.insert("entries", 7)
 _PRODUCERS: Final = RowStatement.insert(
     "producers",
     3,
     "ON CONFLICT DO UPDATE SET sequence_id = excluded.sequence_id WHERE excluded.sequence_id > sequence_id",
 )
 
-_FIND: Final = """
+_FIND: Final = f"""
     SELECT topic, ledger, first_entry, logs.first_offset, logs.first_byte, next_entry, next_offset, next_byte,
-        id, entries.first_offset + count, entries.first_byte + length(data)
+        id, entries.first_offset + count, entries.first_byte + length({DATA})
     FROM logs LEFT JOIN entries ON id = (
         SELECT id FROM entries
         WHERE id >= ledger << 40 AND id < (ledger + 1) << 40
         ORDER BY id DESC LIMIT 1
     )
-    WHERE topic IN ({})
-"""
+    WHERE topic IN ({{}})
+"""  # noqa: S608
 _FIND_PRODUCERS: Final = "SELECT ledger, name, sequence_id FROM producers WHERE ledger IN ({})"
+_FORGET: Final = "DELETE FROM producers WHERE name IN ({}) AND ledger = ?"
 _TRIM: Final = """
     UPDATE logs SET first_entry = ?, first_offset = ?, first_byte = ?,
         next_entry = ?, next_offset = ?, next_byte = ?
@@ -73,7 +74,7 @@ def append(works: Sequence[Append], staged: Staged) -> Iterator[Statement]:
                 producers[key] = max(entry.sequence_id, producers.get(key, 0))
         staged.changed[ledger] = extent.until(row - base, offset, byte)
         staged.outcomes.append((work, placed))
-    yield from _ENTRIES.over(rows)
+    yield from ENTRIES.over(rows)
     yield from _PRODUCERS.over([value for key, number in producers.items() for value in (*key, number)])
 
 
@@ -126,8 +127,8 @@ def _create(staged: Staged) -> Extent:
 def trim(connection: sqlite3.Connection, work: Trim, staged: Staged) -> None:
     """Move a log's beginning; the sweeps free the room behind it in small portions."""
     extent = staged.extent(work.ledger)
-    staged.outcomes.append((work, None))
     if extent is None or work.before_entry <= extent.first_entry:
+        staged.outcomes.append((work, 0))
         return
     base = first_id(work.ledger)
     first, offset, byte = extent.next_entry, extent.next_offset, extent.next_byte
@@ -138,8 +139,15 @@ def trim(connection: sqlite3.Connection, work: Trim, staged: Staged) -> None:
     left = extent.since(first, offset, byte)
     ends = (left.next_entry, left.next_offset, left.next_byte)
     connection.execute(_TRIM, (first, offset, byte, *ends, work.ledger))
-    _let_go(connection, base + extent.first_entry, base + first, staged)
+    let_go(connection, base + extent.first_entry, base + first, staged)
+    staged.outcomes.append((work, byte - extent.first_byte))
     staged.changed[work.ledger] = left
+
+
+def forget_producers(connection: sqlite3.Connection, work: ForgetProducers) -> None:
+    """Forget the sequence ids of producers."""
+    for query, names in listed(_FORGET, work.names):
+        connection.execute(query, (*names, work.ledger))
 
 
 def delete(connection: sqlite3.Connection, work: Delete, staged: Staged) -> None:
@@ -151,11 +159,11 @@ def delete(connection: sqlite3.Connection, work: Delete, staged: Staged) -> None
     for statement in _DELETE:
         connection.execute(statement, (work.ledger,))
     base = first_id(work.ledger)
-    _let_go(connection, base + extent.first_entry, base + extent.next_entry, staged)
+    let_go(connection, base + extent.first_entry, base + extent.next_entry, staged)
     staged.changed[work.ledger] = None
 
 
-def _let_go(connection: sqlite3.Connection, start: int, until: int, staged: Staged) -> None:
+def let_go(connection: sqlite3.Connection, start: int, until: int, staged: Staged) -> None:
     if start < until:
         connection.execute("INSERT INTO sweeps VALUES (?, ?)", (start, until))
         staged.sweeps.append((start, until))

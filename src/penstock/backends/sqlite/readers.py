@@ -13,12 +13,12 @@ from penstock.model.entry import Entry
 
 from .connection import open_reader, translate
 from .giveway import GiveWay
-from .schema import ENTRY_BITS, ENTRY_MASK
+from .schema import DATA, ENTRY_BITS, ENTRY_MASK
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_COLUMNS: Final = "id, first_offset, count, publish_time, deliver_at, data"
+_COLUMNS: Final = f"id, first_offset, count, publish_time, deliver_at, {DATA}"
 
 # The first of the ids from `first` up to `until` of which the condition fails, found in one statement: each
 # step would cost a turn at Python's lock. An id without entry was swept, and lies before those that are.
@@ -36,6 +36,7 @@ _BISECT: Final = f"""
 """  # noqa: S608
 _FIND_OFFSET: Final = _BISECT.format(before="first_offset + count <= :value")
 _FIND_TIME: Final = _BISECT.format(before="publish_time < :value")
+_FIND_BYTE: Final = _BISECT.format(before="first_byte < :value")
 
 
 class Readers:
@@ -109,6 +110,17 @@ def find_offset(connection: sqlite3.Connection, first: int, until: int, offset: 
 def find_time(connection: sqlite3.Connection, first: int, until: int, publish_time: int) -> Entry | None:
     """The first entry published at or after `publish_time`, as far as times are in order."""
     return _find(connection, _FIND_TIME, first, until, publish_time)
+
+
+def find_byte(connection: sqlite3.Connection, first: int, until: int, byte: int) -> Entry | None:
+    """The first entry that begins at or after a byte of the log."""
+    return _find(connection, _FIND_BYTE, first, until, byte)
+
+
+def first_byte(connection: sqlite3.Connection, row: int) -> int | None:
+    """Where an entry's data begins, counted over the log; None when it is swept."""
+    found = connection.execute("SELECT first_byte FROM entries WHERE id = ?", (row,)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def load_cursors(connection: sqlite3.Connection, ledger: int) -> list[CursorChange]:

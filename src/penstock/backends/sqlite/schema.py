@@ -4,6 +4,13 @@
     logs(ledger, topic, ...)                     where a log begins, and where it ended when last trimmed
     sweeps(start, until)                         ids of entries let go of, whose room is still to be freed
 
+    stages(start, ...)                           what is staged: runs of entries in a ledger of their own
+    commits(writer, batch, ...)                  the last batch that each writer committed
+
+Staged entries lie in the ledger STAGING. A commit does not move them: the log's entry holds, in place of its
+data, the id of the staged one (an integer where others have a blob). So a commit costs a small row an entry,
+however large the entries are.
+
 Entry ids of a log have no gaps from `first_entry` on, so that an offset or a time is found by bisection over
 point look-ups, without an index to be kept on every append.
 """
@@ -19,7 +26,12 @@ PAGE_BYTES: Final = 8192  # see docs/storage.md for what was measured
 
 ENTRY_BITS: Final = 40
 ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
-LEDGERS_MAX: Final = (1 << (63 - ENTRY_BITS)) - 1  # ids are signed 64 bit, and a log's end must be one too
+STAGING: Final = (1 << (63 - ENTRY_BITS)) - 2  # ids are signed 64 bit, and a log's end must be one too
+LEDGERS_MAX: Final = STAGING  # those of logs lie below
+
+# An entry's data, wherever it lies; for a SELECT from `entries`.
+DATA: Final = """CASE WHEN typeof(data) = 'integer'
+    THEN (SELECT held.data FROM entries AS held WHERE held.id = entries.data) ELSE data END"""
 
 
 def first_id(ledger: int) -> int:
@@ -84,9 +96,42 @@ _VERSION_1: Final = (
     ) WITHOUT ROWID""",
 )
 
+
+def _add_stages(connection: sqlite3.Connection) -> None:
+    """Version 2: staged publishing. `numbers` has three numbers an entry, see `stages.py`."""
+    for statement in _VERSION_2:
+        connection.execute(statement)
+
+
+_VERSION_2: Final = (
+    """CREATE TABLE stages (
+        start INTEGER PRIMARY KEY,
+        writer TEXT NOT NULL,
+        batch INTEGER NOT NULL,
+        stage TEXT NOT NULL,
+        part INTEGER NOT NULL,
+        checksum INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        ledger INTEGER NOT NULL,
+        topic TEXT NOT NULL,
+        messages INTEGER NOT NULL,
+        size_bytes INTEGER NOT NULL,
+        numbers BLOB NOT NULL
+    )""",
+    "CREATE INDEX stages_by_writer ON stages (writer, batch, stage)",
+    """CREATE TABLE commits (
+        writer TEXT PRIMARY KEY,
+        batch INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        owner TEXT NOT NULL,
+        keep INTEGER NOT NULL,
+        spans BLOB NOT NULL
+    ) WITHOUT ROWID""",
+)
+
 Migration = Callable[[sqlite3.Connection], None]
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_create,)  # number n makes version n + 1 of version n
+MIGRATIONS: Final[tuple[Migration, ...]] = (_create, _add_stages)  # number n makes version n + 1 of version n
 VERSION: Final = len(MIGRATIONS)
 
 

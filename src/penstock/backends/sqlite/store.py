@@ -5,18 +5,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from penstock.core.histogram import Writes
 from penstock.core.ports import CursorChange, LogState
 from penstock.model.entry import Entry, NewEntry, Placed
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.stage import Commit, StagedRun, StageKey, StageRun
 
-from . import readers
+from . import readers, stages
 from .backup import copy
 from .extent import Extent
 from .folder import FolderLock
 from .giveway import GiveWay
 from .readers import Readers
 from .schema import first_id
-from .work import Append, Delete, DeleteCursor, LimitSize, Open, SaveCursors, SaveMeta, Stop, Trim, Work
+from .work import (
+    Append,
+    CommitStages,
+    Delete,
+    DeleteCursor,
+    DropStages,
+    ForgetCommits,
+    ForgetProducers,
+    LimitSize,
+    Open,
+    SaveCursors,
+    SaveMeta,
+    Stage,
+    Stop,
+    Trim,
+    Work,
+)
 from .writer import Writer
 
 FILE_NAME: Final = "penstock.db"
@@ -55,6 +73,11 @@ class SqliteStore:
             raise
         self._lock, self._writer = lock, writer
         self._readers = Readers(self._file, self._threads, give_way)
+
+    @property
+    def writes(self) -> Writes | None:
+        """What the writer did since the start."""
+        return None if self._writer is None else self._writer.writes
 
     async def close(self) -> None:
         lock, writer, pool = self._lock, self._writer, self._readers
@@ -98,8 +121,27 @@ class SqliteStore:
             return _done(None)
         return self._pool.run(readers.find_time, *_bounds(extent), publish_time)
 
-    def trim(self, ledger: int, before_entry: int) -> asyncio.Future[None]:
+    def find_size(self, ledger: int, size_bytes: int) -> asyncio.Future[Entry | None]:
+        extent = self._extent(ledger)
+        if extent.first_entry == extent.next_entry:
+            return _done(None)
+        return self._pool.run(readers.find_byte, *_bounds(extent), extent.next_byte - size_bytes)
+
+    async def size_since(self, ledger: int, entry_id: int) -> int:
+        extent = self._extent(ledger)
+        if entry_id >= extent.next_entry:
+            return 0
+        byte = None
+        if entry_id > extent.first_entry:
+            byte = await self._pool.run(readers.first_byte, first_id(ledger) + entry_id)
+        # An entry that went meanwhile had nothing before it that stays.
+        return extent.next_byte - (extent.first_byte if byte is None else byte)
+
+    def trim(self, ledger: int, before_entry: int) -> asyncio.Future[int]:
         return self._submit(Trim(_future(), ledger, before_entry))
+
+    def forget_producers(self, ledger: int, names: Sequence[str]) -> asyncio.Future[None]:
+        return self._submit(ForgetProducers(_future(), ledger, names))
 
     def delete(self, ledger: int) -> asyncio.Future[None]:
         return self._submit(Delete(_future(), ledger))
@@ -118,6 +160,23 @@ class SqliteStore:
 
     def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> asyncio.Future[None]:
         return self._submit(SaveMeta(_future(), documents))
+
+    def stage(
+        self, key: StageKey, part: int, checksum: int, at: int, runs: Sequence[StageRun]
+    ) -> asyncio.Future[None]:
+        return self._submit(Stage(_future(), key, part, checksum, at, runs))
+
+    def load_stages(self) -> asyncio.Future[tuple[list[StagedRun], list[Commit]]]:
+        return self._pool.run(stages.load)
+
+    def commit_stages(self, commit: Commit, stages: Sequence[str]) -> asyncio.Future[Commit]:
+        return self._submit(CommitStages(_future(), commit, stages))
+
+    def drop_stages(self, keys: Sequence[StageKey]) -> asyncio.Future[None]:
+        return self._submit(DropStages(_future(), keys))
+
+    def forget_commits(self, writers: Sequence[str]) -> asyncio.Future[None]:
+        return self._submit(ForgetCommits(_future(), writers))
 
     def limit_size(self, size_max_bytes: int | None) -> asyncio.Future[None]:
         """Change the bound on the main file; one below its present size keeps it from growing."""

@@ -20,6 +20,13 @@ _CUT: Final = """
     )
 """
 
+# What was committed from a stage has its data in the staged entry.
+_HELD: Final = """
+    DELETE FROM entries WHERE id IN (
+        SELECT data FROM entries WHERE id >= ? AND id < ? AND typeof(data) = 'integer'
+    )
+"""
+
 Range = tuple[int, int]
 
 
@@ -37,6 +44,7 @@ class Sweeps:
         bounds = {"start": start, "until": until, "bytes": SLICE_BYTES, "entries": SLICE_ENTRIES}
         last = connection.execute(_CUT, bounds).fetchone()[0]
         cut = until if last is None else last + 1
+        connection.execute(_HELD, (start, cut))
         connection.execute("DELETE FROM entries WHERE id >= ? AND id < ?", (start, cut))
         connection.execute("DELETE FROM sweeps WHERE start = ?", (start,))
         if cut < until:

@@ -13,13 +13,29 @@ from penstock.model.errors import PenstockError
 
 from .connection import BUSY_TIMEOUT_S, WAL_BYTES_MAX, open_writer
 from .extent import Extent
-from .logs import append, delete, open_logs, trim
+from .logs import append, delete, forget_producers, open_logs, trim
 from .rows import Statement
 from .saves import save_cursors, save_meta
-from .schema import PAGE_BYTES, prepare
+from .schema import PAGE_BYTES, STAGING, prepare
 from .staged import Changes, Staged
+from .stages import commit_stages, drop_stages, stage, staging_extent
 from .sweeps import Sweeps
-from .work import Append, Delete, DeleteCursor, LimitSize, Open, SaveCursors, SaveMeta, Trim, Work
+from .work import (
+    Append,
+    CommitStages,
+    Delete,
+    DeleteCursor,
+    DropStages,
+    ForgetCommits,
+    ForgetProducers,
+    LimitSize,
+    Open,
+    SaveCursors,
+    SaveMeta,
+    Stage,
+    Trim,
+    Work,
+)
 
 RESERVE_BYTES: Final = 8 << 20  # for cursors, trims and the like when `size_max_bytes` is reached
 PAGES_MAX: Final = 2**32 - 2  # SQLite's own bound
@@ -41,6 +57,7 @@ class Tables:
             prepare(self._connection)
             self._limit(size_max_bytes)
             self._next_ledger: int = self._connection.execute("SELECT ledger FROM next_ledger").fetchone()[0]
+            self._extents[STAGING] = staging_extent(self._connection)
             self.sweeps = Sweeps(self._connection)
         except BaseException:
             self._connection.close()
@@ -152,6 +169,7 @@ class Tables:
         opens = [work for work in works if isinstance(work, Open)]
         statements: list[Statement] = [
             *append([work for work in works if isinstance(work, Append)], staged),
+            *stage([work for work in works if isinstance(work, Stage)], staged),
             *save_cursors([work for work in works if isinstance(work, SaveCursors)], staged),
             *save_meta([work for work in works if isinstance(work, SaveMeta)]),
         ]
@@ -167,6 +185,8 @@ class Tables:
         match work:
             case Trim():
                 trim(self._connection, work, staged)
+            case ForgetProducers():
+                forget_producers(self._connection, work)
             case Delete():
                 delete(self._connection, work, staged)
             case DeleteCursor():
@@ -175,6 +195,13 @@ class Tables:
                 self._connection.execute(
                     "DELETE FROM cursor_chunks WHERE ledger = ? AND subscription = ?", key
                 )
+            case CommitStages():
+                commit_stages(self._connection, work, staged)
+            case DropStages():
+                drop_stages(self._connection, work, staged)
+            case ForgetCommits():
+                for writer in work.writers:
+                    self._connection.execute("DELETE FROM commits WHERE writer = ?", (writer,))
             case LimitSize():
                 self._limit(work.size_max_bytes)
                 self._size_max_bytes = work.size_max_bytes

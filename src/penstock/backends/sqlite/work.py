@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 from penstock.core.ports import CursorChange
 from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
+from penstock.model.stage import Commit, StageKey, StageRun
 
 
 class Work:
@@ -96,12 +97,70 @@ class Trim(Work):
         self.before_entry: Final = before_entry
 
 
+class ForgetProducers(Work):
+    __slots__ = ("ledger", "names")
+
+    def __init__(self, future: "asyncio.Future[Any]", ledger: int, names: Sequence[str]) -> None:
+        super().__init__(future)
+        self.ledger: Final = ledger
+        self.names: Final = names
+
+
 class Delete(Work):
     __slots__ = ("ledger",)
 
     def __init__(self, future: "asyncio.Future[Any]", ledger: int) -> None:
         super().__init__(future)
         self.ledger: Final = ledger
+
+
+class Stage(Work):
+    __slots__ = ("at", "checksum", "key", "part", "runs")
+    grows = True
+    mixes = True
+
+    def __init__(
+        self,
+        future: "asyncio.Future[Any]",
+        key: StageKey,
+        part: int,
+        checksum: int,
+        at: int,
+        runs: Sequence[StageRun],
+    ) -> None:
+        super().__init__(future)
+        self.key: Final = key
+        self.part: Final = part
+        self.checksum: Final = checksum
+        self.at: Final = at
+        self.runs: Final = runs
+        self.size_bytes = sum([len(entry.data) for run in runs for entry in run.entries])
+
+
+class CommitStages(Work):
+    __slots__ = ("commit", "stages")
+    grows = True
+
+    def __init__(self, future: "asyncio.Future[Any]", commit: Commit, stages: Sequence[str]) -> None:
+        super().__init__(future)
+        self.commit: Final = commit
+        self.stages: Final = stages
+
+
+class DropStages(Work):
+    __slots__ = ("keys",)
+
+    def __init__(self, future: "asyncio.Future[Any]", keys: Sequence[StageKey]) -> None:
+        super().__init__(future)
+        self.keys: Final = keys
+
+
+class ForgetCommits(Work):
+    __slots__ = ("writers",)
+
+    def __init__(self, future: "asyncio.Future[Any]", writers: Sequence[str]) -> None:
+        super().__init__(future)
+        self.writers: Final = writers
 
 
 class LimitSize(Work):

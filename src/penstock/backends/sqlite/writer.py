@@ -11,8 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import Final
 
+from penstock.core.histogram import Writes
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .connection import blames_surroundings, translate
@@ -34,6 +36,7 @@ class Writer:
 
     def __init__(self, file: Path, size_max_bytes: int | None, give_way: GiveWay) -> None:
         self.extents: dict[int, Extent] = {}
+        self.writes = Writes()
         self._file = file
         self._size_max_bytes = size_max_bytes
         self._give_way = give_way
@@ -61,6 +64,7 @@ class Writer:
 
     def _hand_over(self) -> None:
         self._give_way.owe(len(self._gathered))
+        self.writes.owed += len(self._gathered)
         self._inbox.put(self._gathered)
         self._gathered = []
 
@@ -76,6 +80,7 @@ class Writer:
     def _complete(self, works: list[Work], changes: Changes) -> None:
         """The thread's report, on the loop."""
         self._give_way.answered(len(works))
+        self.writes.answered += len(works)
         for ledger, extent in changes.items():
             if extent is None:
                 self.extents.pop(ledger, None)
@@ -102,7 +107,9 @@ class Writer:
             self._close(tables, works[0])
             return False
         if works:
+            began = perf_counter()
             self._commit(tables, works)
+            self.writes.commits.observe(perf_counter() - began)
             self._report(self._complete, works, tables.take_changed())
             tables.tend()
         if tables.sweeps.waiting:

@@ -44,13 +44,16 @@ class Link(asyncio.Protocol):
         self._request_id = 0
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._over = asyncio.Event()
+        self._encrypted = False
 
     # -- the transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         socket = transport.get_extra_info("socket")
-        if socket is not None and transport.get_extra_info("sslcontext") is None:
+        self._encrypted = transport.get_extra_info("sslcontext") is not None
+        if socket is not None and not self._encrypted:
             self.fileno = socket.fileno()
         self._tick()
 
@@ -66,6 +69,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed, self.fileno = True, -1
+        self._over.set()
         if self._timer is not None:
             self._timer.cancel()
         why = self.session.broken or ReadError("the connection broke" + (f": {error}" if error else ""))
@@ -123,6 +127,18 @@ class Link(asyncio.Protocol):
         """Close the connection once what was written is out."""
         if self._transport is not None:
             self._transport.close()
+
+    async def ended(self, timeout_s: float) -> None:
+        """Wait for the end of an encrypted connection that is closed: both sides say so, and the loop must still
+        be there. One that takes too long is cut."""
+        if not self._encrypted or self._transport is None:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._over.wait()
+        except TimeoutError:
+            self._transport.abort()
+            await asyncio.sleep(0)
 
     def abort(self, error: PulsarException) -> None:
         """Give the connection up."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from typing import Final
 
 from penstock.client.authentication import Authentication
 from penstock.client.errors import AlreadyClosed, ConnectError
@@ -11,6 +12,8 @@ from penstock.client.session.connection import Hello
 from penstock.client.session.service_url import Address
 
 from .link import Link
+
+CLOSE_S: Final = 1.0  # for a broker to answer that a connection is closed
 
 
 class Pool:
@@ -58,6 +61,9 @@ class Pool:
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
-        for link in self._links.values():
-            link.close()
+        links = list(self._links.values())
         self._links.clear()
+        for link in links:
+            link.close()
+        for link in links:
+            await link.ended(CLOSE_S)

@@ -37,16 +37,51 @@ class Call(msgspec.Struct, frozen=True):
         return name
 
     @property
+    def listed_namespace(self) -> NamespaceName:
+        """The same, where it is enough to be allowed anything in it: `visible` says which topics."""
+        name = NamespaceName.of(self.path["tenant"], self.path["namespace"])
+        self.session.may_list(name)
+        return name
+
+    @property
     def topic(self) -> TopicName:
-        """The topic in the path, persistent where no domain is named. Raises INVALID_NAME, FORBIDDEN."""
-        name = TopicName.of(
+        """The topic in the path, persistent where no domain is named; may be administered.
+
+        Raises INVALID_NAME, FORBIDDEN; so do those below, which ask for less.
+        """
+        name = self._topic
+        self.session.may_administer_topic(name)
+        return name
+
+    @property
+    def consumed_topic(self) -> TopicName:
+        """The topic in the path; may be consumed."""
+        name = self._topic
+        self.session.may_consume(name)
+        return name
+
+    @property
+    def produced_topic(self) -> TopicName:
+        """The topic in the path; may be produced to."""
+        name = self._topic
+        self.session.may_produce(name)
+        return name
+
+    @property
+    def seen_topic(self) -> TopicName:
+        """The topic in the path; anything may be done with it."""
+        name = self._topic
+        self.session.may_look(name)
+        return name
+
+    @property
+    def _topic(self) -> TopicName:
+        return TopicName.of(
             self.path.get("domain", "persistent"),
             self.path["tenant"],
             self.path["namespace"],
             self.path["topic"],
         )
-        self.session.may_administer(name.namespace_name)
-        return name
 
     # -- parameters
 

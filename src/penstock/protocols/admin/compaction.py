@@ -23,6 +23,6 @@ async def start(call: Call) -> Answer:
 @table.on("GET", f"{TOPIC}/compaction", answer=dict[str, Any])
 async def status(call: Call) -> Answer:
     """How the last compaction went: NOT_RUN, RUNNING, SUCCESS or ERROR."""
-    logs = await call.broker.topics.all_of(call.topic, create=False)
+    logs = await call.broker.topics.all_of(call.seen_topic, create=False)
     found = min((log.compaction for log in logs), key=lambda one: _ORDER.index(one.status))
     return Answer(body={"status": found.status, "lastError": found.last_error})

@@ -1,6 +1,6 @@
 """Namespaces and their policies."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -10,6 +10,7 @@ from penstock.model.schema import Compatibility
 
 from .answers import NO_CONTENT, Answer
 from .call import Call
+from .policies import QUOTA_FIELDS, SETTINGS, QuotaBody, RetentionBody, read_quota, show, shown_quotas
 from .server import CLUSTER
 from .table import Table
 from .topics import logs_of
@@ -28,13 +29,26 @@ class _Policies(msgspec.Struct, omit_defaults=True):
     schema_compatibility_strategy: Compatibility = Compatibility.UNDEFINED
     schema_validation_enforced: bool = False
     is_allow_auto_update_schema: bool | None = None
+    retention_policies: RetentionBody | None = None
+    message_ttl_in_seconds: int | None = None
+    backlog_quota_map: dict[str, QuotaBody] = {}
+    max_producers_per_topic: int | None = None
+    max_consumers_per_topic: int | None = None
+    max_consumers_per_subscription: int | None = None
+    max_subscriptions_per_topic: int | None = None
+    max_topics_per_namespace: int | None = None
 
 
 @table.on("GET", "/admin/v2/namespaces/{tenant}", answer=list[str])
 async def of_tenant(call: Call) -> Answer:
     """List a tenant's namespaces."""
-    call.session.may_administer()
-    return Answer(body=[str(name) for name in call.broker.namespaces.of_tenant(call.path["tenant"])])
+    tenant = call.path["tenant"]
+    found = [name for name in call.broker.namespaces.all() if name.tenant == tenant]
+    seen = [str(name) for name in found if call.session.knows(name)]
+    if not seen:
+        call.session.may_administer_tenant(tenant)
+        call.broker.namespaces.check_tenant(tenant)
+    return Answer(body=seen)
 
 
 @table.on("PUT", NAMESPACE, body=dict[str, Any])
@@ -48,9 +62,35 @@ async def create(call: Call) -> Answer:
             schema_compatibility=wanted.schema_compatibility_strategy,
             schema_validation_enforced=wanted.schema_validation_enforced,
             schema_auto_update=wanted.is_allow_auto_update_schema is not False,
+            **_kept(wanted),
         )
     await call.broker.namespaces.create(call.namespace, policies)
     return NO_CONTENT
+
+
+# The document's names of what `policies.SETTINGS` keeps.
+_FIELDS: Final = {
+    "retention": "retention_policies",
+    "message_ttl_s": "message_ttl_in_seconds",
+    "max_producers": "max_producers_per_topic",
+    "max_consumers": "max_consumers_per_topic",
+    "max_consumers_per_subscription": "max_consumers_per_subscription",
+    "max_subscriptions": "max_subscriptions_per_topic",
+    "max_topics": "max_topics_per_namespace",
+}
+
+
+def _kept(wanted: _Policies) -> dict[str, Any]:
+    """The part of a document that decides what is kept and counted; raises BAD_PARAMETER."""
+    kept: dict[str, Any] = {}
+    for setting in SETTINGS:
+        value = getattr(wanted, _FIELDS.get(setting.field, ""), None)
+        if value is not None:
+            kept[setting.field] = setting.read(value)
+    for kind, body in wanted.backlog_quota_map.items():
+        if kind in QUOTA_FIELDS:
+            kept[QUOTA_FIELDS[kind]] = read_quota(QUOTA_FIELDS[kind], body)
+    return kept
 
 
 @table.on("GET", NAMESPACE)
@@ -61,10 +101,8 @@ async def policies(call: Call) -> Answer:
         body={
             "replication_clusters": [CLUSTER],
             "deduplicationEnabled": found.deduplication,
-            "retention_policies": {
-                "retentionTimeInMinutes": found.retention_minutes,
-                "retentionSizeInMB": found.retention_mb,
-            },
+            **{name: show(setting, found) for setting in SETTINGS if (name := _FIELDS.get(setting.field))},
+            "backlog_quota_map": shown_quotas(found),
             "schema_compatibility_strategy": found.schema_compatibility,
             "schema_validation_enforced": found.schema_validation_enforced,
             "is_allow_auto_update_schema": found.schema_auto_update,
@@ -85,16 +123,17 @@ async def topics(call: Call) -> Answer:
     mode = call.query.get("mode", "PERSISTENT").upper()
     if mode not in _DOMAINS:
         raise PenstockError(ErrorKind.BAD_PARAMETER, "mode must be PERSISTENT, NON_PERSISTENT or ALL")
-    return Answer(body=logs_of(call.broker, call.namespace, _DOMAINS[mode]))
+    return Answer(body=logs_of(call, _DOMAINS[mode]))
 
 
 # -- policies, one by one
 
 
 async def _change(call: Call, **changes: Any) -> Answer:
-    name = call.namespace
-    found = call.broker.namespaces.policies(name)
-    await call.broker.namespaces.update(name, msgspec.structs.replace(found, **changes))
+    def changed(found: NamespacePolicies) -> NamespacePolicies:
+        return msgspec.structs.replace(found, **changes)
+
+    await call.broker.namespaces.change(call.namespace, changed)
     return NO_CONTENT
 
 

@@ -12,6 +12,8 @@ from .table import Endpoint
 _NUMBER: Final[dict[str, Any]] = {"type": "integer", "minimum": 0}
 _FLAG: Final[dict[str, Any]] = {"type": "boolean"}
 _MODES: Final[dict[str, Any]] = {"type": "string", "enum": ["PERSISTENT", "NON_PERSISTENT", "ALL"]}
+_QUOTA: Final[dict[str, Any]] = {"type": "string", "enum": ["destination_storage", "message_age"]}
+_QUERY: Final = {"mode": _MODES, "backlogQuotaType": _QUOTA, "messageTTL": _NUMBER}
 _NUMBERS: Final = ("version", "count", "seconds", "timestamp", "position")
 
 _ALWAYS: Final = (
@@ -36,7 +38,7 @@ def operations() -> list[Operation]:
 
 
 def _operation(endpoint: Endpoint) -> Operation:
-    parameters = [Parameter(name, "", _MODES if name == "mode" else _FLAG) for name in endpoint.query]
+    parameters = [Parameter(name, "", _QUERY.get(name, _FLAG)) for name in endpoint.query]
     names = re.findall(r"{(\w+)}", endpoint.path)
     parameters += [Parameter(name, "", _NUMBER, "path") for name in names if name in _NUMBERS]
     return Operation(
@@ -46,7 +48,7 @@ def _operation(endpoint: Endpoint) -> Operation:
         summary=endpoint.summary,
         parameters=tuple(parameters),
         request=endpoint.body,
-        request_needed=endpoint.body is int or endpoint.body is bool,
+        request_needed=endpoint.body in (int, bool) and "messageTTL" not in endpoint.query,
         answer=endpoint.answer,
         status=endpoint.status,
         answers=("text/plain", "application/octet-stream") if endpoint.text else (),
@@ -62,5 +64,5 @@ def _errors(endpoint: Endpoint) -> tuple[ErrorKind, ...]:
     if endpoint.body is not None:
         kinds += (ErrorKind.TOO_LARGE, ErrorKind.BAD_VALUE_SCHEMA, ErrorKind.INCOMPATIBLE_SCHEMA)
     if endpoint.method == "PUT":
-        kinds.append(ErrorKind.ALREADY_EXISTS)
+        kinds += (ErrorKind.ALREADY_EXISTS, ErrorKind.TOO_MANY_TOPICS, ErrorKind.TOO_MANY_SUBSCRIPTIONS)
     return tuple(kinds)

@@ -7,18 +7,34 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.session import Gate
 
-from . import compaction, lookup, namespaces, schemas, server, subscriptions, topics
+from . import (
+    compaction,
+    lookup,
+    namespace_policies,
+    namespaces,
+    permissions,
+    proxy_stats,
+    schemas,
+    server,
+    subscriptions,
+    topic_policies,
+    topics,
+)
 from .answers import error_body, send_json
 from .call import Call
 from .table import Endpoint, Paths, named
 
 ENDPOINTS: list[Endpoint] = [
     *server.table.endpoints,
+    *proxy_stats.table.endpoints,
     *namespaces.table.endpoints,
+    *namespace_policies.table.endpoints,
     *schemas.table.endpoints,
     *topics.table.endpoints,
+    *topic_policies.table.endpoints,
     *compaction.table.endpoints,
     *subscriptions.table.endpoints,
+    *permissions.table.endpoints,
     *lookup.table.endpoints,
 ]
 
@@ -34,7 +50,8 @@ def door(gate: Gate) -> ASGIApp:
         try:
             status, body, headers = await _answer(gate, scope, receive)
         except PenstockError as error:
-            status, body, headers = error.kind.face.status, error_body(error.kind, error.message), {}
+            status, body = error.kind.face.status, error_body(error.kind, error.message)
+            headers = _refusal_headers(gate, error.kind)
         if scope["method"] == "HEAD" and body is not None:
             headers = {"content-type": "application/json", **headers, "content-length": str(len(body))}
             body = None
@@ -55,7 +72,7 @@ async def _answer(gate: Gate, scope: Scope, receive: Receive) -> tuple[int, byte
         kind = ErrorKind.METHOD_NOT_ALLOWED
         body = error_body(kind, f"{scope['method']} is not for {scope['path']}")
         return kind.face.status, body, {"allow": ", ".join(allowed)}
-    session = gate.session(_token(scope))
+    session = await gate.admit(_authorization(scope), scope)
     try:
         names = named(found.endpoint, found.segments)
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
@@ -64,14 +81,22 @@ async def _answer(gate: Gate, scope: Scope, receive: Receive) -> tuple[int, byte
     content = b"" if found.endpoint.body is None else await _content(receive, gate.limits.max_request_bytes)
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
     answer = await found.endpoint.handler(Call(session, names, query, content, host))
+    if method != "GET":
+        gate.audit.changed(session.role, scope, answer.status)
     return (answer.status, *answer.content())
 
 
-def _token(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"authorization" and value[:7].lower() == b"bearer ":
-            return str(value[7:].decode("latin-1").strip())
-    return None
+def _authorization(scope: Scope) -> bytes | None:
+    found: bytes | None = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+    return found
+
+
+def _refusal_headers(gate: Gate, kind: ErrorKind) -> dict[str, str]:
+    if kind is ErrorKind.UNAUTHENTICATED:
+        return {"www-authenticate": ", ".join(value.decode("latin-1") for _, value in gate.challenges)}
+    if kind.face.retriable and kind.face.status in (429, 503):
+        return {"retry-after": "1"}
+    return {}
 
 
 async def _content(receive: Receive, bytes_max: int) -> bytes:

@@ -100,19 +100,19 @@ def _version(number: int) -> dict[str, object]:
 @table.on("GET", f"{_TOPIC}/schema")
 async def schema(call: Call) -> Answer:
     """The newest schema of a topic."""
-    return Answer(body=_described(call.broker.schemas.get(call.topic)))
+    return Answer(body=_described(call.broker.schemas.get(call.seen_topic)))
 
 
 @table.on("GET", f"{_TOPIC}/schema/{{version}}")
 async def schema_version(call: Call) -> Answer:
     """One version of a topic's schema."""
-    return Answer(body=_described(call.broker.schemas.version(call.topic, call.number("version"))))
+    return Answer(body=_described(call.broker.schemas.version(call.seen_topic, call.number("version"))))
 
 
 @table.on("GET", f"{_TOPIC}/schemas")
 async def schemas(call: Call) -> Answer:
     """Every version of a topic's schema."""
-    found = call.broker.schemas.all(call.topic)
+    found = call.broker.schemas.all(call.seen_topic)
     if not found:
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
     return Answer(body={"getSchemaResponses": [_described(version) for version in found]})
@@ -121,7 +121,7 @@ async def schemas(call: Call) -> Answer:
 @table.on("GET", f"{_TOPIC}/metadata")
 async def metadata(call: Call) -> Answer:
     """Which versions of a topic's schema there are."""
-    found = call.broker.schemas.all(call.topic)
+    found = call.broker.schemas.all(call.seen_topic)
     if not found:
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
     index = [{"version": v.version, "timestamp": v.timestamp, "type": v.schema.type.name} for v in found]
@@ -131,7 +131,7 @@ async def metadata(call: Call) -> Answer:
 @table.on("POST", f"{_TOPIC}/schema", body=SchemaPayload, answer=dict[str, Any])
 async def register(call: Call) -> Answer:
     """Register a schema: answers its version, an old one where the schema is known already."""
-    topic, given = call.topic, _given(call)
+    topic, given = call.produced_topic, _given(call)
     number = await call.broker.schemas.get_or_create(topic, given, forced=True)
     return Answer(body=_version(-1 if number is None else number))
 
@@ -139,7 +139,7 @@ async def register(call: Call) -> Answer:
 @table.on("POST", f"{_TOPIC}/compatibility", body=SchemaPayload, answer=dict[str, Any], status=202)
 async def compatibility(call: Call) -> Answer:
     """Whether a schema may follow those of the topic, and by which strategy; `reason` says why not."""
-    topic, given = call.topic, _given(call)
+    topic, given = call.seen_topic, _given(call)
     call.broker.schemas.check(topic, given)
     reason = call.broker.schemas.objection(topic, given)
     body: dict[str, object] = {
@@ -154,7 +154,7 @@ async def compatibility(call: Call) -> Answer:
 @table.on("POST", f"{_TOPIC}/version", body=SchemaPayload, answer=dict[str, Any])
 async def version_of(call: Call) -> Answer:
     """The version of a schema, -1 where the topic has no such schema."""
-    topic, given = call.topic, _given(call)
+    topic, given = call.seen_topic, _given(call)
     call.broker.schemas.check(topic, given)
     found = call.broker.schemas.find(topic, given)
     return Answer(body={"version": -1 if found is None else found})

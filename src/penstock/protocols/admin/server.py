@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import msgspec
+
+from penstock.core.namespaces import TenantInfo
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import check_entity
 
@@ -58,16 +61,36 @@ async def tenants(call: Call) -> Answer:
 @table.on("GET", "/admin/v2/tenants/{tenant}")
 async def tenant(call: Call) -> Answer:
     """Describe a tenant."""
-    call.session.may_administer()
-    call.broker.namespaces.check_tenant(call.path["tenant"])
-    return Answer(body={"adminRoles": [], "allowedClusters": [CLUSTER]})
+    call.session.may_administer_tenant(call.path["tenant"])
+    found = call.broker.namespaces.tenant(call.path["tenant"])
+    return Answer(body={"adminRoles": found.admin_roles, "allowedClusters": [CLUSTER]})
+
+
+class _Tenant(msgspec.Struct):
+    """The part of Pulsar's TenantInfo that there is here."""
+
+    adminRoles: set[str] = set()  # noqa: N815 - Pulsar's JSON
+
+
+def _info(call: Call) -> TenantInfo:
+    given = call.body_or_none(_Tenant)
+    return TenantInfo(tuple(sorted(given.adminRoles)) if given is not None else ())
 
 
 @table.on("PUT", "/admin/v2/tenants/{tenant}", body=dict[str, Any])
 async def create_tenant(call: Call) -> Answer:
-    """Create a tenant."""
+    """Create a tenant; its adminRoles may do everything in it."""
     call.session.may_administer()
-    await call.broker.namespaces.create_tenant(check_entity("tenant", call.path["tenant"]))
+    name = check_entity("tenant", call.path["tenant"])
+    await call.broker.namespaces.create_tenant(name, _info(call))
+    return NO_CONTENT
+
+
+@table.on("POST", "/admin/v2/tenants/{tenant}", body=dict[str, Any])
+async def update_tenant(call: Call) -> Answer:
+    """Say which roles administer a tenant."""
+    call.session.may_administer()
+    await call.broker.namespaces.update_tenant(call.path["tenant"], _info(call))
     return NO_CONTENT
 
 

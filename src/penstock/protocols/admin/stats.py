@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.core.broker import Broker
 from penstock.core.consumer import Consumer
 from penstock.core.producer import Producer
 from penstock.core.rates import Rate
@@ -20,11 +19,11 @@ _ACCESS = {
 }
 
 
-def topic_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
+async def topic_stats(topic: Topic) -> dict[str, Any]:
     """One log's figures. Rates are over the last minute, counters since the server started."""
+    slowest = await topic.backlog.measure()
     messages = topic.next_offset - topic.first_offset
     subscriptions = {name: subscription_stats(s) for name, s in sorted(topic.subscriptions.items())}
-    deduplicates = broker.deduplicates(topic.name.namespace_name)
     return {
         "persistent": topic.name.persistent,
         **_rate(topic.rate_in, "In"),
@@ -32,15 +31,23 @@ def topic_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
         "averageMsgSize": topic.size_bytes / messages if messages else 0.0,
         "storageSize": topic.size_bytes,
         "messages": messages,
-        "backlogSize": max((s["backlogSize"] for s in subscriptions.values()), default=0),
+        "backlogSize": slowest.bytes,
+        "earliestMsgPublishTimeInBacklogs": 0 if slowest.empty else slowest.oldest_ms,
+        "oldestBacklogMessageAgeSeconds": -1 if slowest.empty else _age_s(topic, slowest.oldest_ms),
+        "backlogQuotaLimitSize": topic.policies.size_quota.limit,
+        "backlogQuotaLimitTime": topic.policies.age_quota.limit,
         "publishers": [_publisher(p) for p in topic.producers.values()],
         "waitingPublishers": 0,
         "subscriptions": subscriptions,
         "replication": {},
-        "deduplicationStatus": "Enabled" if deduplicates else "Disabled",
+        "deduplicationStatus": "Enabled" if topic.policies.deduplication else "Disabled",
         "terminated": topic.terminated,
         "lastPublishTimestamp": topic.last_publish_ms,
     }
+
+
+def _age_s(topic: Topic, published_ms: int) -> int:
+    return max(0, topic.clock.now_ms() - published_ms) // 1000
 
 
 _OUT = ("msgRateOut", "msgThroughputOut", "bytesOutCounter", "msgOutCounter")
@@ -78,11 +85,20 @@ def _redelivery_rate(subscription: Subscription) -> float:
     return subscription.rate_out.per_second()[0] * min(1.0, subscription.redelivered / max(1, delivered))
 
 
-def partitioned_stats(broker: Broker, logs: Sequence[Topic], *, each: bool) -> dict[str, Any]:
+async def partitioned_stats(logs: Sequence[Topic], *, each: bool) -> dict[str, Any]:
     """Figures of all partitions together, and each by itself."""
-    parts = {str(log.name): topic_stats(broker, log) for log in logs}
+    parts = {str(log.name): await topic_stats(log) for log in logs}
     found: dict[str, Any] = _sum(list(parts.values()))
     return {"metadata": {"partitions": len(logs)}, **found, "partitions": parts if each else {}}
+
+
+# What partitions do not add up to; a quota holds for each.
+_GREATEST = (
+    "lastPublishTimestamp",
+    "oldestBacklogMessageAgeSeconds",
+    "backlogQuotaLimitSize",
+    "backlogQuotaLimitTime",
+)
 
 
 def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -95,8 +111,10 @@ def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
                 total[key] = _sum([value]) if isinstance(value, dict) else value
             elif isinstance(value, bool):
                 total[key] = had or value
-            elif key == "lastPublishTimestamp":
+            elif key in _GREATEST:
                 total[key] = max(had, value)
+            elif key == "earliestMsgPublishTimeInBacklogs":
+                total[key] = min(had, value) if had and value else had or value
             elif isinstance(value, int | float | list):
                 total[key] = had + value
             elif isinstance(value, dict):

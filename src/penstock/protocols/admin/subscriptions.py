@@ -21,7 +21,7 @@ SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
 
 async def _found(call: Call) -> list[Subscription]:
     """The subscription on every partition; raises TOPIC_NOT_FOUND, SUBSCRIPTION_NOT_FOUND."""
-    return await call.broker.subscription(call.topic, call.path["subscription"])
+    return await call.broker.subscription(call.consumed_topic, call.path["subscription"])
 
 
 def _check_place(position: Position, logs: list[Topic]) -> None:
@@ -36,14 +36,14 @@ def _check_place(position: Position, logs: list[Topic]) -> None:
 @table.on("GET", f"{TOPIC}/subscriptions", answer=list[str])
 async def subscriptions(call: Call) -> Answer:
     """List a topic's subscriptions."""
-    logs = await call.broker.topics.all_of(call.topic, create=False)
+    logs = await call.broker.topics.all_of(call.consumed_topic, create=False)
     return Answer(body=sorted({name for log in logs for name in log.subscriptions}))
 
 
 @table.on("PUT", SUBSCRIPTION, body=dict[str, Any] | str)
 async def create(call: Call) -> Answer:
     """Create a durable subscription at a position: `"earliest"`, `"latest"` (the default) or a message id."""
-    position, name = read_position(call.content), call.topic
+    position, name = read_position(call.content), call.consumed_topic
     subscription = check_local("subscription", call.path["subscription"])
     if not position.special:
         # An id is of no topic that is not there: none is made for it.
@@ -61,7 +61,7 @@ async def create(call: Call) -> Answer:
 @table.on("DELETE", SUBSCRIPTION, query=("force",))
 async def delete(call: Call) -> Answer:
     """Delete a subscription; with `force` its consumers are disconnected."""
-    await call.broker.unsubscribe(call.topic, call.path["subscription"], force=call.flag("force"))
+    await call.broker.unsubscribe(call.consumed_topic, call.path["subscription"], force=call.flag("force"))
     return NO_CONTENT
 
 
@@ -87,6 +87,17 @@ async def expire(call: Call) -> Answer:
     found = await _found(call)
     before = call.broker.clock.now_ms() - 1000 * call.number("seconds")
     return await _skipped(found, [await one.topic.offset_at_time(before) for one in found])
+
+
+@table.on("POST", f"{TOPIC}/all_subscription/expireMessages/{{seconds}}")
+async def expire_all(call: Call) -> Answer:
+    """Count what was published longer ago than this as acknowledged, on every subscription."""
+    before = call.broker.clock.now_ms() - 1000 * call.number("seconds")
+    for log in await call.broker.topics.all_of(call.consumed_topic, create=False):
+        offset = await log.offset_at_time(before)
+        found = list(log.subscriptions.values())
+        await _skipped(found, [offset] * len(found))
+    return NO_CONTENT
 
 
 async def _skipped(found: list[Subscription], offsets: list[int]) -> Answer:

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Final
 
 from penstock import __version__
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.session import Session as Admitted
 from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
@@ -19,7 +20,7 @@ from . import answers
 from .output import send
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .session import Session, Work
 
 PROTOCOL_VERSION: Final = 21
 CONNECT_REQUEST: Final = 2**64 - 1  # errors of CONNECT answer no request id; Pulsar sends -1
@@ -37,14 +38,37 @@ FEATURES: Final = FeatureFlags(
 )
 
 
-def connect(session: "Session", command: CommandConnect, frame: Frame) -> None:
+def connect(session: "Session", command: CommandConnect, frame: Frame) -> "Work | None":
     """Admit the client, or tell it why not and close."""
     try:
-        session.who = session.gate.session(_token(command.auth_method_name, command.auth_data))
+        anybody = session.gate.admit_anybody()
     except PenstockError as refused:
-        send(session.output, answers.error(CONNECT_REQUEST, refused))
-        session.output.cut(refused.message)
+        _refuse(session, refused)
+        return None
+    if anybody is None:
+        return _authenticate(session, command)
+    _connected(session, command, anybody)
+    return None
+
+
+async def _authenticate(session: "Session", command: CommandConnect) -> None:
+    try:
+        method, data = command.auth_method_name, command.auth_data
+        who = await session.gate.admit_method(method, data, session.peer_role)
+    except PenstockError as refused:
+        _refuse(session, refused)
         return
+    if not session.closed:
+        _connected(session, command, who)
+
+
+def _refuse(session: "Session", refused: PenstockError) -> None:
+    send(session.output, answers.error(CONNECT_REQUEST, refused))
+    session.output.cut(refused.message)
+
+
+def _connected(session: "Session", command: CommandConnect, who: Admitted) -> None:
+    session.admit(who, command.auth_method_name, refreshes=command.feature_flags.supports_auth_refresh)
     session.features.CopyFrom(command.feature_flags)
     send(
         session.output,
@@ -60,14 +84,22 @@ def connect(session: "Session", command: CommandConnect, frame: Frame) -> None:
     )
 
 
-def auth_response(session: "Session", command: CommandAuthResponse, frame: Frame) -> None:
-    """A new token, asked for by AUTH_CHALLENGE or not."""
+def auth_response(session: "Session", command: CommandAuthResponse, frame: Frame) -> "Work | None":
+    """New credentials of the same role, asked for by AUTH_CHALLENGE or not."""
+    return None if session.gate.auth is None else _refresh(session, command)
+
+
+async def _refresh(session: "Session", command: CommandAuthResponse) -> None:
     given = command.response
     try:
-        session.who = session.gate.session(_token(given.auth_method_name, given.auth_data))
+        who = await session.gate.admit_method(given.auth_method_name, given.auth_data, session.peer_role)
+        if who.role != session.admitted.role:
+            raise PenstockError(ErrorKind.UNAUTHENTICATED, "the new credentials are of another role")
     except PenstockError as refused:
-        send(session.output, answers.error(CONNECT_REQUEST, refused))
-        session.output.cut(refused.message)
+        _refuse(session, refused)
+        return
+    if not session.closed:
+        session.admit(who, given.auth_method_name, refreshes=True)
 
 
 def ping(session: "Session", command: CommandPing, frame: Frame) -> None:
@@ -76,7 +108,3 @@ def ping(session: "Session", command: CommandPing, frame: Frame) -> None:
 
 def pong(session: "Session", command: CommandPong, frame: Frame) -> None:
     """Heard, as everything is."""
-
-
-def _token(method: str, data: bytes) -> str | None:
-    return data.decode("utf-8", "replace") if method == "token" else None

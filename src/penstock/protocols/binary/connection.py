@@ -7,6 +7,8 @@ from typing import Final, cast
 from penstock.core.ports import Clock, Timer
 from penstock.core.tasks import Tasks
 from penstock.model.errors import PenstockError
+from penstock.protocols.auth.certificates import peer_role
+from penstock.protocols.pieces import Pieces
 from penstock.protocols.session import Gate
 from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder, encode
 
@@ -45,15 +47,33 @@ class Connection(asyncio.Protocol):
         self._alive: Timer | None = None
         self._stalled: Timer | None = None
         self._left = 0
+        self._load = gate.load
+        self._counted = ""  # the address it is counted under
 
     # -- the transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        if transport.get_extra_info("sslcontext") is not None:
+            self._transport = cast(asyncio.Transport, Pieces(self._transport))
         self._opened.add(self)
-        self.peer = str(transport.get_extra_info("peername"))
+        peer = transport.get_extra_info("peername")
+        self.peer = str(peer)
+        address = peer[0] if isinstance(peer, tuple) else ""
+        refusal = self._load.enter(address)
+        if refusal:
+            self._refuse(refusal)
+            return
+        self._counted = address
+        if self.session.gate.auth is not None:
+            self.session.peer_role = peer_role(transport)
         self._transport.set_write_buffer_limits(OUT_BYTES_HIGH, OUT_BYTES_LOW)
         self._alive = self._clock.call_later(self._keep_alive_ms, self._look)
+
+    def _refuse(self, reason: str) -> None:
+        """Close at once. Nothing is told: the protocol has no word before the client's own."""
+        log.warning("refused a connection", extra={"peer": self.peer, "reason": reason})
+        self.abort()
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
@@ -82,6 +102,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         self.paused = False
+        if self._counted:
+            self._load.leave(self._counted)
+            self._counted = ""
         self._writable.set()
         for timer in (self._alive, self._stalled):
             if timer is not None:
@@ -167,6 +190,10 @@ class Connection(asyncio.Protocol):
             self._asked = False
         if not self.closed:
             self._alive = self._clock.call_later(self._keep_alive_ms, self._look)
+
+    def held(self) -> int:
+        """Bytes that wait: commands not begun, and what is written and not taken."""
+        return 0 if self.closed else self._unwritten() + self.session.waiting_bytes
 
     def _unwritten(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

@@ -156,6 +156,15 @@ class ConsumerTalk:
 
     # -- the end
 
+    def review(self) -> None:
+        """Permissions changed: leave the subscription where its topic may not be consumed any more."""
+        try:
+            self._session.admitted.may_consume(self.source.topic.name, self.source.name)
+        except PenstockError:
+            if self._session.consumers.pop(self._id, None) is not None:
+                send(self._session.output, answers.close_consumer(self._id))
+                self._session.tasks.spawn(self.close(), "close a consumer")
+
     def _closed_by_others(self) -> None:
         talks = self._session.consumers
         if talks.get(self._id) is self:

@@ -67,6 +67,7 @@ async def _subscribe(session: "Session", command: CommandSubscribe) -> None:
         if fresh and command.start_message_rollback_duration_sec:
             back_ms = 1000 * command.start_message_rollback_duration_sec
             await consumer.seek_time(max(0, broker.clock.now_ms() - back_ms))
+        session.admitted.may_consume(name, command.subscription)  # still
     except BaseException:
         await broker.leave(consumer)
         raise
@@ -74,6 +75,7 @@ async def _subscribe(session: "Session", command: CommandSubscribe) -> None:
         await broker.leave(consumer)
         return
     send(session.output, answers.success(command.request_id))
+    consumer.owner = session.admitted.role
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
     session.consumers[number] = ConsumerTalk(session, number, consumer, epoch)
 

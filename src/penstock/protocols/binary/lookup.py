@@ -44,6 +44,7 @@ async def _metadata(session: "Session", command: CommandPartitionedTopicMetadata
 
 async def _partitions(session: "Session", command: CommandPartitionedTopicMetadata) -> int:
     name, broker = TopicName.parse(command.topic), session.broker
+    session.admitted.may_look(name)
     if not broker.topics.exists(name) and name.partition < 0 and command.metadata_auto_creation_enabled:
         if broker.settings.auto_create_topics and broker.settings.auto_create_partitions:
             await broker.topics.all_of(name)  # the client goes on to address the partitions one by one
@@ -59,11 +60,13 @@ def lookup(session: "Session", command: CommandLookupTopic, frame: Frame) -> Non
     answer = kind(request_id=command.request_id)
     try:
         name, broker = TopicName.parse(command.topic), session.broker
+        session.admitted.may_look(name)
         missing = name.partition >= 0 or not broker.settings.auto_create_topics
         if missing and not broker.topics.exists(name):
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
         answer.response = kind.Connect
         answer.brokerServiceUrl = session.gate.pulsar_url
+        answer.brokerServiceUrlTls = session.gate.pulsar_tls_url  # the client takes that of its own kind
         answer.authoritative = True
         answer.proxy_through_service_url = True
     except PenstockError as error:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GROUP_BYTES_MAX: Final = 8 * 1024 * 1024  # appended in one go
+# While the backlog is beyond its quota clients are disconnected, as by Pulsar: they hear why when they come back,
+# and know what to do with what they sent.
+_BLOCKED: Final = frozenset((ErrorKind.BACKLOG_QUOTA_HOLD, ErrorKind.BACKLOG_QUOTA_EXCEPTION))
 PENDING_BYTES_MAX: Final = 32 * 1024 * 1024  # of one producer, not stored yet; then nothing more is read
 
 
@@ -130,6 +133,9 @@ class ProducerTalk:
             except Exception:
                 log.exception("publishing failed")
                 results = [PenstockError(ErrorKind.INTERNAL, "the message could not be stored")] * len(group)
+            blocked = next((r for r in results if isinstance(r, PenstockError) and r.kind in _BLOCKED), None)
+            if blocked is not None:
+                self.producer.close(blocked)
             self._answer(group, deque(results))
             self._bytes -= sum(sending.size for sending in group)
             if self._bytes < PENDING_BYTES_MAX // 2:
@@ -157,6 +163,13 @@ class ProducerTalk:
         self._session.output.write(b"".join(frames))
 
     # -- the end
+
+    def review(self) -> None:
+        """Permissions changed: leave the topic where it may not be published to any more."""
+        try:
+            self._session.admitted.may_produce(self.producer.topics[0].name)
+        except PenstockError as error:
+            self.producer.close(error)
 
     def _ousted(self, reason: PenstockError) -> None:
         """Others closed the producer: the client is told, and will hear more when it comes back."""

@@ -43,6 +43,8 @@ async def _create(session: "Session", command: CommandProducer) -> None:
     broker, number = session.broker, command.producer_id
     name = TopicName.parse(command.topic)
     session.admitted.may_produce(name)
+    if command.initial_subscription_name:
+        session.admitted.may_consume(name, command.initial_subscription_name)
     existing = session.producers.get(number)
     if existing is not None:  # the client did not get the answer, or asks again
         _succeed(session, command, existing.producer, b"")
@@ -62,6 +64,7 @@ async def _create(session: "Session", command: CommandProducer) -> None:
     try:
         if command.initial_subscription_name:
             await _subscription(session, name, command.initial_subscription_name)
+        session.admitted.may_produce(name)  # still: its turn may have been long in coming
     except BaseException:
         made.close()
         raise

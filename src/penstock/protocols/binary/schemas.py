@@ -55,7 +55,7 @@ def get_schema(session: "Session", command: CommandGetSchema, frame: Frame) -> N
     answer = CommandGetSchemaResponse(request_id=command.request_id)
     try:
         topic = TopicName.parse(command.topic)
-        session.admitted.may_consume(topic)
+        session.admitted.may_look(topic)
         number = None
         if command.HasField("schema_version"):
             number = schema_version_number(command.schema_version)

@@ -22,6 +22,7 @@ from . import answers
 from .consumer import ConsumerTalk
 from .output import Hopeless, Output, send
 from .producer import ProducerTalk
+from .refresh import Refresh
 from .topic_lists import TopicListWatch
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ class Session:
         self.output = output
         self.tasks = tasks
         self.who: Admitted | None = None
+        self.peer_role: str | None = None  # what the client's certificate names
+        self._refresh = Refresh(self)
         self.features = FeatureFlags()
         self.producers: dict[int, ProducerTalk] = {}
         self.closed_producers: set[int] = set()  # by others: what was sent to them meanwhile is no mistake
@@ -54,6 +57,11 @@ class Session:
         self._busy = False
 
     @property
+    def waiting_bytes(self) -> int:
+        """What was received and waits for commands before it."""
+        return self._waiting_bytes
+
+    @property
     def broker(self) -> Broker:
         return self.gate.broker
 
@@ -62,6 +70,22 @@ class Session:
         """Who it is; commands come here only after CONNECT."""
         assert self.who is not None
         return self.who
+
+    # -- who
+
+    def admit(self, who: Admitted, method: str, *, refreshes: bool) -> None:
+        """Let a client in, or go on under new credentials; `refreshes`: it can be asked for them."""
+        self.who = who
+        self._refresh.follow(who, method if refreshes else None)
+
+    def review(self) -> None:
+        """Permissions changed: close what may not go on; the client hears why when it comes back."""
+        for producer in list(self.producers.values()):
+            producer.review()
+        for consumer in list(self.consumers.values()):
+            consumer.review()
+        for watch in list(self.watches.values()):
+            watch.review()
 
     # -- commands
 
@@ -144,6 +168,7 @@ class Session:
     async def close(self) -> None:
         """The client is gone: what it had goes to the others."""
         self.closed = True
+        self._refresh.close()
         self._waiting.clear()
         for waiting in list(self.waiting_producers.values()):
             waiting.cancel()

@@ -59,10 +59,12 @@ def hash_of(topics: list[str]) -> str:
 def _names(
     session: "Session", namespace: NamespaceName, domain: str | None, pattern: re.Pattern[str] | None
 ) -> list[str]:
-    """A namespace's topics, partitioned ones by their partitions."""
-    broker = session.broker
+    """A namespace's topics that may be consumed, partitioned ones by their partitions."""
+    broker, may_have = session.broker, session.admitted.consumes
     found: list[str] = []
     for name in broker.topics.names(namespace, domain):
+        if not may_have(name):
+            continue
         if pattern is None or pattern.fullmatch(f"{name.tenant}/{name.namespace}/{name.local}"):
             found += [str(log) for log in broker.topics.logs(name)]
     return found
@@ -72,6 +74,7 @@ def topics_of_namespace(session: "Session", command: CommandGetTopicsOfNamespace
     """Answer the topics of a namespace; none at all where they are those that the client knows."""
     try:
         namespace = NamespaceName.parse(command.namespace)
+        session.admitted.may_list(namespace)
         pattern = simple_pattern(command.topics_pattern) if command.HasField("topics_pattern") else None
         topics = _names(session, namespace, _DOMAINS[command.mode], pattern)
     except PenstockError as error:
@@ -112,8 +115,11 @@ class TopicListWatch:
 
     def changed(self, name: TopicName) -> None:
         """A topic came, grew or went."""
-        if name.namespace_name != self._namespace:
-            return
+        if name.namespace_name == self._namespace:
+            self.review()
+
+    def review(self) -> None:
+        """Look again, also after permissions changed."""
         now = self._now()
         came, went = sorted(set(now) - set(self.topics)), sorted(set(self.topics) - set(now))
         self.topics = now
@@ -132,6 +138,7 @@ def watch(session: "Session", command: CommandWatchTopicList, frame: Frame) -> N
     """Begin to watch; a pattern that is not matched here is refused, and the client asks again and again."""
     try:
         namespace = NamespaceName.parse(command.namespace)
+        session.admitted.may_list(namespace)
         pattern = simple_pattern(command.topics_pattern)
         if pattern is None:
             raise PenstockError(ErrorKind.BAD_PARAMETER, "this pattern is not matched by the broker")

@@ -43,7 +43,7 @@ class KafkaRestDoor:
         except RefusedError as refused:
             answer = refused.answer
         except PenstockError as error:
-            answer = refusal(error)
+            answer = refusal(error, self._challenge() if error.kind is ErrorKind.UNAUTHENTICATED else None)
         except TrimmedError:
             answer = refusal(PenstockError(ErrorKind.UNAVAILABLE, "the log is being trimmed"))
         except ClientGoneError:
@@ -56,7 +56,7 @@ class KafkaRestDoor:
         await exchange.answer(answer)
 
     async def _answer(self, exchange: Exchange) -> Answer:
-        session = self._gate.session(exchange.token)
+        session = await self._gate.admit(exchange.authorization, exchange.scope)
         segments = _segments(exchange.scope)
         match segments:
             case []:
@@ -74,15 +74,12 @@ class KafkaRestDoor:
         raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {exchange.scope['path'][:200]}")
 
     def _names(self, session: Session) -> list[TopicName]:
-        """The topics that the session may read."""
-        found = []
-        for name in self._logs.names():
-            try:
-                session.may_consume(name)
-            except PenstockError:
-                continue
-            found.append(name)
-        return found
+        """The topics that the session may do anything with."""
+        return [name for name in self._logs.names() if session.sees(name)]
+
+    def _challenge(self) -> dict[str, str]:
+        values = [value.decode("latin-1") for _, value in self._gate.challenges]
+        return {"www-authenticate": ", ".join(values)}
 
     def _welcome(self, session: Session, exchange: Exchange) -> Answer:
         if choose_type(exchange.headers.get("accept"), ("application/json", "text/html")) == "text/html":
@@ -98,7 +95,7 @@ class KafkaRestDoor:
         )
 
     def _topic(self, session: Session, name: TopicName) -> Answer:
-        session.may_consume(name)
+        session.may_look(name)
         path = f"{PREFIX}/topics/{quote(name.local, safe='')}"
         numbers = range(self._logs.partitions(name))
         return json_answer(
@@ -115,7 +112,9 @@ class KafkaRestDoor:
             session.may_produce(name)
             return await self._write(name, partition, exchange)
         session.may_consume(name)
-        return await self._read(await self._logs.get(name, partition), exchange)
+        answer = await self._read(await self._logs.get(name, partition), exchange)
+        session.may_consume(name)  # still, where it waited
+        return answer
 
     def drain(self) -> None:
         """End every wait: the server takes no new work and finishes what is in flight."""

@@ -49,9 +49,9 @@ class Exchange:
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     @property
-    def token(self) -> str | None:
-        found = self.headers.get("authorization", "")
-        return found[7:].strip() if found[:7].lower() == "bearer " else None
+    def authorization(self) -> bytes | None:
+        found = self.headers.get("authorization")
+        return None if found is None else found.encode("latin-1")
 
     async def body(self, bytes_max: int) -> bytes:
         """The request's body; raises TOO_LARGE as soon as it is known to be, ClientGoneError."""
@@ -92,8 +92,6 @@ def refusal(error: PenstockError, headers: Headers | None = None) -> Answer:
     told = {"content-type": "application/json", **(headers or {})}
     if face.retriable and face.status in (429, 503):
         told["retry-after"] = "1"
-    if face.status == 401:
-        told["www-authenticate"] = "Bearer"
     message = error.message.encode(errors="replace").decode()
     return Answer(face.status, told, msgspec.json.encode({"error_code": face.code, "message": message}))
 

@@ -10,6 +10,7 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.protocols.session import Limits
+from penstock.protocols.trace import trace_of, traced
 
 from .bodies import read_messages
 from .budget import Budget
@@ -41,6 +42,7 @@ class Write:
             messages = await asyncio.to_thread(read_messages, exchange.headers, body, budget)
         else:
             messages = read_messages(exchange.headers, body, budget)
+        trace = trace_of(exchange.scope["headers"])
         bytes_max = self._broker.settings.max_message_bytes
         for message in messages:
             if len(message.payload) > bytes_max:
@@ -48,6 +50,8 @@ class Write:
                     ErrorKind.TOO_LARGE, f"a message of {len(message.payload)} bytes; the most is {bytes_max}"
                 )
             message.partition = partition
+            if trace is not None:
+                message.properties = traced(message.properties, trace)
         self._broker.schemas.check_unversioned(name)
         producer = await self._broker.producer(name, ProducerOptions(shared_name=True))
         try:

@@ -1,6 +1,7 @@
 """Consumer instances over HTTP: create, fetch, delete (PIP-64, Consume messages)."""
 
 import asyncio
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -56,14 +57,17 @@ class Consume:
         except DECODE_ERRORS as error:
             raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
         found = (
-            None if wanted.id is None else self._instances.find(wanted.id, target.topic, target.subscription)
+            None
+            if wanted.id is None
+            else self._instances.find(wanted.id, target.topic, target.subscription, session.role)
         )
         if found is None:
             options = consumer_options(target.topic, wanted)
+            session.may_bury(target.topic, target.subscription, options.dead_letter)
             reader = self._reader(target.topic, wanted)
             timeout_ms = wanted.consumer_timeout_ms or self._limits.consumer_timeout_ms
             found = await self._instances.create(
-                target.topic, target.subscription, options, reader, timeout_ms
+                target.topic, target.subscription, options, reader, timeout_ms, session.role
             )
         version = None if found.reader is None else self._broker.schemas.find(target.topic.base, found.reader)
         answer = ConsumerAnswer(
@@ -100,7 +104,7 @@ class Consume:
     async def delete(self, session: Session, target: Target, exchange: Exchange) -> None:
         """DELETE …/consumers/{id}."""
         session.may_consume(target.topic, target.subscription)
-        found = self._instances.get(target.consumer, target.topic, target.subscription)
+        found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
         await self._instances.remove(found)
         await exchange.empty()
 
@@ -112,10 +116,11 @@ class Consume:
         messages_max = params.number("max_messages", least=1) or DEFAULT_MESSAGES
         bytes_max = params.number("max_bytes", least=1) or self._limits.max_read_bytes
         form = next(form for form in FORMS if form == params.choice("encoding", FORMS))
-        found = self._instances.get(target.consumer, target.topic, target.subscription)
+        found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
         found.asking += 1
         try:
             async with Patience(self._waits, exchange) as patience:
+                patience.hold(session, partial(session.may_consume, target.topic, target.subscription))
                 fetched = Fetch(
                     self._decoding,
                     found.consumer,
@@ -129,10 +134,13 @@ class Consume:
                     return
                 async with found.turn:
                     await fetched.run(patience, wait_ms)
+                if patience.lapsed is not None:
+                    fetched.give_back()
+                    raise patience.lapsed
                 await self._hand_out(exchange, patience, fetched)
         finally:
             found.asking -= 1
-            self._instances.find(found.id, target.topic, target.subscription)
+            self._instances.find(found.id, target.topic, target.subscription, session.role)
 
     @staticmethod
     async def _hand_out(exchange: Exchange, patience: Patience, fetched: Fetch) -> None:

@@ -75,15 +75,18 @@ class Cursors:
                 f"{len(wanted.message_ids)} ids; the most is {self._limits.max_messages_per_request}",
             )
         found = await self._broker.subscription(target.topic, target.subscription)
-        results = await Answering(wanted, found, self._broker.schemas).run()
+        results = await Answering(wanted, found, self._broker.schemas, session.role).run()
         await asyncio.gather(*(one.flush() for one in found))
         await exchange.answer(to_json(CursorResult(message_ids=results)))
 
 
 class Answering:
-    """The work of one cursor request on the subscription of every partition."""
+    """The work of one cursor request, made by `role`, on the subscription of every partition."""
 
-    def __init__(self, wanted: CursorRequest, subscriptions: list[Subscription], schemas: Schemas) -> None:
+    def __init__(
+        self, wanted: CursorRequest, subscriptions: list[Subscription], schemas: Schemas, role: str | None
+    ) -> None:
+        self._role = role
         self._wanted = wanted
         self._schemas = schemas
         self._subscriptions = subscriptions
@@ -153,7 +156,7 @@ class Answering:
                 check_reply(self._schemas, source.topic.name, given.reply_content, given.schema_version)
                 outcome = await source.requests.reply(
                     source,
-                    None,
+                    source.holder(message_id.entry, message_id.batch_index, self._role),
                     message_id,
                     given.reply_content,
                     given.is_error_result,

@@ -12,6 +12,7 @@ from .cursor import Cursors
 from .decoding import Decoding
 from .exchange import ClientGoneError, Exchange, Receive, Scope, Send
 from .instances import Instances
+from .logs import Logs
 from .outlets import Outlets
 from .patience import Waits
 from .produce import Produce
@@ -43,6 +44,7 @@ class RestDoor:
         self._instances = Instances(broker, limits.max_rest_consumers)
         consume = Consume(broker, limits, self.waits, self._instances, decoding)
         cursors = Cursors(broker, limits)
+        logs = Logs(broker, limits, self.waits)
         self._handlers: dict[str, Mapping[str, Handler]] = {
             "topic": {"POST": produce},
             "partition": {"POST": produce},
@@ -57,6 +59,9 @@ class RestDoor:
             "fetch": {"GET": consume.fetch},
             "consumer": {"DELETE": consume.delete},
             "cursor": {"GET": cursors.get, "POST": cursors.post},
+            "many offsets": {"POST": logs.offsets},
+            "many sizes": {"POST": logs.sizes},
+            "many cursors": {"POST": logs.cursors},
         }
         self._targets: dict[bytes, tuple[Target, Mapping[str, Handler]]] = {}
 
@@ -73,12 +78,14 @@ class RestDoor:
                 )
                 await exchange.refuse(error, (b"allow", ", ".join(methods).encode()), shipped=shipped)
                 return
-            await handler(self._gate.session(exchange.token), target, exchange)
+            session = await self._gate.admit(exchange.authorization, scope)
+            await handler(session, target, exchange)
         except PenstockError as error:
             if exchange.started:
                 log.warning("an answer was cut short: %s", error.message, extra={"path": scope["path"]})
                 return
-            await exchange.refuse(error, shipped=shipped or _shipped(scope))
+            headers = self._gate.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
+            await exchange.refuse(error, *headers, shipped=shipped or _shipped(scope))
         except ClientGoneError:
             return
         except Exception:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.trace import trace_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -22,20 +23,23 @@ class ClientGoneError(Exception):
 class Exchange:
     """A request being answered. `started` tells that an answer's head is out and no other can follow."""
 
-    __slots__ = ("length", "receive", "scope", "send", "started", "token")
+    __slots__ = ("authorization", "length", "receive", "scope", "send", "started", "traceable")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
         self.started = False
-        self.token: str | None = None
+        self.authorization: bytes | None = None
         self.length = -1
+        self.traceable = False
         for name, value in scope["headers"]:
             if name == b"content-length":
                 self.length = int(value) if value.isdigit() else -1
-            elif name == b"authorization" and value[:7].lower() == b"bearer ":
-                self.token = value[7:].strip().decode("latin-1")
+            elif name == b"authorization":
+                self.authorization = value
+            elif name == b"traceparent":
+                self.traceable = True
 
     def header(self, name: bytes) -> str | None:
         """A request header by its lower-case name."""
@@ -43,6 +47,10 @@ class Exchange:
             if found == name:
                 return str(value.decode("latin-1"))
         return None
+
+    def trace(self) -> dict[str, str] | None:
+        """What carries on the request's trace in its messages (W3C Trace Context); None where nothing does."""
+        return trace_of(self.scope["headers"]) if self.traceable else None
 
     async def body(self, bytes_max: int) -> bytes:
         """The request's body; raises TOO_LARGE as soon as it is known to be, ClientGoneError, BAD_MEDIA_TYPE."""
@@ -102,8 +110,6 @@ class Exchange:
             told["reason"] = error.message
         if face.status in (429, 503) and face.retriable:
             headers = (*headers, (b"retry-after", b"1"))
-        if face.status == 401:
-            headers = (*headers, (b"www-authenticate", b"Bearer"))
         await self.answer(to_json(told), face.status, *headers)
 
 

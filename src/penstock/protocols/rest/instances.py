@@ -13,7 +13,7 @@ from penstock.model.schema import SchemaInfo
 
 
 class Instance:
-    """A consumer with a name to ask for it. `turn` lets one fetch at a time have it."""
+    """A consumer with a name to ask for it, of the role that made it. `turn` lets one fetch at a time have it."""
 
     def __init__(
         self, id: str, topic: TopicName, consumer: Consumer, reader: SchemaInfo | None, timeout_ms: int
@@ -44,6 +44,7 @@ class Instances:
         options: ConsumerOptions,
         reader: SchemaInfo | None,
         timeout_ms: int,
+        role: str | None = None,
     ) -> Instance:
         """A new instance; raises what `Broker.subscribe` does, and TOO_MANY_REQUESTS."""
         if len(self._instances) >= self._most:
@@ -53,16 +54,19 @@ class Instances:
         consumer = await self._broker.subscribe(
             [topic], subscription, options, unique_name=bool(options.name)
         )
+        consumer.owner = role
         made = Instance(secrets.token_urlsafe(12), topic, consumer, reader, timeout_ms)
         self._instances[made.id] = made
         made.expires_ms = self._broker.clock.monotonic_ms() + timeout_ms
         self._timers.at(made.expires_ms, self._expire, made)
         return made
 
-    def find(self, id: str, topic: TopicName, subscription: str) -> Instance | None:
-        """The instance of that id in that subscription, its time beginning anew."""
+    def find(self, id: str, topic: TopicName, subscription: str, role: str | None = None) -> Instance | None:
+        """The role's instance of that id in that subscription, its time beginning anew."""
         found = self._instances.get(id)
         if found is None or found.topic != topic or found.consumer.subscription != subscription:
+            return None
+        if found.consumer.owner != role:
             return None
         if found.consumer.closed:
             self._instances.pop(id, None)
@@ -70,10 +74,10 @@ class Instances:
         found.expires_ms = self._broker.clock.monotonic_ms() + found.timeout_ms
         return found
 
-    def get(self, id: str, topic: TopicName, subscription: str) -> Instance:
+    def get(self, id: str, topic: TopicName, subscription: str, role: str | None = None) -> Instance:
         """As `find`; raises CONSUMER_NOT_FOUND, or why its subscription is no more."""
         known = self._instances.get(id)
-        found = self.find(id, topic, subscription)
+        found = self.find(id, topic, subscription, role)
         if found is None:
             if known is not None and known.consumer.close_reason is not None and known.topic == topic:
                 raise known.consumer.close_reason

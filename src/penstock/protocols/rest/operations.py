@@ -8,6 +8,14 @@ from penstock.protocols.openapi import Operation, Parameter
 
 from .answer_shapes import FetchAnswer, OffsetsAnswer, ProduceAnswer, ReadAnswer, ReplyAnswer, ShippedAnswer
 from .consume_shapes import ConsumerAnswer, ConsumerRequest, CursorAnswer, CursorRequest, CursorResult
+from .logs_shapes import (
+    ManyOffsets,
+    MarksAnswer,
+    MarksRequest,
+    OffsetsRequest,
+    SizesAnswer,
+    SizesRequest,
+)
 from .produce_shapes import ProduceRequest, ShippedRequest
 from .streams import ENTRIES, EVENTS, LINES
 
@@ -142,6 +150,34 @@ OPERATIONS: Final[Sequence[Operation]] = [
         parameters=(Parameter("publish_time", "Also the first offset published since, ms.", _NUMBER),),
         answer=OffsetsAnswer,
         errors=_READING,
+    ),
+    Operation(
+        method="POST",
+        path="/topics/offsets",
+        tag="read",
+        summary="Where the partitions of many topics begin and end.",
+        description="With what an answer before said it had `seen`, waits until there is something new.",
+        request=OffsetsRequest,
+        answer=ManyOffsets,
+        errors=(*_ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    ),
+    Operation(
+        method="POST",
+        path="/topics/sizes",
+        tag="read",
+        summary="How many bytes there are in ranges of offsets.",
+        request=SizesRequest,
+        answer=SizesAnswer,
+        errors=(*_READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    ),
+    Operation(
+        method="POST",
+        path="/topics/cursors",
+        tag="consume",
+        summary="Have a durable subscription follow a reader, by offsets.",
+        request=MarksRequest,
+        answer=MarksAnswer,
+        errors=(*_ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
     ),
     *_both(
         "POST",

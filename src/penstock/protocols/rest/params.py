@@ -9,7 +9,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 _TRUE: Final = frozenset(("true", "1", "yes", ""))
 _FALSE: Final = frozenset(("false", "0", "no"))
 _MAX: Final = 2**63 - 1
-_IGNORED: Final = frozenset(("authoritative",))  # Pulsar's, which asks which broker owns the topic
+# Pulsar's, which asks which broker owns the topic; and a browser's credentials, which the door has read.
+_IGNORED: Final = frozenset(("authoritative", "token"))
 
 
 class Params:

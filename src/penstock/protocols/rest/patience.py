@@ -1,21 +1,29 @@
 """Waiting on behalf of a request: until there is news, its time is over, its client hangs up or the server drains."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
 from penstock.core.ports import Clock
 from penstock.core.tasks import Tasks
+from penstock.model.errors import PenstockError
+from penstock.protocols.holds import Hold
+from penstock.protocols.session import Session
 
 from .exchange import Exchange
 
 
 class Patience:
-    """Watches one request's client; to be used as a context manager once the request's body was read."""
+    """Watches one request's client; to be used as a context manager once the request's body was read.
+
+    `lapsed` is why the client may have no more of it: its credentials expired, or a permission was revoked.
+    """
 
     def __init__(self, waits: "Waits", exchange: Exchange) -> None:
         self.gone = False
+        self.lapsed: PenstockError | None = None
+        self._hold: Hold | None = None
         self._waits = waits
         self._exchange = exchange
         self._scope: asyncio.Timeout | None = None
@@ -32,6 +40,16 @@ class Patience:
         self._waits.running.discard(self)
         if self._watch is not None:
             self._watch.cancel()
+        if self._hold is not None:
+            self._hold.close()
+
+    def hold(self, session: Session, check: Callable[[], object]) -> None:
+        """Wait no longer than the session may; raises what `check` does now."""
+        self._hold = session.hold(check, self._lapse)
+
+    def _lapse(self, error: PenstockError) -> None:
+        self.lapsed = error
+        self.stop()
 
     async def _watch_client(self) -> None:
         while (await self._exchange.receive())["type"] != "http.disconnect":
@@ -42,7 +60,7 @@ class Patience:
     @property
     def over(self) -> bool:
         """Whether there is no more reason to wait for anything."""
-        return self.gone or self._waits.draining
+        return self.gone or self._waits.draining or self.lapsed is not None
 
     async def until(self, news: Coroutine[Any, Any, bool], wait_ms: float | None) -> bool:
         """Await `news`, for at most `wait_ms`; False when that was in vain."""

@@ -41,11 +41,15 @@ class Produce:
     async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
         session.may_produce(target.topic)
         body = await exchange.body(self._limits.max_request_bytes)
-        done = (
-            await self._publish_plain(target, body)
-            or await self._publish_values(target, body)
-            or await self._publish(target, body)
-        )
+        trace = exchange.trace()
+        if trace is None:
+            done = (
+                await self._publish_plain(target, body)
+                or await self._publish_values(target, body)
+                or await self._publish(target, body, None)
+            )
+        else:
+            done = await self._publish(target, body, trace)
         await exchange.answer(done)
 
     async def _publish_plain(self, target: Target, body: bytes) -> bytes | None:
@@ -99,12 +103,12 @@ class Produce:
         placement = await outlet.producer.publish_plain(payloads, scheme.version, target.partition)
         return self._receipts.plain(placement, scheme.version)
 
-    async def _publish(self, target: Target, body: bytes) -> bytes:
-        done = await self._publishing.publish(job_of(target, body, self._limits))
+    async def _publish(self, target: Target, body: bytes, trace: dict[str, str] | None) -> bytes:
+        done = await self._publishing.publish(job_of(target, body, self._limits, trace))
         return receipts.answer(done.results, done.versions, done.version, own_versions=done.own_versions)
 
 
-def job_of(target: Target, body: bytes, limits: Limits) -> Job:
+def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
     """What a body asks for, in general; raises what is wrong with the request as a whole."""
     envelope, messages = _decode(body)
     check_count(len(messages), limits)
@@ -120,6 +124,7 @@ def job_of(target: Target, body: bytes, limits: Limits) -> Job:
         ),
         messages=messages,
         base64=envelope.encoding == "base64",
+        trace=trace,
     )
 
 

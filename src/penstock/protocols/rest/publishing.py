@@ -13,6 +13,7 @@ from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.payloads import Scheme, Schemes
 from penstock.protocols.session import Limits
+from penstock.protocols.trace import traced
 
 from .outlets import Outlet, Outlets
 from .produce_shapes import ProduceMessage
@@ -42,6 +43,7 @@ class Job(msgspec.Struct, kw_only=True):
     messages: Sequence[ProduceMessage | PenstockError]
     base64: bool = False
     encode: Encode = Scheme.encode
+    trace: dict[str, str] | None = None  # properties that carry on the request's trace
 
 
 class Prepared(msgspec.Struct):
@@ -161,6 +163,8 @@ class Publishing:
                 encode = Scheme.encode_base64 if encoded else job.encode
                 out = encode(scheme, message.value, message.key)
                 _fill(out, message, job.target.partition, now, self._limits)
+                if job.trace is not None:
+                    out.properties = traced(out.properties, job.trace)
                 self._check_place(out, partitions)
             except PenstockError as error:
                 done.failed[index] = error

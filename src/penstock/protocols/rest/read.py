@@ -1,5 +1,6 @@
 """GET of a partition's messages and offsets (PIP-64); reading keeps nothing on the server."""
 
+from functools import partial
 from typing import Final
 
 from penstock.core.broker import Broker
@@ -43,7 +44,8 @@ class Read:
 
     async def messages(self, session: Session, target: Target, exchange: Exchange) -> None:
         """GET …/partitions/{p}/messages."""
-        session.may_consume(target.topic)
+        allowed = partial(session.may_consume, target.topic)
+        allowed()
         params = Params(exchange.scope["query_string"], READ_PARAMS)
         kind = negotiate(exchange.header(b"accept"))
         topic = await log_of(self._broker, target.topic, target.partition or 0)
@@ -52,7 +54,7 @@ class Read:
         end = params.number("end_offset")
         wait_ms = params.number("timeout", most=self._limits.max_wait_ms)
         if kind == ENTRIES:
-            await stream_entries(exchange, topic, start, end)
+            await stream_entries(exchange, topic, start, end, allowed)
             return
         form = next(form for form in FORMS if form == params.choice("encoding", FORMS))
         values = Values(self._broker.schemas, target.topic, form=form)
@@ -71,11 +73,13 @@ class Read:
                 wait_ms=wait_ms,
             )
             async with Patience(self._waits, exchange) as patience:
+                patience.hold(session, allowed)
                 await (stream_events if kind == EVENTS else stream_lines)(exchange, patience, stream)
             return
         if wait_ms and topic.next_offset <= start and (end is None or end > start):
             async with Patience(self._waits, exchange) as patience:
                 await patience.until(topic.grown(start, self._limits.max_wait_ms), wait_ms)
+            allowed()  # still, after the wait
         found = await collect(
             self._decoding,
             values,

@@ -43,7 +43,7 @@ class Ask:
         timeout_ms = params.number("timeout", least=1) or DEFAULT_TIMEOUT_MS
         self._requests.check(timeout_ms)  # before a topic is made for it
         body = await exchange.body(self._limits.max_request_bytes)
-        job = job_of(target, _in_envelope(body), self._limits)
+        job = job_of(target, _in_envelope(body), self._limits, exchange.trace())
         if len(job.messages) != 1:
             raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
         outlet, prepared = await self._publishing.prepare(job)

@@ -62,6 +62,7 @@ class ShippedProduce:
             declaration=declaration,
             messages=[m if isinstance(m, PenstockError) else _message(m) for m in messages],
             encode=_encode,
+            trace=exchange.trace(),
         )
         done = await self._publishing.publish(job)
         await exchange.answer(receipts.shipped_answer(done.results, done.versions, done.version))

@@ -1,6 +1,6 @@
 """Answers without an end in sight: lines, server-sent events and raw entries, each as fast as the client takes it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from struct import Struct
 from typing import Final
 
@@ -64,7 +64,7 @@ class Stream:
         topic = self._topic
         fixed = None if self._follow else topic.next_offset
         waited = 0
-        while not patience.gone:
+        while not patience.gone and patience.lapsed is None:
             end = topic.next_offset if fixed is None or not self._any else fixed
             end = end if self._end is None else min(end, self._end)
             if self._at < end:
@@ -155,10 +155,13 @@ async def stream_events(exchange: Exchange, patience: Patience, stream: Stream) 
     await exchange.end()
 
 
-async def stream_entries(exchange: Exchange, topic: Topic, start: int, end: int | None) -> None:
+async def stream_entries(
+    exchange: Exchange, topic: Topic, start: int, end: int | None, check: Callable[[], None]
+) -> None:
     """Raw entries that hold the offsets `start .. end - 1`, up to the log's end as it is now.
 
-    Frame: offset u64 | count u32 | entry id u64 | length u32 | entry, all big endian.
+    `check` raises where the client may have no more of it. Frame: offset u64 | count u32 | entry id u64 |
+    length u32 | entry, all big endian.
     """
     end = topic.next_offset if end is None else min(end, topic.next_offset)
     await exchange.head(
@@ -168,6 +171,7 @@ async def stream_entries(exchange: Exchange, topic: Topic, start: int, end: int 
     done = start >= end
     while not done:
         entries = await topic.read(entry_id, _BLOCK_ENTRIES, _BLOCK_BYTES)
+        check()
         frames: list[bytes] = []
         for entry in entries:
             if entry.offset >= end:

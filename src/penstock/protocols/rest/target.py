@@ -10,6 +10,10 @@ from penstock.model.names import TopicName, check_local
 DOMAINS: Final = ("persistent", "non-persistent")
 PREFIX: Final = b"/topics/"
 
+# Operations on many topics at once, which the request's body names.
+_MANY: Final = ("offsets", "sizes", "cursors")
+_NO_TOPIC: Final = TopicName("persistent", "", "", "")
+
 
 class Target(NamedTuple):
     """The resource of a request; `shipped` says that it was named in the shipped dialect."""
@@ -25,6 +29,8 @@ class Target(NamedTuple):
 def locate(raw_path: bytes) -> Target:
     """The target of a path that begins with `/topics/`; raises NOT_FOUND, INVALID_NAME, PARTITION_NOT_FOUND."""
     parts = [_text(part) for part in raw_path[len(PREFIX) :].split(b"/")]
+    if len(parts) == 1 and parts[0] in _MANY:
+        return Target(f"many {parts[0]}", _NO_TOPIC)
     domain, shipped = "persistent", parts[0] in DOMAINS
     if shipped:
         domain, *parts = parts

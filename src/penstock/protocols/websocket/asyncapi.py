@@ -81,6 +81,14 @@ READER_QUERY: Final[dict[str, Schema]] = {
 }
 
 
+SCHEMES: Final[dict[str, Schema]] = {
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+    "basic": {"type": "http", "scheme": "basic"},
+    "query": {"type": "httpApiKey", "in": "query", "name": "token"},
+}
+_SECURITY: Final = [{"$ref": f"#/components/securitySchemes/{name}"} for name in SCHEMES]
+
+
 def asyncapi(version: str) -> dict[str, Any]:
     """The document, AsyncAPI 3.0; `version` is the server's."""
     frames: tuple[Frame, ...] = (
@@ -127,6 +135,7 @@ def asyncapi(version: str) -> dict[str, Any]:
             "version": version,
             "description": "Pulsar's WebSocket API: JSON text frames to produce, consume and read topics.",
         },
+        "servers": {"penstock": {"host": "localhost:8080", "protocol": "ws", "security": [*_SECURITY]}},
         "defaultContentType": "application/json",
         "channels": channels,
         "operations": operations,
@@ -135,6 +144,7 @@ def asyncapi(version: str) -> dict[str, Any]:
                 kind.__name__: {"payload": {"$ref": _REF.format(name=kind.__name__)}} for kind in frames
             },
             "schemas": schemas,
+            "securitySchemes": SCHEMES,
         },
     }
 

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from penstock.core.broker import Broker
 from penstock.core.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.proxied import Meter
 from penstock.protocols.reply_values import check_reply
 
 from .backlog import Backlog
@@ -46,11 +47,14 @@ class Owed(msgspec.Struct, gc=False):
 class ConsumerTalk:
     """One consumer's socket. `multi` is v3."""
 
-    def __init__(self, socket: Socket, consumer: Consumer, broker: Broker, *, multi: bool) -> None:
+    def __init__(
+        self, socket: Socket, consumer: Consumer, broker: Broker, meter: Meter, *, multi: bool
+    ) -> None:
         self._socket = socket
         self._consumer = consumer
         self._broker = broker
-        self._deliverer = Deliverer(socket, consumer, broker.encoder, names_topic=multi)
+        self._meter = meter
+        self._deliverer = Deliverer(socket, consumer, broker.encoder, meter, names_topic=multi)
         self._answers: Backlog[Owed] = Backlog(ANSWERS_MAX, ANSWER_BYTES_MAX)
         self._unsubscribed = False
 
@@ -70,7 +74,7 @@ class ConsumerTalk:
 
     async def _read(self) -> None:
         socket, answers, consumer = self._socket, self._answers, self._consumer
-        receive, known = socket.receive, self._deliverer.known
+        receive, known, acks = socket.receive, self._deliverer.known, self._meter.acks
         try:
             while True:
                 event = await receive()
@@ -87,6 +91,7 @@ class ConsumerTalk:
                     if type(command) is Acknowledge and not command.cumulative:
                         try:
                             await consumer.acknowledge(command.message_id)
+                            acks.add(1, 0)
                         except PenstockError:
                             pass
                         continue
@@ -127,6 +132,7 @@ class ConsumerTalk:
                     await consumer.acknowledge_cumulative(message_id)
                 else:
                     await consumer.acknowledge(message_id)
+                self._meter.acks.add(1, 0)
             case Answering(message_id, content, is_error, version):
                 topic = consumer.source_of(message_id).topic.name
                 check_reply(self._broker.schemas, topic, content, version)

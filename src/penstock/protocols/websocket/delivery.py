@@ -19,6 +19,7 @@ from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, request_timeout_ms
 from penstock.model.message_id import MessageId
+from penstock.protocols.proxied import Meter
 
 from . import base64
 from .encryption import context_of
@@ -36,10 +37,13 @@ KNOWN_MAX: Final = 4096  # of ids that were given out; the others are parsed
 class Deliverer:
     """Writes what a consumer is given. `names_topic`: frames say which topic (v3)."""
 
-    def __init__(self, socket: Socket, consumer: Consumer, wire: EntryFormat, *, names_topic: bool) -> None:
+    def __init__(
+        self, socket: Socket, consumer: Consumer, wire: EntryFormat, meter: Meter, *, names_topic: bool
+    ) -> None:
         self._socket = socket
         self._consumer = consumer
         self._wire = wire
+        self._meter = meter
         self._names_topic = names_topic
         self._hand: deque[Delivery] = deque()
         self._left = 0  # of the first in hand: the messages not written yet
@@ -77,6 +81,7 @@ class Deliverer:
                         break  # a seek gave it back meanwhile
                 if hand and hand[0] is delivery:
                     hand.popleft()
+                    self._meter.deliveries.add(delivery.count, len(delivery.entry.data))
 
     def stop(self) -> None:
         """End `run` now."""

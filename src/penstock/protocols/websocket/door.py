@@ -1,17 +1,27 @@
 """The upgrade: who, on what, with which parameters; then the endpoint's talk (reference/pulsar 1.7)."""
 
 import logging
-from typing import Final
+from collections.abc import Callable
+from functools import partial
 
 from penstock.core.consumer import Consumer
+from penstock.core.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.protocols.payloads import Schemes
+from penstock.protocols.proxied import Meter
 from penstock.protocols.session import Gate, Session
+from penstock.protocols.trace import trace_of
 
 from .consumer import ConsumerTalk
-from .parameters import ConsumerParameters, consumer_parameters, producer_parameters, reader_parameters
+from .parameters import (
+    ConsumerParameters,
+    TopicsPattern,
+    consumer_parameters,
+    producer_parameters,
+    reader_parameters,
+)
 from .path import Role, Target, parse_path
 from .producer import ProducerTalk
 from .query import Query
@@ -19,8 +29,6 @@ from .reader import ReaderTalk
 from .socket import Receive, Scope, Send, Socket, Sockets
 
 log = logging.getLogger(__name__)
-
-_BEARER: Final = "Bearer "
 
 Talk = ProducerTalk | ConsumerTalk | ReaderTalk
 
@@ -38,13 +46,17 @@ class Door:
         if event["type"] != "websocket.connect":
             return
         limits, clock = self._gate.limits, self._gate.broker.clock
-        socket = Socket(receive, send, clock, limits.websocket_idle_ms)
+        socket = Socket(receive, send, clock, limits.websocket_idle_ms, _heard(scope))
         self._sockets.add(socket)
         try:
             talk = await self._open(scope, socket)
             if talk is not None:
                 await talk.run()
         finally:
+            if socket.held is not None:
+                socket.held.close()
+            if socket.proxied is not None:
+                self._gate.proxied.leave(socket.proxied)
             self._sockets.discard(socket)
 
     async def _open(self, scope: Scope, socket: Socket) -> Talk | None:
@@ -55,7 +67,8 @@ class Door:
             role = target.role
             return await self._create(target, scope, socket)
         except PenstockError as error:
-            await socket.refuse(*refusal(role, error))
+            more = self._gate.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
+            await socket.refuse(*refusal(role, error), *more)
         except Exception:
             log.exception("opening a WebSocket failed")
             await socket.refuse(500, f"Failed to create {role}: internal error")
@@ -70,20 +83,32 @@ class Door:
                 return await self._reader(topic, query, scope, socket)
         return await self._consumer(target, query, scope, socket)
 
-    def _admit(self, query: Query, scope: Scope) -> Session:
-        return self._gate.session(_token(scope) or query.text("token"))
+    async def _admit(self, scope: Scope) -> Session:
+        return await self._gate.admit(_authorization(scope), scope)
 
     async def _producer(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Talk:
-        self._admit(query, scope).may_produce(topic)
+        session = await self._admit(scope)
+        socket.held = session.hold(partial(session.may_produce, topic), socket.revoke)
         parameters = producer_parameters(query)
         broker = self._gate.broker
         producer = await broker.producer(topic, parameters.options)
         await socket.accept()
         schemes = Schemes(broker.schemas, topic)
-        return ProducerTalk(socket, producer, schemes, parameters, broker, self._gate.limits)
+        meter = self._enter(scope, socket, "producer", (topic,), producer)
+        return ProducerTalk(
+            socket,
+            producer,
+            schemes,
+            parameters,
+            broker,
+            self._gate.limits,
+            meter,
+            trace_of(scope["headers"]),
+        )
 
     async def _reader(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Talk:
-        self._admit(query, scope).may_consume(topic)
+        session = await self._admit(scope)
+        socket.held = session.hold(partial(session.may_consume, topic), socket.revoke)
         parameters = reader_parameters(query)
         broker = self._gate.broker
         options = ConsumerOptions(
@@ -99,43 +124,93 @@ class Door:
         consumer = await broker.subscribe([topic], broker.new_name("reader"), options)
         consumer.flow(parameters.window)
         await socket.accept()
-        return ReaderTalk(socket, consumer, broker)
+        return ReaderTalk(socket, consumer, broker, self._enter(scope, socket, "reader", (topic,), consumer))
 
     async def _consumer(self, target: Target, query: Query, scope: Scope, socket: Socket) -> Talk:
         multi = target.topic is None
         parameters = consumer_parameters(
             query, multi=multi, outbox_bytes_max=self._gate.limits.websocket_outbox_bytes
         )
-        session = self._admit(query, scope)
+        session = await self._admit(scope)
         names = parameters.topics if target.topic is None else (target.topic,)
-        for name in names:
-            session.may_consume(name, target.subscription)
-        consumer = await self._subscribe(names, target.subscription, parameters)
-        await socket.accept()
-        return ConsumerTalk(socket, consumer, self._gate.broker, multi=multi)
+        allowed = partial(_may_have, session, target.subscription, parameters.options.dead_letter)
 
-    async def _subscribe(
-        self, names: tuple[TopicName, ...], subscription: str, parameters: ConsumerParameters
+        def check() -> None:
+            for name in names:
+                allowed(name)
+
+        if parameters.pattern is None:
+            socket.held = session.hold(check, socket.revoke)
+            consumer = await self._gate.broker.subscribe(names, target.subscription, parameters.options)
+        else:
+            consumer = await self._subscribe_pattern(parameters.pattern, target, parameters, session, socket)
+        consumer.owner = session.role
+        await socket.accept()
+        followed = names or tuple(sorted({source.topic.name.base for source in consumer.attached}))
+        meter = self._enter(scope, socket, "consumer", followed, consumer)
+        return ConsumerTalk(socket, consumer, self._gate.broker, meter, multi=multi)
+
+    def _enter(
+        self,
+        scope: Scope,
+        socket: Socket,
+        role: str,
+        topics: tuple[TopicName, ...],
+        who: Producer | Consumer,
+    ) -> Meter:
+        """Count a socket among those of the proxy's statistics."""
+        host, port = scope.get("client") or ("", 0)
+        socket.proxied = self._gate.proxied.enter(f"{host}:{port}", role, topics, who)
+        return socket.proxied.meter
+
+    async def _subscribe_pattern(
+        self,
+        pattern: TopicsPattern,
+        target: Target,
+        parameters: ConsumerParameters,
+        session: Session,
+        socket: Socket,
     ) -> Consumer:
-        broker, pattern = self._gate.broker, parameters.pattern
-        if pattern is None:
-            return await broker.subscribe(names, subscription, parameters.options)
-        return await broker.subscribe_pattern(
+        """What matches and may be consumed, now and later; the socket ends when one of them may be no longer."""
+        session.may_list(pattern.namespace)
+        broker, letter = self._gate.broker, parameters.options.dead_letter
+        may_have = partial(_may_have, session, target.subscription, letter)
+
+        def allowed(name: TopicName) -> bool:
+            try:
+                may_have(name)
+            except PenstockError:
+                return False
+            return True
+
+        consumer = await broker.subscribe_pattern(
             pattern.pattern,
-            subscription,
+            target.subscription,
             parameters.options,
             namespace=pattern.namespace,
             domain=pattern.domain,
+            allowed=allowed,
         )
+
+        def check() -> None:
+            for source in consumer.attached:
+                may_have(source.topic.name)
+
+        try:
+            socket.held = session.hold(check, socket.revoke)
+        except PenstockError:
+            await broker.leave(consumer)
+            raise
+        return consumer
 
 
 def refusal(role: Role, error: PenstockError) -> tuple[int, str]:
     """The status and the text of a refused upgrade."""
     status = error.kind.face.ws_status
     if status == 401:
-        return status, "Failed to authenticate"
+        return status, f"Failed to authenticate: {error.message}"
     if status == 403:
-        return status, "Not authorized"
+        return status, f"Not authorized: {error.message}"
     if error.kind is ErrorKind.NOT_FOUND:
         return status, error.message
     if role == "reader" and error.kind is not ErrorKind.UNAVAILABLE:
@@ -145,6 +220,12 @@ def refusal(role: Role, error: PenstockError) -> tuple[int, str]:
     return status, f"Failed to create {role}: {error.message}"
 
 
+def _heard(scope: Scope) -> Callable[[], int]:
+    """What the connection tells of whatever came, pings among it; of others that is nothing."""
+    heard: Callable[[], int] = scope.get("state", {}).get("heard", lambda: 0)
+    return heard
+
+
 def _raw_path(scope: Scope) -> bytes:
     """The path as it was sent, without what the server is mounted under."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
@@ -152,9 +233,12 @@ def _raw_path(scope: Scope) -> bytes:
     return raw.removeprefix(root)
 
 
-def _token(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            text: str = value.decode("latin-1")
-            return text.removeprefix(_BEARER) if text.startswith(_BEARER) else None
-    return None
+def _authorization(scope: Scope) -> bytes | None:
+    found: bytes | None = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+    return found
+
+
+def _may_have(session: Session, subscription: str, letter: DeadLetter | None, name: TopicName) -> None:
+    """Raise FORBIDDEN unless the session may consume a topic, and have its dead letters published."""
+    session.may_consume(name, subscription)
+    session.may_bury(name, subscription, letter)

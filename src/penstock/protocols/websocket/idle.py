@@ -1,7 +1,4 @@
-"""Noticing that nothing happens any more, without touching a clock for each frame.
-
-Off by default: ASGI shows no pings, and a consumer without messages is not idle while its client answers them.
-"""
+"""Noticing that nothing happens any more, without touching a clock for each frame."""
 
 from collections.abc import Callable
 

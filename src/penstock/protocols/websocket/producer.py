@@ -7,6 +7,7 @@ pauses, and with it the client. The replies to requests are written beside the r
 
 import asyncio
 import logging
+from time import perf_counter
 from typing import Final
 
 from penstock.core.broker import Broker
@@ -16,8 +17,10 @@ from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.payloads import Schemes
+from penstock.protocols.proxied import Meter
 from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits
+from penstock.protocols.trace import traced
 
 from .backlog import Backlog
 from .parameters import PENDING_DEFAULT, ProducerParameters
@@ -44,13 +47,18 @@ class ProducerTalk:
         parameters: ProducerParameters,
         broker: Broker,
         limits: Limits,
+        meter: Meter,
+        trace: dict[str, str] | None = None,
     ) -> None:
+        """`trace`: properties that carry on the trace of the upgrade's request."""
         self._socket = socket
         self._producer = producer
         self._schemes = schemes
         self._clock = broker.clock
         self._message_bytes_max = broker.settings.max_message_bytes
         self._limits = limits
+        self._meter = meter
+        self._trace = trace
         self._batching = parameters.batching
         self._group_max = max(1, parameters.batch_messages_max)
         self._timeout_ms = parameters.send_timeout_ms
@@ -125,6 +133,10 @@ class ProducerTalk:
             self._ask(group)
         sent = [item for item in group if item.message is not None]
         messages = [item.message for item in sent if item.message is not None]
+        if self._trace is not None:
+            for message in messages:
+                message.properties = traced(message.properties, self._trace)
+        began = perf_counter()
         try:
             results = await self._producer.publish(messages, batch=self._batching) if messages else []
         except PenstockError as error:
@@ -132,14 +144,21 @@ class ProducerTalk:
         except Exception:
             log.exception("publishing over a WebSocket failed")
             results = [PenstockError(ErrorKind.INTERNAL, "the message could not be stored")] * len(sent)
+        self._meter.latency.observe((perf_counter() - began) * 1e6)
+        stored = size = 0
         for item, message, result in zip(sent, messages, results, strict=True):
             if isinstance(result, MessageId):
+                stored += 1
+                size += len(message.payload)
                 item.message_id = str(result)
                 item.answer = success(item.message_id, item.context, message.schema_version)
             else:
                 item.answer = failure(result, item.context)
                 if item.request is not None:
                     self._replies.withdraw(item.request)
+        self._meter.publishes.add(stored, size)
+        if stored < len(group):
+            self._meter.failures.add(len(group) - stored, 0)
 
     def _ask(self, group: list[Incoming]) -> None:
         """Begin the waits of a group's requests (PIP-371), right before it is published."""

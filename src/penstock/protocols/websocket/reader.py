@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.core.broker import Broker
 from penstock.core.consumer import Consumer
+from penstock.protocols.proxied import Meter
 
 from .commands import AskEndOfTopic, Broken, parse_command
 from .delivery import Deliverer
@@ -14,11 +15,11 @@ from .socket import Socket, documented
 class ReaderTalk:
     """One reader's socket."""
 
-    def __init__(self, socket: Socket, consumer: Consumer, broker: Broker) -> None:
+    def __init__(self, socket: Socket, consumer: Consumer, broker: Broker, meter: Meter) -> None:
         self._socket = socket
         self._consumer = consumer
         self._broker = broker
-        self._deliverer = Deliverer(socket, consumer, broker.encoder, names_topic=False)
+        self._deliverer = Deliverer(socket, consumer, broker.encoder, meter, names_topic=False)
         self._credited = 0
 
     async def run(self) -> None:

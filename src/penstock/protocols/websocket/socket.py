@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, Final
 
 from penstock.core.ports import Clock, Timer
-from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT
+from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT, PenstockError
+from penstock.protocols.holds import Hold
+from penstock.protocols.proxied import ProxiedSocket
 
 from .idle import IdleWatch
 
@@ -34,7 +36,15 @@ def documented(result: int) -> tuple[int, str]:
 class Socket:
     """One socket. `gone` once the peer cannot be reached; `activity` counts what was received and sent."""
 
-    def __init__(self, receive: Receive, send: Send, clock: Clock, idle_ms: int) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        clock: Clock,
+        idle_ms: int,
+        heard: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`heard` grows with what comes and ASGI does not show: pings and pongs."""
         self.receive = receive
         self.gone = False
         self.activity = 0
@@ -45,21 +55,27 @@ class Socket:
         self._limit: asyncio.Timeout | None = None
         self._grace: Timer | None = None
         self._cutting: asyncio.Task[None] | None = None
+        self.held: Hold | None = None  # the permission it lasts as long as
+        self.proxied: ProxiedSocket | None = None  # where it is counted
         self.abandoned: Callable[[], None] | None = None  # told when it is cut off: nobody waits for its end
         self._idle = IdleWatch(
-            clock, idle_ms, lambda: self.activity, lambda: self.stop(GOING_AWAY, "idle for too long")
+            clock,
+            idle_ms,
+            lambda: self.activity + heard(),
+            lambda: self.stop(GOING_AWAY, "idle for limits.websocket_idle_ms"),
         )
 
     async def accept(self) -> None:
         """Complete the upgrade."""
         await self._try({"type": "websocket.accept"})
 
-    async def refuse(self, status: int, text: str) -> None:
-        """Answer the upgrade with an HTTP status and a plain text."""
+    async def refuse(self, status: int, text: str, *more: tuple[bytes, bytes]) -> None:
+        """Answer the upgrade with an HTTP status and a plain text, and `more` headers."""
         body = text.encode()
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"content-length", str(len(body)).encode()),
+            *more,
         ]
         await self._try({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await self._try({"type": "websocket.http.response.body", "body": body})
@@ -89,6 +105,11 @@ class Socket:
             self._closing = (code, reason)
             self._grace = self._clock.call_later(GRACE_MS, self._abort)
             self._cancel_reading()
+
+    def revoke(self, reason: PenstockError) -> None:
+        """Let the talk end: the credentials expired (4005), or a permission was revoked (4006)."""
+        log.info("ends a WebSocket: %s", reason.message)
+        self.stop(*documented(reason.kind.face.ws_result))
 
     @property
     def stop_reason(self) -> str:

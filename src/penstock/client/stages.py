@@ -1,0 +1,147 @@
+"""Staged publishing over HTTP, for who sends entries in bulk. On the standard library alone: see `http`.
+
+Calls are repeated while the server cannot be reached or says that a retry can help: each may be, as the server
+knows a part, a commit and (with `deduplicate`) an entry that it has.
+"""
+
+import http.client
+import json
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+from urllib.parse import quote, urlsplit
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+
+from .access import Access
+from .http import connect, refusal, unreachable
+
+MEDIA: Final = "application/vnd.penstock.sections"
+TIMEOUT_S: Final = 60.0  # without a byte from the server
+RETRY_S: Final = 120.0  # how long a server may be away: a restart, with a store to be recovered
+WAIT_S: Final = (0.1, 0.3, 1.0, 2.0)  # between tries; the last again and again
+
+
+class Opened(NamedTuple):
+    """Topics and how many partitions each has (0: none), and how large a part and a message may be."""
+
+    partitions: dict[TopicName, int]
+    part_bytes_max: int
+    message_bytes_max: int
+
+
+class StageCount(NamedTuple):
+    """A stage as its writer counted it."""
+
+    stage: str
+    parts: int
+    messages: int
+    size_bytes: int
+
+
+class Stages:
+    """Calls of one writer at a time, over one connection; to be used as a context manager."""
+
+    def __init__(self, access: Access, *, timeout_s: float = TIMEOUT_S, retry_s: float = RETRY_S) -> None:
+        self._access = access
+        self._timeout_s = timeout_s
+        self._retry_s = retry_s
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def open_topics(self, topics: Sequence[TopicName]) -> Opened:
+        """Have the topics made, where the server makes topics. Raises TOPIC_NOT_FOUND, FORBIDDEN."""
+        answer = self._json("POST", "/stages", {"topics": [str(topic) for topic in topics]})
+        return Opened(
+            {TopicName.parse(each["topic"]): each["partitions"] for each in answer["topics"]},
+            answer["max_part_bytes"],
+            answer["max_message_bytes"],
+        )
+
+    def stage(self, writer: str, batch: int, stage: str, part: int, body: bytes) -> bool:
+        """Stage one part (`wire.bulk` makes the body). False where the batch is committed already: no more is
+        wanted."""
+        path = f"{_batch_path(writer, batch)}/{_quoted(stage)}/{part}"
+        return not self._call("PUT", path, body, MEDIA)["committed"]
+
+    def commit(self, writer: str, batch: int, stages: Sequence[StageCount], *, keep: bool = True) -> Any:
+        """Commit a batch; once, however often. Returns the answer."""
+        body = {"stages": [each._asdict() for each in stages], "keep": keep}
+        return self._json("POST", f"{_batch_path(writer, batch)}/commit", body)
+
+    def abort(self, writer: str, batch: int) -> int:
+        """Drop what is staged for a batch; returns how many stages. Raises STAGE_CONFLICT for one committed."""
+        return int(self._call("DELETE", _batch_path(writer, batch))["dropped"])
+
+    def drop(self, writer: str, batch: int, stage: str) -> None:
+        """Drop one stage. Raises STAGE_CONFLICT where its batch is committed."""
+        self._call("DELETE", f"{_batch_path(writer, batch)}/{_quoted(stage)}")
+
+    def status(self, writer: str) -> Any:
+        """A writer's last commit, and what it has staged."""
+        return self._call("GET", f"/stages/{_quoted(writer)}")
+
+    def publish(self, body: bytes, *, deduplicate: bool) -> Any:
+        """Publish entries at once. With `deduplicate`, those whose ids their producer has stored are passed over."""
+        return self._call("POST", f"/entries?deduplicate={str(deduplicate).lower()}", body, MEDIA)
+
+    def _json(self, method: str, path: str, body: Any) -> Any:
+        return self._call(method, path, json.dumps(body).encode(), "application/json")
+
+    def _call(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> Any:
+        until = time.monotonic() + self._retry_s
+        tries = 0
+        while True:
+            try:
+                return self._once(method, path, body, kind)
+            except PenstockError as error:
+                wait = WAIT_S[min(tries, len(WAIT_S) - 1)]
+                if not error.retriable or time.monotonic() + wait > until:
+                    raise
+                tries += 1
+                time.sleep(wait)
+
+    def _once(self, method: str, path: str, body: bytes | None, kind: str) -> Any:
+        headers = self._access.headers()
+        if kind:
+            headers["Content-Type"] = kind
+        if self._connection is None:
+            self._connection = connect(self._access, self._timeout_s)
+        try:
+            self._connection.request(method, urlsplit(self._access.url).path + path, body, headers)
+            response = self._connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise unreachable(self._access.url, error) from error
+        if response.status >= 400:
+            raise refusal(response.status, answer)
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise PenstockError(
+                ErrorKind.INTERNAL, f"{self._access.url} answers what is no JSON: {answer[:80]!r}"
+            ) from None
+
+
+def _batch_path(writer: str, batch: int) -> str:
+    return f"/stages/{_quoted(writer)}/{batch}"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,47 @@
+"""How many may use a topic at once: each check raises before anything is changed. 0 bounds nothing, as in Pulsar."""
+
+from typing import TYPE_CHECKING
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+if TYPE_CHECKING:
+    from .producer import Producer
+    from .subscription import Subscription
+    from .topic import Topic
+
+
+def check_producers(topic: "Topic", producer: "Producer") -> None:
+    """Raise PRODUCER_BUSY where a topic has as many producers as it may; who comes back takes its own place."""
+    most = topic.policies.max_producers
+    if producer.options.shared_name or producer.name in topic.producers:
+        return
+    if 0 < most <= len(topic.producers):
+        raise PenstockError(
+            ErrorKind.PRODUCER_BUSY, f"topic {topic.name} has {most} producers: no more are allowed"
+        )
+
+
+def check_consumers(subscription: "Subscription") -> None:
+    """Raise CONSUMER_BUSY where a subscription or its topic has as many consumers as it may."""
+    topic, policies = subscription.topic, subscription.topic.policies
+    if 0 < policies.max_consumers_per_subscription <= len(subscription.consumers):
+        raise PenstockError(
+            ErrorKind.CONSUMER_BUSY,
+            f"subscription {subscription.name} has {len(subscription.consumers)} consumers: "
+            "no more are allowed",
+        )
+    if 0 < policies.max_consumers <= topic.consumer_count:
+        raise PenstockError(
+            ErrorKind.CONSUMER_BUSY,
+            f"topic {topic.name} has {topic.consumer_count} consumers: no more are allowed",
+        )
+
+
+def check_subscriptions(topic: "Topic") -> None:
+    """Raise TOO_MANY_SUBSCRIPTIONS where a topic has as many as it may."""
+    most = topic.policies.max_subscriptions
+    if 0 < most <= len(topic.subscriptions):
+        raise PenstockError(
+            ErrorKind.TOO_MANY_SUBSCRIPTIONS,
+            f"topic {topic.name} has {most} subscriptions: no more are allowed",
+        )

@@ -1,0 +1,4 @@
+"""Who somebody is and what they may do: credentials, keys, tokens, passwords, certificates, permissions.
+
+The one package that imports `jwt` and `cryptography`, and only where tokens are used.
+"""

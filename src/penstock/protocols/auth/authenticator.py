@@ -1,0 +1,167 @@
+"""Who somebody is, by whatever they bring: one place for every door."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from penstock.core.broker import Broker
+from penstock.core.ports import Clock
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .basic import Basic, pair_of
+from .certificates import scope_role
+from .passwords import read_users
+from .permissions import Permissions
+from .principal import Principal, check_role
+from .settings import AuthConfigError, AuthSettings
+from .watched import WatchedFile
+
+if TYPE_CHECKING:
+    from .tokens import Tokens
+
+
+class Auth:
+    """Credentials to principals, and `permissions` for what they may do."""
+
+    def __init__(
+        self,
+        permissions: Permissions,
+        *,
+        tokens: "Tokens | None" = None,
+        basic: Basic | None = None,
+        certificates: bool = False,
+        anonymous_role: str = "",
+        open_metrics: bool = False,
+    ) -> None:
+        self.permissions = permissions
+        self.open_metrics = open_metrics
+        self._tokens = tokens
+        self._basic = basic
+        self._certificates = certificates
+        self._anonymous = Principal(anonymous_role, None, "anonymous") if anonymous_role else None
+        self.challenges: tuple[str, ...] = (  # WWW-Authenticate (RFC 9110 11.6.1)
+            *(('Bearer realm="penstock"',) if tokens is not None or basic is None else ()),
+            *(('Basic realm="penstock", charset="UTF-8"',) if basic is not None else ()),
+        )
+
+    async def of_http(self, authorization: bytes | None, scope: Mapping[str, Any]) -> Principal:
+        """Who sends a request: by its header, else `token` in its query, else its certificate.
+
+        Raises UNAUTHENTICATED, TOO_MANY_REQUESTS.
+        """
+        if authorization is not None:
+            scheme, _, given = authorization.strip().partition(b" ")
+            match scheme.lower():
+                case b"bearer":
+                    return self._token(given.strip().decode("latin-1"))
+                case b"basic":
+                    return await self._password(pair_of(given))
+            raise PenstockError(
+                ErrorKind.UNAUTHENTICATED, "the Authorization header is neither Bearer nor Basic"
+            )
+        query: bytes = scope.get("query_string", b"")
+        if b"token=" in query:
+            token = _token_of(query)
+            if token is not None:
+                return self._token(token)
+        return self._without(scope_role(scope) if self._certificates else None)
+
+    async def of_method(self, method: str, data: bytes, peer: str | None) -> Principal:
+        """Who connects by Pulsar's protocol; raises as `of_http`."""
+        match method:
+            case "token":
+                return self._token(data.decode("utf-8", "replace").strip().removeprefix("token:"))
+            case "basic":
+                return await self._password(data)
+            case "" | "none" | "tls":
+                return self._without(peer)
+        raise PenstockError(
+            ErrorKind.UNAUTHENTICATED, f"there is no authentication method {method[:80]!r} here"
+        )
+
+    def _token(self, token: str) -> Principal:
+        if self._tokens is None:
+            raise PenstockError(ErrorKind.UNAUTHENTICATED, "tokens are not taken here")
+        if not token:
+            raise PenstockError(ErrorKind.UNAUTHENTICATED, "the token is missing")
+        return self._tokens.verify(token)
+
+    async def _password(self, pair: bytes) -> Principal:
+        if self._basic is None:
+            raise PenstockError(ErrorKind.UNAUTHENTICATED, "names and passwords are not taken here")
+        return self._basic.known(pair) or await self._basic.verify(pair)
+
+    def _without(self, peer: str | None) -> Principal:
+        if self._certificates and peer is not None:
+            return Principal(check_role(peer), None, "tls")
+        if self._anonymous is None:
+            raise PenstockError(ErrorKind.UNAUTHENTICATED, "credentials are needed, and there are none")
+        return self._anonymous
+
+
+_OTHER_SOURCES: Final = ("token_jwks_file", "basic_file", "certificates", "super_users", "permissions")
+
+
+def _token_of(query: bytes) -> str | None:
+    """`token` of a query, for browsers, which cannot send a header with a WebSocket (Pulsar's form)."""
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name == "token":
+            return value.removeprefix("Bearer ").strip()
+    return None
+
+
+def authenticator(settings: AuthSettings, broker: Broker) -> Auth | None:
+    """What the settings ask for, None where authentication is off; raises AuthConfigError."""
+    clock = broker.clock
+    if not settings.enabled:
+        for key in ("token_secret_key", "token_secret_key_file", "token_public_key_file", *_OTHER_SOURCES):
+            if getattr(settings, key):
+                raise AuthConfigError(f"auth.{key} is given and auth.enabled is false: say what is meant")
+        return None
+    permissions = Permissions(broker.namespaces, settings.super_users, settings.permissions)
+    tokens = _tokens(settings, clock)
+    basic = None
+    if settings.basic_file:
+        basic = Basic(WatchedFile("auth.basic_file", settings.basic_file, read_users, clock.monotonic_ms))
+    if tokens is None and basic is None and not settings.certificates and not settings.anonymous_role:
+        raise AuthConfigError(
+            "auth.enabled needs a way to come in: auth.token_secret_key_file, auth.token_public_key_file, "
+            "auth.token_jwks_file, auth.basic_file, auth.certificates or auth.anonymous_role"
+        )
+    return Auth(
+        permissions,
+        tokens=tokens,
+        basic=basic,
+        certificates=settings.certificates,
+        anonymous_role=settings.anonymous_role,
+        open_metrics=settings.open_metrics,
+    )
+
+
+def _tokens(settings: AuthSettings, clock: Clock) -> "Tokens | None":
+    named = settings.token_secret_key_file or settings.token_public_key_file or settings.token_jwks_file
+    if not named and not settings.token_secret_key:
+        return None
+    from . import keys  # the libraries behind it take a while to import
+    from .tokens import Tokens
+
+    sources: list[keys.Keys | WatchedFile[keys.Keys]] = []
+    if settings.token_secret_key:
+        try:
+            sources.append(keys.secret_key(settings.token_secret_key.reveal().encode()))
+        except ValueError as error:
+            raise AuthConfigError(f"auth.token_secret_key {error}") from None
+    for key, path, read in (
+        ("auth.token_secret_key_file", settings.token_secret_key_file, keys.secret_key),
+        ("auth.token_public_key_file", settings.token_public_key_file, keys.public_key),
+        ("auth.token_jwks_file", settings.token_jwks_file, keys.jwks),
+    ):
+        if path:
+            sources.append(WatchedFile(key, path, read, clock.monotonic_ms))
+    return Tokens(
+        sources,
+        clock.now_ms,
+        role_claim=settings.role_claim,
+        audience=settings.audience,
+        leeway_s=settings.leeway_s,
+    )

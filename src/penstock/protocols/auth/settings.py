@@ -1,0 +1,56 @@
+"""What a server is told about who may come in and what they may do (`auth` of its configuration)."""
+
+from typing import Final
+
+import msgspec
+
+MASK: Final = "***"
+
+
+class Secret:
+    """A text that is never printed."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        return MASK if self._text else ""
+
+
+class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Authentication and permissions. Files are paths; an empty text is none."""
+
+    enabled: bool = False  # a first try takes a minute; only loopback addresses are served without
+    insecure: bool = False  # serve other addresses without it all the same
+    token_secret_key: Secret = Secret()  # one key signs and verifies; better kept in a file
+    token_secret_key_file: str = ""
+    token_public_key_file: str = ""  # who verifies cannot sign
+    token_jwks_file: str = ""  # an identity provider's keys, by their ids
+    role_claim: str = "sub"  # as Pulsar's tokenAuthClaim
+    audience: str = ""  # tokens must be for it; none: whomever they are for
+    leeway_s: int = 10  # clocks differ
+    basic_file: str = ""  # users and their hashed passwords
+    certificates: bool = False  # the common name of a verified client certificate is a role
+    anonymous_role: str = ""  # who brings nothing has it; none: is refused
+    super_users: tuple[str, ...] = ()  # roles that may do everything
+    permissions: dict[str, dict[str, tuple[str, ...]]] = {}  # by namespace or topic, then by role
+    open_metrics: bool = False  # /metrics without credentials, for a Prometheus that has none
+
+
+class AuthConfigError(Exception):
+    """Settings that do not make sense, or a file that cannot be used; one sentence that names the key."""

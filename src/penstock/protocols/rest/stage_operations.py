@@ -1,0 +1,133 @@
+"""Staged publishing's operations, for the interface's description."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.model.errors import ErrorKind
+from penstock.protocols.openapi import Operation, Parameter
+
+from .stage_body import MEDIA
+from .stage_shapes import (
+    AbortAnswer,
+    AppendAnswer,
+    CommitAnswer,
+    CommitRequest,
+    OpenAnswer,
+    OpenRequest,
+    StageAnswer,
+    WriterAnswer,
+)
+
+_NUMBER: Final = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+_PATH: Final = tuple(
+    Parameter(name, text, _NUMBER, "path")
+    for name, text in (("batch", "The writer's number for it."), ("part", "Which part of the stage."))
+)
+_BODY: Final = (
+    "Sections: topic size u16, topic, count u32, then entries, each with its size u32 before it; big endian. A"
+    " topic is a log's full name; an entry is Pulsar's."
+)
+
+_ALWAYS: Final = (
+    ErrorKind.BAD_PARAMETER,
+    ErrorKind.UNAUTHENTICATED,
+    ErrorKind.FORBIDDEN,
+    ErrorKind.INVALID_NAME,
+    ErrorKind.UNAVAILABLE,
+)
+_JSON: Final = (*_ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE)
+_PUBLISHING: Final = (
+    *_ALWAYS,
+    ErrorKind.BAD_ENCODING,
+    ErrorKind.CHECKSUM,
+    ErrorKind.BAD_MEDIA_TYPE,
+    ErrorKind.TOO_LARGE,
+    ErrorKind.TOPIC_NOT_FOUND,
+    ErrorKind.PARTITION_NOT_FOUND,
+    ErrorKind.SCHEMA_NOT_FOUND,
+    ErrorKind.INCOMPATIBLE_SCHEMA,
+    ErrorKind.TOPIC_TERMINATED,
+    ErrorKind.STORAGE_FULL,
+)
+_ABORTING: Final = (*_ALWAYS, ErrorKind.STAGE_CONFLICT)
+_BATCH: Final = "/stages/{writer}/{batch}"
+
+OPERATIONS: Final[Sequence[Operation]] = [
+    Operation(
+        method="POST",
+        path="/stages",
+        tag="stage",
+        summary="Name the topics that are about to be published to.",
+        request=OpenRequest,
+        answer=OpenAnswer,
+        errors=(*_JSON, ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.TOPIC_TERMINATED),
+    ),
+    Operation(
+        method="GET",
+        path="/stages/{writer}",
+        tag="stage",
+        summary="A writer's last commit, and what it has staged.",
+        answer=WriterAnswer,
+        errors=_ALWAYS,
+    ),
+    Operation(
+        method="PUT",
+        path=f"{_BATCH}/{{stage}}/{{part}}",
+        tag="stage",
+        summary="Stage entries; nobody sees them before the commit.",
+        description=f"{_BODY} The same part again changes nothing.",
+        parameters=_PATH,
+        bodies=(MEDIA,),
+        answer=StageAnswer,
+        errors=(*_PUBLISHING, ErrorKind.STAGE_CONFLICT, ErrorKind.TOO_MANY_REQUESTS),
+    ),
+    Operation(
+        method="POST",
+        path=f"{_BATCH}/commit",
+        tag="stage",
+        summary="Append what the stages hold to their topics, all at once; once, however often it is asked for.",
+        parameters=_PATH[:1],
+        request=CommitRequest,
+        answer=CommitAnswer,
+        errors=(
+            *_JSON,
+            ErrorKind.STAGE_NOT_FOUND,
+            ErrorKind.STAGE_CONFLICT,
+            ErrorKind.TOPIC_NOT_FOUND,
+            ErrorKind.TOPIC_TERMINATED,
+            ErrorKind.PRODUCER_BUSY,
+            ErrorKind.BACKLOG_QUOTA_HOLD,
+            ErrorKind.BACKLOG_QUOTA_EXCEPTION,
+            ErrorKind.STORAGE_FULL,
+        ),
+    ),
+    Operation(
+        method="DELETE",
+        path=_BATCH,
+        tag="stage",
+        summary="Drop what is staged for a batch, unless it is committed.",
+        parameters=_PATH[:1],
+        answer=AbortAnswer,
+        errors=_ABORTING,
+    ),
+    Operation(
+        method="DELETE",
+        path=f"{_BATCH}/{{stage}}",
+        tag="stage",
+        summary="Drop one stage, unless its batch is committed.",
+        parameters=_PATH[:1],
+        answer=AbortAnswer,
+        errors=_ABORTING,
+    ),
+    Operation(
+        method="POST",
+        path="/entries",
+        tag="stage",
+        summary="Publish entries at once.",
+        description=f"{_BODY} With `deduplicate`, entries whose ids their producer has stored are passed over.",
+        parameters=(Parameter("deduplicate", "", {"type": "boolean"}),),
+        bodies=(MEDIA,),
+        answer=AppendAnswer,
+        errors=(*_PUBLISHING, ErrorKind.PRODUCER_BUSY),
+    ),
+]

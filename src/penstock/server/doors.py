@@ -1,0 +1,121 @@
+"""The sockets of a server: which there are, who listens on them, and what the outside is told of them."""
+
+import contextlib
+import logging
+import socket
+from typing import Self
+
+from penstock.protocols.auth.settings import AuthSettings
+
+from .app import App
+from .config import OFF, PULSAR_LISTEN, Config
+from .http import HttpServer
+from .listen import Listener, StartError, bind, is_loopback, url_of
+from .tls import ALPN, Certificates
+
+log = logging.getLogger(__name__)
+
+
+class Doors:
+    """Bound first, so that a port that is taken is noticed before anything else is done; opened last."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._handshake_s = config.tls.handshake_ms / 1000
+        self._certificates: Certificates | None = None
+        self._http: list[Listener] = []
+        self._pulsar: socket.socket | None = None
+        self._pulsar_tls: socket.socket | None = None
+        self._named: dict[str, str] = {}
+
+    @classmethod
+    def bound(cls, config: Config, sockets: contextlib.ExitStack) -> Self:
+        """Read the certificates and bind every socket; raises StartError."""
+        doors = cls(config)
+        http, pulsar = config.http, config.pulsar
+        if http.listen == OFF and http.tls_listen == OFF:
+            raise StartError("http.listen and http.tls_listen are both off: there is no way in")
+        if http.tls_listen != OFF or pulsar.tls_listen != OFF:
+            doors._certificates = Certificates(config.tls)
+        if http.listen != OFF:
+            doors._add_http(sockets.enter_context(contextlib.closing(bind(http.listen))), "http")
+        if pulsar.listen != OFF:
+            doors._pulsar = _bind_pulsar(pulsar.listen, sockets)
+            if doors._pulsar is not None:
+                doors._named["pulsar"] = url_of(doors._pulsar, "pulsar")
+        if http.tls_listen != OFF:
+            doors._add_http(sockets.enter_context(contextlib.closing(bind(http.tls_listen))), "https")
+        if pulsar.tls_listen != OFF:
+            doors._pulsar_tls = sockets.enter_context(contextlib.closing(bind(pulsar.tls_listen)))
+            doors._named["pulsar+ssl"] = url_of(doors._pulsar_tls, "pulsar+ssl")
+        return doors
+
+    def _add_http(self, bound: socket.socket, scheme: str) -> None:
+        context = None
+        if scheme == "https":
+            assert self._certificates is not None
+            context = self._certificates.context(ALPN)
+        self._http.append(Listener(bound, context, self._handshake_s))
+        self._named[scheme] = url_of(bound, scheme)
+
+    def check_exposed(self, auth: AuthSettings) -> None:
+        """Raise StartError where other machines reach a door, nobody has to say who he is, and nobody said that
+        this is meant."""
+        if auth.enabled:
+            return
+        http = {
+            "https" if listener.context is not None else "http": listener.bound for listener in self._http
+        }
+        for key, listen, bound in (
+            ("http.listen", self._config.http.listen, http.get("http")),
+            ("http.tls_listen", self._config.http.tls_listen, http.get("https")),
+            ("pulsar.listen", self._config.pulsar.listen, self._pulsar),
+            ("pulsar.tls_listen", self._config.pulsar.tls_listen, self._pulsar_tls),
+        ):
+            if bound is None or is_loopback(bound):
+                continue
+            if not auth.insecure:
+                raise StartError(
+                    f"{key} = {listen} is open to other machines and auth.enabled is false: "
+                    "turn it on, or say --insecure"
+                )
+            log.warning("open to other machines without authentication", extra={"key": key, "listen": listen})
+
+    @property
+    def urls(self) -> list[str]:
+        """Where the doors are."""
+        return list(self._named.values())
+
+    async def open(self, app: App, http: HttpServer) -> None:
+        """Listen, Pulsar's protocol first: whoever sees HTTP ready finds all of it."""
+        gate, settings = app.gate, self._config.pulsar
+        gate.http_url, gate.https_url = self._named.get("http", ""), self._named.get("https", "")
+        if self._pulsar is not None:
+            await app.binary.open(self._pulsar, self._named["pulsar"], settings.advertise)
+        if self._pulsar_tls is not None:
+            assert self._certificates is not None
+            await app.binary.open_tls(
+                self._pulsar_tls,
+                self._named["pulsar+ssl"],
+                settings.tls_advertise,
+                self._certificates.context(),
+                self._handshake_s,
+            )
+        await http.open(self._http)
+
+    def refresh(self) -> None:
+        """Look for new certificates, also while nobody connects."""
+        if self._certificates is not None:
+            self._certificates.refresh()
+
+
+def _bind_pulsar(listen: str, sockets: contextlib.ExitStack) -> socket.socket | None:
+    """The socket of Pulsar's protocol; None where its default port is taken: a second server on a machine goes
+    on without that door."""
+    try:
+        return sockets.enter_context(contextlib.closing(bind(listen)))
+    except StartError as error:
+        if listen != PULSAR_LISTEN:
+            raise
+        log.warning("no Pulsar door", extra={"reason": str(error), "remedy": "--pulsar HOST:PORT, or off"})
+        return None

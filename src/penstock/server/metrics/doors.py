@@ -1,0 +1,86 @@
+"""Counts and times every HTTP request, and writes the access log: one layer round all doors."""
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from time import perf_counter
+from typing import Any, Final
+
+from starlette.types import ASGIApp
+
+from penstock.core.histogram import SECONDS, Histogram
+
+access = logging.getLogger("penstock.access")
+
+Scope = MutableMapping[str, Any]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+
+# Labels are of a small set, whatever is asked for: each value is a series for ever.
+_DOORS: Final = frozenset(("topics", "stages", "entries", "kafka", "admin", "lookup", "ws", "metrics"))
+_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
+
+NO_ANSWER: Final = 499  # the peer hung up first; the number that proxies use
+
+
+class Doors:
+    """An ASGI application round another, and what it counted."""
+
+    def __init__(self, inner: ASGIApp, *, log_access: bool = False) -> None:
+        self._inner = inner
+        self._log_access = log_access
+        self.requests: dict[tuple[str, str, int], int] = {}
+        self.seconds: dict[str, Histogram] = {}
+        self.in_progress = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        began = perf_counter()
+        status = NO_ANSWER
+        size = 0
+
+        async def sent(event: Event) -> None:
+            nonlocal status, size
+            if event["type"] == "http.response.start":
+                status = event["status"]
+            else:
+                size += len(event.get("body", b""))
+            await send(event)
+
+        self.in_progress += 1
+        try:
+            await self._inner(scope, receive, sent)
+        finally:
+            self.in_progress -= 1
+            self._count(scope, status, size, perf_counter() - began)
+
+    def _count(self, scope: Scope, status: int, size: int, seconds: float) -> None:
+        path: str = scope["path"]
+        end = path.find("/", 1)
+        door = path[1:end] if end > 0 else path[1:]
+        if door not in _DOORS:
+            door = "pages"
+        method = scope["method"]
+        key = (door, method if method in _METHODS else "other", status)
+        self.requests[key] = self.requests.get(key, 0) + 1
+        histogram = self.seconds.get(door)
+        if histogram is None:
+            histogram = self.seconds[door] = Histogram(SECONDS)
+        histogram.observe(seconds)
+        if self._log_access:
+            client = scope.get("client") or ("", 0)
+            # The path alone: a query may hold a token.
+            access.info(
+                "request",
+                extra={
+                    "client": client[0],
+                    "method": method,
+                    "path": path,
+                    "status": status,
+                    "bytes": size,
+                    "ms": round(seconds * 1000, 3),
+                    "role": scope.get("penstock.role"),
+                },
+            )

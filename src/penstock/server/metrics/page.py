@@ -1,0 +1,112 @@
+"""`GET /metrics`: everything that is measured, as Prometheus or OpenMetrics text. The one importer of
+prometheus_client, and only once somebody asks."""
+
+import asyncio
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from penstock import __version__
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.session import Gate
+
+from . import whole
+from .doors import Doors, Receive, Scope, Send
+from .pipelines import Pipelines
+from .samples import Families, Family
+from .topics import TopicFigures
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+TOPICS_AT_ONCE = 200  # then others have their turn on the loop
+
+
+class MetricsPage:
+    """The ASGI application of `/metrics`. `counts` says how many WebSocket and binary connections there are."""
+
+    def __init__(
+        self, gate: Gate, doors: Doors, counts: Callable[[], tuple[int, int]], *, by_topic: bool
+    ) -> None:
+        self._gate = gate
+        self._doors = doors
+        self._counts = counts
+        self._by_topic = by_topic
+        self._pipelines = Pipelines(gate.broker)
+        self._busy = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].rstrip("/") != "/metrics":
+            raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path']}")
+        if scope["method"] not in ("GET", "HEAD"):
+            raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for /metrics")
+        await self._gate.may_see_metrics(_header(scope, b"authorization"), scope)
+        async with self._busy:  # one scrape at a time: each looks at every topic
+            body, kind = await self._render((_header(scope, b"accept") or b"").decode("latin-1"))
+        headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    async def _render(self, accept: str) -> tuple[bytes, str]:
+        from prometheus_client.exposition import choose_encoder
+
+        families = await self._collect()
+        encode, kind = choose_encoder(accept)
+        registry: Any = _Collected(families)
+        # Text of many series takes long to make: not on the loop.
+        return await asyncio.to_thread(encode, registry), kind
+
+    async def _collect(self) -> list[Family]:
+        gate, families = self._gate, Families()
+        broker = gate.broker
+        families.gauge("pulsar_version_info", "The version", 1, version=f"penstock-{__version__}")
+        whole.of_doors(families, self._doors)
+        whole.of_connections(families, gate.load, *self._counts())
+        whole.of_refusals(families, gate.audit)
+        writes = getattr(broker.store, "writes", None)
+        if writes is not None:
+            whole.of_writes(families, writes)
+        whole.of_broker(families, broker)
+        figures = TopicFigures(by_topic=self._by_topic)
+        for number, topic in enumerate(broker.topics.open_topics, 1):
+            figures.add(topic)
+            if not number % TOPICS_AT_ONCE:
+                await asyncio.sleep(0)
+        figures.write(families)
+        await self._pipelines.refresh()
+        self._pipelines.write(families)
+        return families.all()
+
+
+class _Collected:
+    """Families as the library's registries hand them over."""
+
+    def __init__(self, families: list[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> "Iterator[Metric]":
+        from prometheus_client import core
+        from prometheus_client.process_collector import PROCESS_COLLECTOR
+
+        kinds: dict[str, Any] = {
+            "counter": core.CounterMetricFamily,
+            "gauge": core.GaugeMetricFamily,
+            "histogram": core.HistogramMetricFamily,
+        }
+        for family in self._families:
+            metric = kinds[family.kind](family.name, family.help, labels=family.labels)
+            for labels, value in family.values:
+                if isinstance(value, int | float):
+                    metric.add_metric(labels, value)
+                else:
+                    buckets, total = [], 0
+                    for bound, count in zip((*value.bounds, float("inf")), value.counts, strict=True):
+                        total += count
+                        buckets.append(("+Inf" if bound == float("inf") else repr(float(bound)), total))
+                    metric.add_metric(labels, buckets, value.total)
+            yield metric
+        yield from PROCESS_COLLECTOR.collect()
+
+
+def _header(scope: MutableMapping[str, Any], name: bytes) -> bytes | None:
+    found: bytes | None = next((value for key, value in scope["headers"] if key == name), None)
+    return found

@@ -1,0 +1,109 @@
+"""The last progress event of each pipeline, read from the system topic when somebody asks."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.core.broker import Broker
+from penstock.core.topic import Topic
+from penstock.model.errors import PenstockError
+from penstock.model.names import TopicName
+
+from .samples import Families
+
+TOPIC: Final = TopicName.parse("persistent://penstock/system/pipelines")
+
+ENTRIES_PER_READ: Final = 500
+BEHIND_MAX: Final = (
+    2000  # entries looked back at the first time; a pipeline that is silent for longer is over
+)
+
+_STATES: Final = ("starting", "running", "idle", "restarting", "stopped", "failed")
+
+
+class Event(msgspec.Struct):
+    """What a pipeline says of itself; anything else in it is not shown here."""
+
+    pipeline: str
+    state: str = ""
+    batch: int | None = None
+    rows: int | None = None
+    rows_per_second: float | None = None
+    lag: int | None = None
+    batch_ms: float | None = None
+    rejected: int | None = None
+    at: int = 0
+
+
+_GAUGES: Final = {
+    "batch": ("penstock_pipeline_batch", "Number of the last batch"),
+    "rows": ("penstock_pipeline_rows", "Rows of the last batch"),
+    "rows_per_second": ("penstock_pipeline_rows_per_second", "Rows a second of the last batch"),
+    "lag": ("penstock_pipeline_lag", "Messages of its topics that the last batch left"),
+    "batch_ms": ("penstock_pipeline_batch_ms", "Duration of the last batch, ms"),
+    "rejected": ("penstock_pipeline_rejected", "Rows that the last batch rejected"),
+}
+
+
+class Pipelines:
+    """Follows the system topic from scrape to scrape."""
+
+    def __init__(self, broker: Broker, shown_max: int = 1000) -> None:
+        self._broker = broker
+        self._shown_max = shown_max
+        self._next_entry = -1
+        self.last: dict[str, Event] = {}
+
+    async def refresh(self) -> None:
+        """Read what came since the last time; nothing where there are no pipelines."""
+        broker = self._broker
+        if not broker.topics.exists(TOPIC):
+            return
+        try:
+            for topic in await broker.topics.all_of(TOPIC, create=False):
+                await self._read(topic)
+                break  # the system topic has one log
+        except PenstockError:
+            return  # it was deleted meanwhile
+
+    async def _read(self, topic: Topic) -> None:
+        if self._next_entry < 0 or self._next_entry > topic.next_entry:
+            self._next_entry = max(topic.first_entry, topic.next_entry - BEHIND_MAX)
+        while entries := await topic.read(self._next_entry, ENTRIES_PER_READ):
+            for entry in entries:
+                try:
+                    messages = self._broker.encoder.decode(entry)
+                except PenstockError:
+                    continue
+                for message in messages:
+                    self._take(message.payload)
+            self._next_entry = entries[-1].entry_id + 1
+
+    def _take(self, payload: bytes) -> None:
+        try:
+            event = msgspec.json.decode(payload, type=Event)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return  # anybody who may can publish there
+        self.last.pop(event.pipeline, None)
+        self.last[event.pipeline] = event
+        if len(self.last) > self._shown_max:
+            self.last.pop(next(iter(self.last)))
+
+    def write(self, families: Families) -> None:
+        """The figures of every pipeline that was heard of."""
+        for name, event in sorted(self.last.items()):
+            for state in _STATES:
+                families.gauge(
+                    "penstock_pipeline_state",
+                    "1 for the state it is in",
+                    float(event.state == state),
+                    pipeline=name,
+                    state=state,
+                )
+            families.gauge(
+                "penstock_pipeline_seen_seconds", "When it was last heard of", event.at / 1000, pipeline=name
+            )
+            for field, (metric, meaning) in _GAUGES.items():
+                value = getattr(event, field)
+                if value is not None:
+                    families.gauge(metric, meaning, value, pipeline=name)

@@ -1,0 +1,146 @@
+"""Topics and subscriptions under Pulsar's names (its "Topic metrics" and "Subscription metrics").
+
+Counters count from the server's start; rates are over the last minute. Where the configuration says so the
+figures of a namespace's topics are added up, as many topics make many series.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.core.histogram import Histogram
+from penstock.core.subscription import Subscription
+from penstock.core.topic import Topic
+
+from .samples import CLUSTER, Families
+
+# Pulsar's buckets of the time to store, in ms, by the ends of its metrics' names.
+LATENCY_NAMES: Final = ("0_5", "1", "5", "10", "20", "50", "100", "200", "1000", "overflow")
+
+_LABELS: Final = ("cluster", "namespace", "topic")
+_OF_SUBSCRIPTION: Final = (*_LABELS, "subscription")
+
+Labels = tuple[str, ...]
+
+
+class TopicFigures:
+    """Adds up what is to be shown under the same labels."""
+
+    def __init__(self, *, by_topic: bool) -> None:
+        self._by_topic = by_topic
+        self._sums: dict[tuple[str, str, Labels], float] = {}
+        self._latency: dict[Labels, Histogram] = {}
+
+    def add(self, topic: Topic) -> None:
+        """Take in a topic (or partition) and its subscriptions."""
+        name = topic.name
+        labels: Labels = (CLUSTER, str(name.namespace_name), str(name) if self._by_topic else "")
+        rate, throughput = topic.rate_in.per_second()
+        messages_out = bytes_out = rate_out = throughput_out = 0.0
+        consumers = backlog = 0
+        for subscription in topic.subscriptions.values():
+            self._add_subscription((*labels, subscription.name), subscription)
+            out, out_bytes = subscription.rate_out.per_second()
+            rate_out += out
+            throughput_out += out_bytes
+            messages_out += subscription.rate_out.messages
+            bytes_out += subscription.rate_out.bytes
+            consumers += len(subscription.consumers)
+            backlog += subscription.backlog
+        self._sum(labels, "pulsar_topics_count", 1)
+        self._sum(labels, "pulsar_subscriptions_count", len(topic.subscriptions))
+        self._sum(labels, "pulsar_producers_count", len(topic.producers))
+        self._sum(labels, "pulsar_consumers_count", consumers)
+        self._sum(labels, "pulsar_rate_in", rate)
+        self._sum(labels, "pulsar_throughput_in", throughput)
+        self._sum(labels, "pulsar_rate_out", rate_out)
+        self._sum(labels, "pulsar_throughput_out", throughput_out)
+        self._sum(labels, "pulsar_in_messages", topic.rate_in.messages)
+        self._sum(labels, "pulsar_in_bytes", topic.rate_in.bytes)
+        self._sum(labels, "pulsar_out_messages", messages_out)
+        self._sum(labels, "pulsar_out_bytes", bytes_out)
+        self._sum(labels, "pulsar_msg_backlog", backlog)
+        self._sum(labels, "pulsar_storage_size", topic.size_bytes)
+        latency = topic.write_latency
+        if latency is not None:
+            self._latency.setdefault(labels, Histogram(latency.bounds)).add(latency)
+
+    def _add_subscription(self, labels: Labels, subscription: Subscription) -> None:
+        rate, throughput = subscription.rate_out.per_second()
+        name = "pulsar_subscription"
+        self._sum(labels, f"{name}_back_log", subscription.backlog)
+        self._sum(labels, f"{name}_back_log_no_delayed", subscription.backlog - subscription.delayed)
+        self._sum(labels, f"{name}_delayed", subscription.delayed)
+        self._sum(labels, f"{name}_unacked_messages", subscription.unacked)
+        self._sum(labels, f"{name}_consumers_count", len(subscription.consumers))
+        self._sum(labels, f"{name}_msg_rate_out", rate)
+        self._sum(labels, f"{name}_msg_throughput_out", throughput)
+        self._sum(labels, f"{name}_msg_out", subscription.rate_out.messages)
+        self._sum(labels, f"{name}_bytes_out", subscription.rate_out.bytes)
+        self._sum(labels, f"{name}_msg_redeliver", subscription.redelivered)
+
+    def _sum(self, labels: Labels, name: str, value: float) -> None:
+        key = (_MEANINGS[name][0], name, labels)
+        self._sums[key] = self._sums.get(key, 0) + value
+
+    def write(self, families: Families) -> None:
+        """Hand over everything that was added up."""
+        for (kind, name, labels), value in self._sums.items():
+            names = _LABELS if len(labels) == len(_LABELS) else _OF_SUBSCRIPTION
+            family = families.family(
+                "counter" if kind == "counter" else "gauge", name, _MEANINGS[name][1], self._names(names)
+            )
+            family.add(self._labels(labels), value)
+        for labels, latency in self._latency.items():
+            self._write_latency(families, labels, latency)
+
+    def _write_latency(self, families: Families, labels: Labels, latency: Histogram) -> None:
+        """Pulsar's own form: a metric for each bucket, each with its own count."""
+        name, meaning = "pulsar_storage_write_latency", "Appends by how long they took to be durable"
+        shown, names = self._labels(labels), self._names(_LABELS)
+        for end, count in zip(LATENCY_NAMES, latency.counts, strict=True):
+            suffix = end if end == "overflow" else f"le_{end}"
+            families.family("gauge", f"{name}_{suffix}", f"{meaning}, ms", names).add(shown, count)
+        families.family("gauge", f"{name}_count", f"{meaning}: all", names).add(shown, latency.count)
+        families.family("gauge", f"{name}_sum", f"{meaning}: their sum, ms", names).add(shown, latency.total)
+
+    def _names(self, names: Labels) -> Labels:
+        return names if self._by_topic else tuple(name for name in names if name != "topic")
+
+    def _labels(self, labels: Labels) -> Labels:
+        return labels if self._by_topic else labels[:2] + labels[3:]
+
+
+_MEANINGS: Final[dict[str, tuple[str, str]]] = {
+    "pulsar_topics_count": ("gauge", "Logs that are open: topics without partitions, and partitions"),
+    "pulsar_subscriptions_count": ("gauge", "Subscriptions"),
+    "pulsar_producers_count": ("gauge", "Producers attached"),
+    "pulsar_consumers_count": ("gauge", "Consumers attached"),
+    "pulsar_rate_in": ("gauge", "Messages published a second, over the last minute"),
+    "pulsar_throughput_in": ("gauge", "Bytes published a second, over the last minute"),
+    "pulsar_rate_out": ("gauge", "Messages delivered a second, over the last minute"),
+    "pulsar_throughput_out": ("gauge", "Bytes of the entries delivered a second, over the last minute"),
+    "pulsar_in_messages": ("counter", "Messages published since the server started"),
+    "pulsar_in_bytes": ("counter", "Bytes of the entries published since the server started"),
+    "pulsar_out_messages": ("counter", "Messages delivered since the server started"),
+    "pulsar_out_bytes": ("counter", "Bytes of the entries delivered since the server started"),
+    "pulsar_msg_backlog": ("gauge", "Messages that subscriptions have not acknowledged"),
+    "pulsar_storage_size": ("gauge", "Bytes of the entries kept"),
+    "pulsar_subscription_back_log": ("gauge", "Messages not acknowledged"),
+    "pulsar_subscription_back_log_no_delayed": ("gauge", "Messages not acknowledged, but for delayed ones"),
+    "pulsar_subscription_delayed": ("gauge", "Messages that wait for their time"),
+    "pulsar_subscription_unacked_messages": ("gauge", "Messages delivered and not acknowledged"),
+    "pulsar_subscription_consumers_count": ("gauge", "Consumers attached"),
+    "pulsar_subscription_msg_rate_out": ("gauge", "Messages delivered a second, over the last minute"),
+    "pulsar_subscription_msg_throughput_out": ("gauge", "Bytes delivered a second, over the last minute"),
+    "pulsar_subscription_msg_out": ("counter", "Messages delivered since the server started"),
+    "pulsar_subscription_bytes_out": ("counter", "Bytes delivered since the server started"),
+    "pulsar_subscription_msg_redeliver": ("counter", "Messages delivered again since the server started"),
+}
+
+
+def figures(topics: Iterable[Topic], *, by_topic: bool) -> TopicFigures:
+    """The figures of all of `topics` at once."""
+    found = TopicFigures(by_topic=by_topic)
+    for topic in topics:
+        found.add(topic)
+    return found

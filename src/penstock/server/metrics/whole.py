@@ -1,0 +1,76 @@
+"""What is measured of the server as a whole: doors, commits, queues, requests, what it holds."""
+
+from typing import Final
+
+from penstock.core.broker import Broker
+from penstock.core.histogram import Writes
+from penstock.protocols.audit import Audit
+from penstock.protocols.load import Load
+
+from .doors import Doors
+from .samples import CLUSTER, Families
+
+_BROKER: Final = {"cluster": CLUSTER}
+
+
+def of_doors(families: Families, doors: Doors) -> None:
+    """HTTP requests by door, method and status, and how long they took."""
+    for (door, method, status), count in doors.requests.items():
+        families.counter(
+            "penstock_http_requests", "Answers given", count, door=door, method=method, status=str(status)
+        )
+    for door, seconds in doors.seconds.items():
+        families.histogram(
+            "penstock_http_request_duration_seconds",
+            "From a request's head to the end of its answer; long polls and streams too",
+            seconds,
+            door=door,
+        )
+    families.gauge("penstock_http_requests_in_progress", "Requests not answered yet", doors.in_progress)
+
+
+def of_connections(families: Families, load: Load, websockets: int, binary: int) -> None:
+    """Who is connected, and what is held for them."""
+    families.gauge("pulsar_active_connections", "Connections of all doors", load.connections, **_BROKER)
+    families.gauge("penstock_connections", "Connections by door", websockets, door="ws")
+    families.gauge("penstock_connections", "Connections by door", binary, door="pulsar")
+    families.gauge(
+        "penstock_connections", "Connections by door", load.connections - websockets - binary, door="http"
+    )
+    families.counter("penstock_connections_refused", "Connections that were one too many", load.refused)
+    families.gauge("penstock_request_bytes_held", "Bytes of request bodies not answered yet", load.held)
+    families.gauge("penstock_output_bytes_waiting", "Bytes written that peers have not taken", load.unwritten)
+
+
+def of_refusals(families: Families, audit: Audit) -> None:
+    """Who was sent away."""
+    families.counter(
+        "penstock_refused_credentials",
+        "Requests and connections that did not say who they are",
+        audit.unauthenticated,
+    )
+    families.counter("penstock_refused_permissions", "Calls that the role was not allowed", audit.forbidden)
+
+
+def of_writes(families: Families, writes: Writes) -> None:
+    """The store's commits."""
+    families.histogram("penstock_commit_duration_seconds", "Commits of the store", writes.commits)
+    families.counter(
+        "penstock_commit_operations", "Appends and other changes that were committed", writes.answered
+    )
+    families.gauge("penstock_commit_operations_waiting", "Changes that wait for their commit", writes.waiting)
+
+
+def of_broker(families: Families, broker: Broker) -> None:
+    """Requests that wait for replies, and what is kept in memory."""
+    requests = broker.requests
+    families.gauge("penstock_requests_waiting", "Requests that wait for their reply", len(requests))
+    families.counter("penstock_requests", "Requests (PIP-371) since the server started", requests.opened)
+    for outcome, count in (
+        ("answered", requests.answered),
+        ("timed_out", requests.timed_out),
+        ("withdrawn", requests.withdrawn),
+    ):
+        families.counter("penstock_requests_ended", "Requests by what became of them", count, outcome=outcome)
+    families.counter("penstock_replies_late", "Replies that came too late, or twice", requests.late)
+    families.gauge("penstock_tail_bytes", "Newest entries kept in memory", broker.topics.tail_bytes)

@@ -1,0 +1,49 @@
+"""Answers of the server itself, given before or instead of an application's."""
+
+from http import HTTPStatus
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.model.errors import ErrorKind
+from penstock.protocols.admin.answers import error_body
+
+RETRY_AFTER_S: Final = 1
+
+
+def _headers(kind: ErrorKind, body: bytes) -> list[tuple[bytes, bytes]]:
+    face = kind.face
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
+    if face.retriable and face.status in (429, 503):
+        headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+    return headers
+
+
+def raw_answer(kind: ErrorKind, message: str) -> bytes:
+    """An error as the bytes of a whole answer."""
+    body = error_body(kind, message)
+    status = HTTPStatus(kind.face.status)
+    lines = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode())]
+    lines += [name + b": " + value for name, value in _headers(kind, body)]
+    return b"\r\n".join([*lines, b"", body])
+
+
+def refusing(kind: ErrorKind, message: str) -> ASGIApp:
+    """An application that answers one request with an error."""
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        body = error_body(kind, message)
+        headers = _headers(kind, body)
+        await send({"type": "http.response.start", "status": kind.face.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    return refuse
+
+
+BAD_HEAD: Final = raw_answer(
+    ErrorKind.HEAD_TOO_LARGE, "the head is larger than 64 KiB, or has too many lines"
+)

@@ -1,0 +1,239 @@
+"""Staged publishing over HTTP, as a program that is no Spark would do it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from penstock.client.access import Access
+from penstock.client.http import HttpClient, RemoteError
+from penstock.client.stages import MEDIA, StageCount, Stages
+from penstock.core.settings import BrokerSettings
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.names import TopicName
+from penstock.testing.server import Address, launch, running
+from penstock.wire.batch import pack_plain
+from penstock.wire.bulk import batch_entry, pack_sections
+from penstock.wire.entry import WireFormat
+
+TOPIC = TopicName.parse("staged")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    with running(tmp_path_factory.mktemp("data")) as address:
+        yield address
+
+
+@pytest.fixture
+def client(house: Address) -> Iterator[Stages]:
+    with Stages(Access(url=house.url), retry_s=0) as made:
+        yield made
+
+
+def entry(*payloads: bytes, sequence_id: int = 0, **more: Any) -> bytes:
+    return batch_entry(
+        pack_plain(payloads),
+        len(payloads),
+        producer="p",
+        sequence_id=sequence_id,
+        publish_time=1_700_000_000_000,
+        **more,
+    )
+
+
+def body(*entries: bytes, topic: str = "persistent://public/default/staged") -> bytes:
+    return b"".join(pack_sections([(topic, entries)]))
+
+
+def offsets(house: Address, topic: TopicName = TOPIC, partition: int = 0) -> int:
+    with HttpClient(house.url) as http:
+        return http.offsets(topic, partition).latest
+
+
+def test_the_whole_way(house: Address, client: Stages) -> None:
+    topic = TopicName.parse("way")
+    with HttpClient(house.url) as http:
+        http.create_topic(topic, 2)
+    opened = client.open_topics([topic, TOPIC])
+    assert opened.partitions == {topic: 2, TOPIC: 0}
+    one = entry(b"a", b"b")
+    sections = pack_sections([(str(topic.of_partition(0)), [one, one]), (str(topic.of_partition(1)), [one])])
+    assert client.stage("w", 1, "s", 0, b"".join(sections))
+    assert [offsets(house, topic, n) for n in (0, 1)] == [0, 0]
+    staged = client.status("w")
+    assert staged["committed"] is None
+    assert staged["staged"][0]["stages"] == [
+        {"stage": "s", "parts": 1, "messages": 6, "size_bytes": 3 * len(one)}
+    ]
+
+    done = client.commit("w", 1, [StageCount("s", 1, 6, 3 * len(one))])
+
+    assert not done["repeated"]
+    assert [(s["topic"], s["offset"], s["end_offset"]) for s in done["spans"]] == [
+        (str(topic.of_partition(0)), 0, 4),
+        (str(topic.of_partition(1)), 0, 2),
+    ]
+    with HttpClient(house.url) as http:
+        found = http.read(topic, 0, encoding="text")["messages"]
+        assert [m["value"] for m in found] == ["a", "b", "a", "b"]
+        assert found[0]["messageId"][:5] == done["spans"][0]["first_message_id"][:5]
+        since = http.offsets(topic, 0, publish_time=done["at"])
+        assert since.at == 0, "a log finds what was committed by the time of the commit"
+    again = client.commit("w", 1, [StageCount("s", 1, 6, 3 * len(one))])
+    assert again == {**done, "repeated": True}
+    older = client.commit("w", 0, [])
+    assert (older["batch"], older["spans"], older["repeated"]) == (1, [], True)
+    assert not client.stage("w", 1, "late", 0, body(one)), "no more is wanted"
+
+
+def test_a_consumer_gets_what_was_committed_at_once(house: Address, client: Stages) -> None:
+    path = f"{house.url}/topics/public/default/woken/subscription/s"
+    with httpx.Client(timeout=30) as http:
+        made = http.post(path, json={"initial_position": "earliest"}).json()
+        one = entry(b"x")
+        client.stage("woken", 0, "s", 0, body(one, topic="persistent://public/default/woken"))
+        client.commit("woken", 0, [StageCount("s", 1, 1, len(one))])
+        got = http.get(f"{path}/consumer/{made['id']}/messages", params={"timeout": 20_000}).json()
+        assert len(got["messages"]) == 1, got
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"", ErrorKind.BAD_PARAMETER),
+        (body(), ErrorKind.BAD_PARAMETER),
+        (b"\x00", ErrorKind.BAD_ENCODING),
+        (body(entry(b"a"))[:-1], ErrorKind.BAD_ENCODING),
+        (body(b"no entry"), ErrorKind.BAD_ENCODING),
+        (body(entry(b"abcdefgh")[:-1] + b"!"), ErrorKind.CHECKSUM),
+        (body(entry(b"a"), topic="a//b//c"), ErrorKind.INVALID_NAME),
+        (body(entry(b"a"), topic="parted"), ErrorKind.BAD_PARAMETER),
+        (body(entry(b"a"), topic="parted-partition-2"), ErrorKind.PARTITION_NOT_FOUND),
+        (body(entry(b"a"), topic="non-persistent://public/default/x"), ErrorKind.BAD_PARAMETER),
+        (body(entry(b"a", schema_version=3)), ErrorKind.SCHEMA_NOT_FOUND),
+        (body(entry(bytes(5 << 20), b"x" * 20_000)), ErrorKind.TOO_LARGE),
+        (bytes(6 << 20), ErrorKind.TOO_LARGE),
+        (
+            body(batch_entry(b"x", 5, producer="p", sequence_id=0, publish_time=1)),
+            ErrorKind.BAD_ENCODING,
+        ),
+    ],
+    ids=range(14),
+)
+def test_what_cannot_be_staged(house: Address, client: Stages, content: bytes, kind: ErrorKind) -> None:
+    with HttpClient(house.url) as http, suppress(RemoteError):  # the first case makes it
+        http.create_topic(TopicName.parse("parted"), 2)
+    with pytest.raises(PenstockError) as caught:
+        client.stage("bad", 0, "s", 0, content)
+    assert caught.value.kind.face == kind.face
+    client.open_topics([TOPIC])
+    assert client.status("bad")["staged"] == []
+    if b"non-persistent" not in content:
+        before = offsets(house)
+        with pytest.raises(PenstockError):
+            client.publish(content, deduplicate=False)
+        assert offsets(house) == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status"),
+    [
+        ("GET", "/stages", b"", 405),
+        ("GET", "/stages/w/0", b"", 405),
+        ("GET", "/stages/w/0/s/0/x", b"", 404),
+        ("GET", "/stages/%20", b"", 412),
+        ("GET", "/stages/%ff", b"", 412),
+        ("POST", "/stages/w/0/s", b"{}", 405),
+        ("POST", "/stages/w/x/commit", b"{}", 400),
+        ("POST", "/stages/w/0/commit", b"{", 422),
+        ("POST", "/stages/w/0/commit", b'{"stages": [{"stage": "s"}]}', 400),
+        ("POST", "/stages/w/99999999999999999999/commit", b'{"stages": []}', 400),
+        ("DELETE", "/stages/w/-1", b"", 400),
+        ("POST", "/entries?dedup=true", b"", 400),
+        ("POST", "/stages", b'{"topics": ["a//b//c"]}', 412),
+    ],
+)
+def test_requests_that_cannot_be(house: Address, method: str, path: str, content: bytes, status: int) -> None:
+    answer = httpx.request(method, house.url + path, content=content)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["message"]
+
+
+def test_entries_come_as_what_they_are(house: Address) -> None:
+    content = {"Content-Type": "application/json"}
+    assert httpx.put(f"{house.url}/stages/w/0/s/0", content=b"{}", headers=content).status_code == 415
+    content = {"Content-Type": MEDIA}
+    answer = httpx.post(f"{house.url}/entries", content=body(entry(b"a"), topic="typed"), headers=content)
+    assert answer.json()["results"][0]["offset"] == 0
+
+
+def test_published_at_once_with_and_without_deduplication(house: Address, client: Stages) -> None:
+    topic = TopicName.parse("at-once")
+    first, second = entry(b"a", b"b"), entry(b"c", sequence_id=2)
+    for repeats, sent in ((0, [first]), (1, [first, second]), (2, [first, second])):
+        (result,) = client.publish(body(*sent, topic=str(topic)), deduplicate=True)["results"]
+        assert result["repeats"] == repeats
+    assert offsets(house, topic) == 3
+    client.publish(body(first, topic=str(topic)), deduplicate=False)
+    assert offsets(house, topic) == 5
+
+
+def test_a_server_that_is_killed_keeps_what_was_staged(tmp_path: Path) -> None:
+    one = entry(b"a", b"b")
+    count = [StageCount("s", 2, 4, 2 * len(one))]
+    with launch(tmp_path) as server:
+        with Stages(Access(url=server.url)) as client:
+            client.stage("w", 0, "s", 0, body(one))
+            client.stage("w", 0, "s", 1, body(one))
+        server.kill()
+    with launch(tmp_path) as server:
+        with Stages(Access(url=server.url)) as client:
+            assert offsets(server) == 0
+            client.stage("w", 0, "s", 1, body(one))
+            assert not client.commit("w", 0, count)["repeated"]
+        server.kill()
+    with launch(tmp_path) as server, Stages(Access(url=server.url)) as client:
+        assert client.commit("w", 0, count)["repeated"]
+        assert offsets(server) == 4
+
+
+def test_a_client_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
+    one = entry(b"a")
+    with launch(tmp_path) as server, Stages(Access(url=server.url)) as client:
+        client.stage("w", 0, "s", 0, body(one))
+        server.kill()
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(client.commit, "w", 0, [StageCount("s", 1, 1, len(one))])
+            with launch(tmp_path, port=server.port):
+                assert waiting.result()["spans"][0]["end_offset"] == 1
+
+
+def test_rooms_are_bounded(tmp_path: Path) -> None:
+    bounds = BrokerSettings(max_staged_bytes_per_writer=1000)
+    with running(tmp_path, broker=bounds) as house, Stages(Access(url=house.url), retry_s=0) as client:
+        client.stage("w", 0, "s", 0, body(entry(bytes(600))))
+        with pytest.raises(PenstockError, match="max_staged_bytes_per_writer is 1000"):
+            client.stage("w", 0, "s", 1, body(entry(bytes(600))))
+        client.stage("v", 0, "s", 0, body(entry(bytes(600))))
+
+
+def test_delayed_and_keyed_entries_are_taken_as_they_are(house: Address, client: Stages) -> None:
+    made = WireFormat().encode(
+        [OutMessage(payload=b"later", key="k", deliver_at=2_000_000_000_000)],
+        producer="p",
+        sequence_id=0,
+        publish_time=1,
+        schema_version=None,
+    )
+    client.stage("delayed", 0, "s", 0, body(made.data, topic="delayed"))
+    client.commit("delayed", 0, [StageCount("s", 1, 1, len(made.data))])
+    with HttpClient(house.url) as http:
+        (message,) = http.read(TopicName.parse("delayed"), encoding="text")["messages"]
+    assert (message["value"], message["key"]) == ("later", "k")

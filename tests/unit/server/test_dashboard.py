@@ -1,0 +1,54 @@
+"""The dashboard asks for metrics that there are."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from penstock.core.histogram import Histogram, Writes
+from penstock.protocols.audit import Audit
+from penstock.protocols.load import Load
+from penstock.server.metrics import whole
+from penstock.server.metrics.doors import Doors
+from penstock.server.metrics.pipelines import _GAUGES, Event, Pipelines
+from penstock.server.metrics.samples import Families
+from penstock.server.metrics.topics import _MEANINGS
+
+DASHBOARD = Path(__file__).parents[3] / "deploy/grafana/penstock.json"
+
+
+def known() -> set[str]:
+    families = Families()
+    doors = Doors(cast(Any, None))
+    doors.requests["topics", "GET", 200] = 1
+    doors.seconds["topics"] = Histogram((1.0,))
+    whole.of_doors(families, doors)
+    whole.of_connections(families, Load(1, 1, 1), 0, 0)
+    whole.of_refusals(families, Audit())
+    whole.of_writes(families, Writes())
+    requests = SimpleNamespace(opened=0, answered=0, timed_out=0, withdrawn=0, late=0, __len__=lambda: 0)
+    counted = type("Requests", (), {**vars(requests), "__len__": lambda self: 0})()
+    topics = SimpleNamespace(tail_bytes=0)
+    whole.of_broker(families, cast(Any, SimpleNamespace(requests=counted, topics=topics)))
+    pipelines = Pipelines(cast(Any, None))
+    pipelines.last["p"] = Event("p", "running", 1, 1, 1.0, 1, 1.0, 1)
+    pipelines.write(families)
+    assert len(_GAUGES) == 6
+    kinds = {family.name: family.kind for family in families.all()}
+    kinds |= {name: cast(Any, kind) for name, (kind, _) in _MEANINGS.items()}
+    ends = {"counter": ["_total"], "gauge": [""], "histogram": ["_bucket", "_count", "_sum"]}
+    return {name + end for name, kind in kinds.items() for end in ends[kind]}
+
+
+def test_every_query_names_metrics_that_there_are() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    assert len(queries) > 20
+    names = {name for query in queries for name in re.findall(r"\b(?:pulsar|penstock)_\w+", query)}
+    assert names <= known(), names - known()
+
+
+def test_panels_have_ids_of_their_own() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
