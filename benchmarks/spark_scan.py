@@ -51,8 +51,9 @@ def entry(first: int, count: int) -> bytes:
     return encoded.data
 
 
-def serve(rows: int, batch: int, ready: Any) -> None:
-    """Serve topic `bench`: `rows` messages in each of PARTITIONS partitions, which are alike."""
+def serve(rows: int, batch: int, ready: Any, topics: int = 1) -> None:
+    """Serve topic `bench`: `rows` messages in each of PARTITIONS partitions, which are alike; `bench-2` and so on
+    are like it too."""
     starts = range(0, rows, batch)
     frames = []
     for number, first in enumerate(starts):
@@ -68,15 +69,23 @@ def serve(rows: int, batch: int, ready: Any) -> None:
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
-            if parts.path.endswith("/messages"):
-                query = parse_qs(parts.query)
-                low, high = int(query["offset"][0]), int(query["end_offset"][0])
-                wanted = frames[bisect_right(starts, low) - 1 : bisect_right(starts, high - 1)]
-                self.head("application/vnd.penstock.entries", sum(map(len, wanted)))
-                for at in range(0, len(wanted), 16):
-                    self.wfile.write(b"".join(wanted[at : at + 16]))
-                return
-            answer = {"partitions": PARTITIONS, "ledger": 1, "earliest": 0, "latest": rows}
+            query = parse_qs(parts.query)
+            low, high = int(query["offset"][0]), int(query["end_offset"][0])
+            wanted = frames[bisect_right(starts, low) - 1 : bisect_right(starts, high - 1)]
+            self.head("application/vnd.penstock.entries", sum(map(len, wanted)))
+            for at in range(0, len(wanted), 16):
+                self.wfile.write(b"".join(wanted[at : at + 16]))
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            log = {"ledger": 1, "earliest": 0, "latest": rows, "bytes": sum(map(len, frames))}
+            there = [
+                {"topic": name, "partitioned": True, "partitions": [log] * PARTITIONS}
+                for name in sorted(
+                    "persistent://public/default/bench" + (f"-{n + 1}" if n else "") for n in range(topics)
+                )
+            ]
+            answer = {"seen": "", "changed": True, "missing": [], "topics": there}
             body = json.dumps(answer).encode()
             self.head("application/json", len(body))
             self.wfile.write(body)

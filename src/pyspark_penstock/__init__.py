@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -35,3 +41,21 @@ class DefaultSource(DataSource):
         from penstock.pipeline.source.batch import TopicReader
 
         return TopicReader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader of what comes."""
+        from penstock.pipeline.source.stream import TopicStreamReader
+
+        return TopicStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer into topics."""
+        from penstock.pipeline.sink.writer import TopicWriter
+
+        return TopicWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """A writer of a stream into topics."""
+        from penstock.pipeline.sink.writer import TopicStreamWriter
+
+        return TopicStreamWriter(self.options, schema)

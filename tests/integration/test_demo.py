@@ -18,6 +18,8 @@ def test_the_demo_runs_through_and_stops() -> None:
     assert done.returncode == 0, done.stderr
     assert "336,776 messages, durable" in done.stdout
     assert "336,776 messages read and grouped" in done.stdout
+    assert "5 late flights and 3 broken messages" in done.stdout
+    assert "which has every flight once" in done.stdout
     assert "US Airways Inc." in done.stdout
     assert "Stopped" in done.stdout
 

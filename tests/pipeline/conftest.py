@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    started = session("tests", "local[2]", **{"spark.sql.warehouse.dir": str(warehouse)})
+    started = session("tests", "local[2,4]", **{"spark.sql.warehouse.dir": str(warehouse)})
     yield started
     started.stop()
 

@@ -15,6 +15,8 @@ import websocket
 from pyspark.sql import SparkSession
 
 from penstock.client.http import HttpClient
+from penstock.client.logs import look
+from penstock.client.paths import admin_path, topic_path
 from penstock.model.names import TopicName
 from penstock.testing.server import Address, running
 
@@ -85,3 +87,45 @@ def test_messages_of_the_websocket_door(house: Address, spark: SparkSession) -> 
     got = rows.orderBy("offset").collect()
     assert [int(r.value) for r in got] == list(range(50, 200))
     assert [bytes(r.key).decode() for r in got] == [f"k{n % 7}" for n in range(50, 200)]
+
+
+def test_a_stream_and_the_subscription_that_follows_it(
+    house: Address, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = TopicName.parse("streamed")
+    with HttpClient(house.url) as client:
+        client.create_topic(topic, 3)
+
+        def publish(first: int, count: int) -> None:
+            for start in range(first, first + count, 100):
+                client.produce(topic, [{"key": f"k{n}", "value": str(n)} for n in range(start, start + 100)])
+
+        def follow(**options: object) -> list[dict[str, object]]:
+            reader = spark.readStream.format("penstock").option("url", house.url)
+            reader = reader.option("subscribe", "streamed").option("subscription", "follower")
+            for name, value in {"startingOffsets": "earliest", **options}.items():
+                reader = reader.option(name, str(value))
+            frame = reader.load().selectExpr("partition", "offset", "CAST(value AS STRING) AS text")
+            writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "c"))
+            query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
+            assert query.awaitTermination(120)
+            return [dict(each) for each in query.recentProgress if each["numInputRows"]]
+
+        def backlog() -> int:
+            cursor = client.call("GET", f"{topic_path(topic)}/subscription/follower/cursor")["cursor"]
+            return int(cursor["backlog"])
+
+        publish(0, 3000)
+        entries = sum(state.bytes for state in look(client, [topic]).logs or [])
+        batches = follow(maxBytesPerTrigger=entries // 4)
+        assert 4 <= len(batches) <= 6, "a quarter each, in whole entries"
+        assert backlog() == 0
+        publish(3000, 500)
+        assert backlog() == 500
+        client.call("POST", f"{admin_path(topic)}/partitions", body=5)
+        publish(3500, 500)
+        follow(maxOffsetsPerTrigger=300)
+        assert backlog() == 0
+        rows = spark.read.parquet(str(tmp_path / "out")).collect()
+        assert sorted(int(row.text) for row in rows) == list(range(4000))
+        assert {row.partition for row in rows} == set(range(5))

@@ -46,6 +46,14 @@ class Backlog:
         self._measured: Measured | None = None
         self._held: deque[asyncio.Future[None]] = deque()
         self._timer: Timer | None = None
+        self._ended: PenstockError | None = None
+
+    def end(self, why: PenstockError) -> None:
+        """Nobody is held any more, now and later: who would be is told `why`."""
+        self._ended = why
+        for one in self._held:
+            if not one.done():
+                one.set_exception(why)
 
     def forget(self) -> None:
         """A cursor went back, or one came: what was measured may be too little."""
@@ -79,13 +87,16 @@ class Backlog:
     async def admit(self) -> None:
         """Complete when something may be appended.
 
-        Raises BACKLOG_QUOTA_EXCEPTION; BACKLOG_QUOTA_HOLD where there was no room for `quota_hold_ms`.
+        Raises BACKLOG_QUOTA_EXCEPTION; BACKLOG_QUOTA_HOLD where there was no room for `quota_hold_ms`; what
+        `end` was told.
         """
         error = self._refused(QuotaAction.HOLD) if self._held else await self._refusal()
         if error is None:
             return
         if error.kind is not ErrorKind.BACKLOG_QUOTA_HOLD:
             raise error
+        if self._ended is not None:
+            raise self._ended
         try:
             async with asyncio.timeout(None) as bound:
                 limit = self._topic.clock.call_later(
@@ -108,6 +119,8 @@ class Backlog:
             while True:
                 await turn
                 self._topic.check_open()
+                if self._ended is not None:
+                    raise self._ended
                 if self._held[0] is turn and await self._refusal() is None:
                     return
                 index = self._held.index(turn)

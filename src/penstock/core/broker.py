@@ -100,6 +100,12 @@ class Broker:
         await self.staging.load()
         self.keeper.start()
 
+    def drain(self) -> None:
+        """Nobody waits for room any more: publishes that a quota holds are refused at once (UNAVAILABLE)."""
+        why = PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
+        for topic in self.topics.open_topics:
+            topic.backlog.end(why)
+
     async def close(self) -> None:
         """Disconnect everybody, save every cursor, let go of the stores."""
         self.requests.close()

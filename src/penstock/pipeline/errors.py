@@ -1,6 +1,18 @@
-"""What a pipeline's user is told."""
+"""What a pipeline's user is told, and what kind of trouble it is.
+
+Spark hands errors of its workers back as text, within a stack of its own. So those that somebody must tell apart
+carry a marker, which survives.
+"""
+
+import re
+from typing import Final, Literal
 
 from penstock.model.errors import ErrorKind, PenstockError
+
+SCHEMA_CHANGED: Final = "[PENSTOCK_SCHEMA_CHANGED]"
+DATA_LOSS: Final = "[PENSTOCK_DATA_LOSS]"
+
+Trouble = Literal["data_loss", "schema", "user", "broker"]
 
 
 class PipelineError(PenstockError):
@@ -17,4 +29,40 @@ class DataLoss(PipelineError):
     """Messages that were to be read are not there: retention took them, or the topic was made anew."""
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.MESSAGE_NOT_FOUND) -> None:
-        super().__init__(message, kind)
+        super().__init__(_marked(DATA_LOSS, message), kind)
+
+
+class SchemaChanged(PipelineError):
+    """A schema that the query was not planned with: to be planned anew, from the same checkpoint."""
+
+    def __init__(self, message: str, kind: ErrorKind = ErrorKind.INCOMPATIBLE_SCHEMA) -> None:
+        super().__init__(_marked(SCHEMA_CHANGED, message), kind)
+
+
+def _marked(mark: str, message: str) -> str:
+    return message if message.startswith(mark) else f"{mark} {message}"
+
+
+# What a server that is away, or falls, looks like from Spark.
+_AWAY: Final = re.compile(
+    r"UNAVAILABLE|STORAGE_FULL|TOO_MANY_REQUESTS|REQUEST_TIMEOUT|BACKLOG_QUOTA|cannot be reached"
+    r"|the connection broke|the stream of entries was cut short|HTTP status 5\d\d"
+)
+
+
+def classify(error: BaseException | str) -> Trouble:
+    """What kind of trouble an error of a query is, from the error or the text that Spark gives.
+
+    `schema`: plan anew; `broker`: try again later; `data_loss` and `user` (options, SQL, functions, broken
+    records): somebody has to look.
+    """
+    text = str(error)
+    if isinstance(error, SchemaChanged) or SCHEMA_CHANGED in text:
+        return "schema"
+    if isinstance(error, DataLoss) or DATA_LOSS in text:
+        return "data_loss"
+    if isinstance(error, PenstockError) and error.retriable:
+        return "broker"
+    if isinstance(error, ConnectionError) or _AWAY.search(text):
+        return "broker"
+    return "user"

@@ -18,6 +18,7 @@ from .auth.principal import Principal
 from .holds import Hold, Holds, expired
 from .load import Load
 from .proxied import Proxied
+from .rates import SCOPE_KEY, Allowance, Rates, RoleRates
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_ms: int = 20_000  # to send a request's body, and more for what came at `min_bytes_per_s`
     min_bytes_per_s: int = 500  # a sender, or a reader, slower than this for longer than its time is dropped
     stall_ms: int = 30_000  # for a reader to take what is written, of HTTP and WebSocket
+    # What commands of one connection of Pulsar's protocol hold until they are stored; then it is not read. Twice
+    # what one producer may have waiting.
+    max_connection_bytes_in_flight: int = 64 * 1024 * 1024
+    # Of each role, over all doors together; of each address where authentication is off. 0: without bound, as
+    # what is too much depends on the machine.
+    max_requests_per_s: int = 0
+    max_bytes_per_s: int = 0  # in both directions
+    role_rates: dict[str, RoleRates] = {}  # of single roles
 
 
 class Gate:
@@ -66,6 +75,12 @@ class Gate:
             self.limits.max_connections_per_address,
             self.limits.max_bytes_in_flight,
         )
+        limits = self.limits
+        self.rates = None  # where nobody has a bound
+        if limits.max_requests_per_s or limits.max_bytes_per_s or limits.role_rates:
+            self.rates = Rates(
+                broker.clock, limits.max_requests_per_s, limits.max_bytes_per_s, limits.role_rates
+            )
         self.draining = False
         self.pulsar_url = ""  # where Pulsar's binary protocol is spoken; "" where it is not
         self.pulsar_advertised = False  # whether that is what the outside is to be told, whoever asks
@@ -79,11 +94,13 @@ class Gate:
     async def admit(self, authorization: bytes | None, scope: Mapping[str, Any]) -> "Session":
         """Admit who sends an HTTP request, by its `Authorization` header, else by its `?token=` or certificate.
 
-        Raises UNAUTHENTICATED, TOO_MANY_REQUESTS while too many passwords wait, and UNAVAILABLE once the server
-        drains. A token that was seen before costs a look into a dict; only a new password suspends.
+        Raises UNAUTHENTICATED, TOO_MANY_REQUESTS while too many passwords wait and beyond the role's rate, and
+        UNAVAILABLE once the server drains. A token that was seen before costs a look into a dict; only a new password suspends.
         """
         self._check_open()
         if self.auth is None:
+            if self.rates is not None:
+                self._rate(None, scope)
             return self._anybody
         try:
             principal = await self.auth.of_http(authorization, scope)
@@ -92,7 +109,23 @@ class Gate:
             raise
         if isinstance(scope, dict):
             scope["penstock.role"] = principal.role  # for the access log
+        if self.rates is not None:
+            self._rate(principal.role, scope)
         return Session(self, principal)
+
+    def _rate(self, role: str | None, scope: Mapping[str, Any]) -> None:
+        """Count a request in the allowance of who sends it."""
+        allowance = self.allowance(role, (scope.get("client") or ("",))[0])
+        if allowance is not None:
+            if isinstance(scope, dict):
+                scope[SCOPE_KEY] = allowance
+            allowance.enter()
+
+    def allowance(self, role: str | None, address: str) -> Allowance | None:
+        """How much a role may do, or an address without one; None: whatever it likes."""
+        if self.rates is None:
+            return None
+        return self.rates.of(address, "address") if role is None else self.rates.of(role)
 
     async def admit_method(self, method: str, data: bytes, peer: str | None) -> "Session":
         """The same for a method of Pulsar's protocol and its data; `peer` is the certificate's role."""

@@ -24,6 +24,7 @@ from .dispatch import Dispatcher
 from .metrics.doors import Doors as WatchedDoors
 from .metrics.page import MetricsPage
 from .pages import Pages
+from .rated import Rated
 from .stores import open_stores
 from .tracing import Tracing
 
@@ -46,6 +47,7 @@ class App(msgspec.Struct, frozen=True):
     async def drain(self) -> None:
         """Take no new work, end every wait, close every connection that lasts; completes when they are closed."""
         self.gate.draining = True
+        self.gate.broker.drain()
         self.rest.drain()
         self.kafka_rest.drain()
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
@@ -85,7 +87,7 @@ def build_for(gate: Gate, config: Config | None = None) -> App:
         "lookup": admin,
     }
     dispatcher = Dispatcher(doors, {"ws": websocket}, Pages(gate))
-    watched = WatchedDoors(dispatcher, log_access=config.log.access)
+    watched = WatchedDoors(dispatcher if gate.rates is None else Rated(dispatcher), log_access=config.log.access)
     doors["metrics"] = MetricsPage(
         gate, watched, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
     )

@@ -102,3 +102,15 @@ def test_declared_tables_carry_their_options() -> None:
     assert carried(schema, {}) == {"url": "u"}
     assert carried(spark_schema(), {"url": "v"}) == {"url": "v"}
     assert given_options({"url": "u"}) == ({"url": "u"}, False)
+
+
+def test_options_of_streams() -> None:
+    given = {"subscribe": "t", "maxoffsetspertrigger": "5", "maxBytesPerTrigger": "6", "subscription": " s "}
+    options = parse_options(URL | given, stream=True)
+    assert (options.batch_rows_max, options.batch_bytes_max, options.subscription) == (5, 6, "s")
+    assert (options.start, options.poll_ms) == (End.LATEST, 100)
+    assert parse_options(URL | {"subscribe": "t"}, stream=True).batch_rows_max is None
+    with pytest.raises(PipelineError, match="option pollInterval: 20001 ms is more than 20000"):
+        parse_options(URL | {"subscribe": "t", "pollInterval": "20001"})
+    with pytest.raises(PipelineError, match="option maxOffsetsPerTrigger is for a stream only"):
+        parse_options(URL | given, stream=False)

@@ -1,55 +1,73 @@
-"""Which logs a query reads, asked of the server when the query is planned."""
+"""Which logs a query reads, asked of the server in one call."""
 
 from collections.abc import Sequence
 
 from penstock.client.http import HttpClient
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.client.logs import LogState, Look, look
+from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 
 from .offsets import Log
-from .options import Options, Pattern
+from .options import Options
 
 
-def find_logs(client: HttpClient, options: Options, times: Sequence[int]) -> list[Log]:
-    """The partitions of the query's topics as they are now, with the offsets of `times`."""
-    logs: list[Log] = []
-    for topic, wanted in _topics(client, options).items():
-        try:
-            count = client.partitions(topic)
-        except PenstockError as error:
-            if error.kind is ErrorKind.TOPIC_NOT_FOUND:
-                raise PipelineError(f"topic {topic} does not exist", error.kind) from None
-            raise
-        there = range(max(count, 1))
-        for partition in there if wanted is None else wanted:
-            if partition not in there:
+def find_logs(client: HttpClient, options: Options, times: Sequence[int] = ()) -> list[Log]:
+    """The partitions of the query's topics as they are now, with the offsets of `times`.
+
+    Raises PipelineError for a topic or partition that is named and not there.
+    """
+    found = ask(client, options, times=times)
+    check_there(options, found)
+    return logs_of(options, found.logs or [], times)
+
+
+def ask(
+    client: HttpClient,
+    options: Options,
+    *,
+    times: Sequence[int] = (),
+    seen: str | None = None,
+    wait_ms: int = 0,
+) -> Look:
+    """The server's answer, of all partitions of the query's topics."""
+    pattern = options.pattern
+    return look(
+        client,
+        list(options.topics),
+        [] if pattern is None else [(pattern.namespace, pattern.local)],
+        times=times,
+        seen=seen,
+        wait_ms=wait_ms,
+    )
+
+
+def check_there(options: Options, found: Look) -> None:
+    """Raise PipelineError for a topic or partition that is named and not there."""
+    if found.missing:
+        raise PipelineError(f"topic {found.missing[0]} does not exist", ErrorKind.TOPIC_NOT_FOUND)
+    there = {(state.topic, state.partition) for state in found.logs or []}
+    for topic, wanted in options.topics.items():
+        for partition in wanted or ():
+            if (str(topic), partition) not in there:
                 raise PipelineError(
                     f"topic {topic} has no partition {partition}", ErrorKind.PARTITION_NOT_FOUND
                 )
-            logs.append(_log(client, topic, partition, partitioned=count > 0, times=times))
-    return logs
 
 
-def _topics(client: HttpClient, options: Options) -> dict[TopicName, tuple[int, ...] | None]:
-    if options.pattern is None:
-        return options.topics
-    return dict.fromkeys(matching(client, options.pattern), None)
-
-
-def matching(client: HttpClient, pattern: Pattern) -> list[TopicName]:
-    """The topics that a pattern matches now; there may be none yet."""
-    names = {TopicName.parse(name).base for name in client.topics(pattern.namespace)}
-    return sorted(name for name in names if pattern.matches(name))
-
-
-def _log(
-    client: HttpClient, topic: TopicName, partition: int, *, partitioned: bool, times: Sequence[int]
-) -> Log:
-    now = client.offsets(topic, partition)
-    at: dict[int, int] = {}
-    for time in times:
-        later = client.offsets(topic, partition, time)
-        # The log goes on growing between the calls; the query ends where the first one saw its end.
-        at[time] = now.latest if later.at is None else min(later.at, now.latest)
-    return Log(str(topic), partition, partitioned, now.ledger, now.earliest, now.latest, at)
+def logs_of(options: Options, states: Sequence[LogState], times: Sequence[int] = ()) -> list[Log]:
+    """Those of the logs that the query wants."""
+    return [
+        Log(
+            state.topic,
+            state.partition,
+            state.partitioned,
+            state.ledger,
+            state.earliest,
+            state.latest,
+            dict(zip(times, state.at, strict=True)),
+            state.bytes,
+        )
+        for state in states
+        if options.wants(TopicName.parse(state.topic), state.partition)
+    ]

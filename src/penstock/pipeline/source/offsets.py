@@ -51,6 +51,7 @@ class Log(msgspec.Struct, frozen=True, order=True):
     earliest: int
     latest: int
     at: dict[int, int] = {}
+    bytes: int = 0
 
 
 class Range(msgspec.Struct, frozen=True, order=True):
@@ -119,12 +120,12 @@ def ranges(logs: Iterable[Log], start: Where, end: Where, *, fail_on_data_loss: 
     begins with the log.
     """
     known = sorted(logs)
-    _check_listed("startingOffsets", start, known)
-    _check_listed("endingOffsets", end, known)
+    check_listed("startingOffsets", start, known)
+    check_listed("endingOffsets", end, known)
     found: list[Range] = []
     for log in known:
-        first = _resolve(start, log, log.earliest)
-        last = _resolve(end, log, log.latest)
+        first = resolve(start, log, log.earliest)
+        last = resolve(end, log, log.latest)
         if first < log.earliest:
             if fail_on_data_loss:
                 raise DataLoss(
@@ -142,7 +143,7 @@ def ranges(logs: Iterable[Log], start: Where, end: Where, *, fail_on_data_loss: 
     return found
 
 
-def _check_listed(option: str, where: Where, logs: list[Log]) -> None:
+def check_listed(option: str, where: Where, logs: list[Log]) -> None:
     """What an option lists must be part of the query: a slip of the pen would read too much or nothing."""
     if not isinstance(where, Listed):
         return
@@ -155,7 +156,8 @@ def _check_listed(option: str, where: Where, logs: list[Log]) -> None:
                 )
 
 
-def _resolve(where: Where, log: Log, unlisted: int) -> int:
+def resolve(where: Where, log: Log, unlisted: int) -> int:
+    """An offset of a log; `unlisted` where JSON names others only."""
     match where:
         case End.EARLIEST:
             return log.earliest

@@ -8,13 +8,18 @@ import msgspec
 
 from penstock.client.access import Access
 from penstock.model.errors import PenstockError
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.names import NamespaceName, TopicName, check_local
+from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
+from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.rows import columns
 from penstock.pipeline.server import NAMES as SERVER_NAMES
 from penstock.pipeline.server import parse_server
 
 from .offsets import End, Time, Where, parse_where
+
+POLL_MS_MAX: Final = 20_000  # a server's answer is waited for no longer than 30 s
+POLL_MS: Final = 100  # Spark itself would ask 75 times a second
 
 # One task of Spark costs 25 to 45 ms; half a million messages take ten times as long.
 RECORDS_PER_PARTITION: Final = 500_000
@@ -32,7 +37,15 @@ _NAMES: Final = (
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "pollInterval",
+    "subscription",
+    "archive",
+    *TYPED_NAMES,
 )
+_STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "pollInterval", "subscription")
+_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "archive")
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -60,14 +73,35 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     partitions_min: int
     records_max: int
     fail_on_data_loss: bool
+    batch_rows_max: int | None = None
+    batch_bytes_max: int | None = None
+    poll_ms: int = POLL_MS
+    subscription: str = ""
+    archive: str = ""
+    typed: Typed | None = None
+
+    def wants(self, topic: TopicName, partition: int) -> bool:
+        """Whether a log is part of the query."""
+        if self.pattern is not None:
+            return self.pattern.matches(topic)
+        wanted = self.topics.get(topic, ())
+        return wanted is None or partition in wanted
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
-    """Check the options of a batch query. Raises PipelineError, which names the option."""
+def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Options:
+    """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
+    option."""
     texts = _named(given)
+    for names, refused, where in (
+        (_STREAMS_ONLY, stream is False, "a stream only: a batch reads all that it asks for"),
+        (_BATCHES_ONLY, stream is True, "a batch only: a stream has no end"),
+    ):
+        for name in names:
+            if refused and name in texts:
+                raise PipelineError(f"option {name} is for {where}")
     server = parse_server(texts)
     topics, pattern = _topics(texts)
-    start = _where(texts, "starting", End.EARLIEST)
+    start = _where(texts, "starting", End.LATEST if stream else End.EARLIEST)
     end = _where(texts, "ending", End.LATEST)
     if end == End.EARLIEST:
         raise PipelineError("option endingOffsets: earliest would read nothing")
@@ -81,6 +115,12 @@ def parse_options(given: Mapping[str, str]) -> Options:
         partitions_min=_number(texts, "minPartitions", 1),
         records_max=_number(texts, "maxRecordsPerPartition", RECORDS_PER_PARTITION),
         fail_on_data_loss=_flag(texts, "failOnDataLoss", default=True),
+        batch_rows_max=_number(texts, "maxOffsetsPerTrigger", 0) or None,
+        batch_bytes_max=_number(texts, "maxBytesPerTrigger", 0) or None,
+        poll_ms=_poll_ms(texts),
+        subscription=_subscription(texts.get("subscription", "")),
+        archive=texts.get("archive", "").strip(),
+        typed=parse_typed(texts),
     )
 
 
@@ -183,6 +223,22 @@ def _topic(option: str, name: str) -> TopicName:
     if not topic.persistent:
         raise PipelineError(f"option {option}: {topic} keeps no history to be read")
     return topic
+
+
+def _poll_ms(texts: dict[str, str]) -> int:
+    interval = _number(texts, "pollInterval", POLL_MS)
+    if interval > POLL_MS_MAX:
+        raise PipelineError(f"option pollInterval: {interval} ms is more than {POLL_MS_MAX}")
+    return interval
+
+
+def _subscription(text: str) -> str:
+    if not text.strip():
+        return ""
+    try:
+        return check_local("subscription", text.strip())
+    except PenstockError as error:
+        raise PipelineError(f"option subscription: {error.message}") from None
 
 
 def _where(texts: dict[str, str], which: str, default: Where) -> Where:

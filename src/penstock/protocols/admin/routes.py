@@ -51,7 +51,7 @@ def door(gate: Gate) -> ASGIApp:
             status, body, headers = await _answer(gate, scope, receive)
         except PenstockError as error:
             status, body = error.kind.face.status, error_body(error.kind, error.message)
-            headers = _refusal_headers(gate, error.kind)
+            headers = _refusal_headers(gate, error)
         if scope["method"] == "HEAD" and body is not None:
             headers = {"content-type": "application/json", **headers, "content-length": str(len(body))}
             body = None
@@ -91,11 +91,12 @@ def _authorization(scope: Scope) -> bytes | None:
     return found
 
 
-def _refusal_headers(gate: Gate, kind: ErrorKind) -> dict[str, str]:
+def _refusal_headers(gate: Gate, error: PenstockError) -> dict[str, str]:
+    kind = error.kind
     if kind is ErrorKind.UNAUTHENTICATED:
         return {"www-authenticate": ", ".join(value.decode("latin-1") for _, value in gate.challenges)}
     if kind.face.retriable and kind.face.status in (429, 503):
-        return {"retry-after": "1"}
+        return {"retry-after": str(error.retry_after_s)}
     return {}
 
 

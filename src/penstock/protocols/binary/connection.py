@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from typing import Final, cast
 
 from penstock.core.ports import Clock, Timer
@@ -9,6 +10,7 @@ from penstock.core.tasks import Tasks
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.certificates import peer_role
 from penstock.protocols.pieces import Pieces
+from penstock.protocols.rates import Allowance
 from penstock.protocols.session import Gate
 from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder, encode
 
@@ -20,6 +22,7 @@ log = logging.getLogger(__name__)
 
 OUT_BYTES_HIGH: Final = 1024 * 1024  # written and not taken: nobody writes more than what is under way
 OUT_BYTES_LOW: Final = 256 * 1024
+TOO_FAST: Final = "its role is beyond its rate"
 
 
 class Connection(asyncio.Protocol):
@@ -47,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._alive: Timer | None = None
         self._stalled: Timer | None = None
         self._left = 0
+        self._slowed: Timer | None = None
         self._load = gate.load
         self._counted = ""  # the address it is counted under
 
@@ -64,7 +68,7 @@ class Connection(asyncio.Protocol):
         if refusal:
             self._refuse(refusal)
             return
-        self._counted = address
+        self._counted = self.session.address = address
         if self.session.gate.auth is not None:
             self.session.peer_role = peer_role(transport)
         self._transport.set_write_buffer_limits(OUT_BYTES_HIGH, OUT_BYTES_LOW)
@@ -79,10 +83,26 @@ class Connection(asyncio.Protocol):
         self._heard = True
         receive = self.session.receive
         try:
+            if self.session.allowance is not None:
+                self._receive_rated(data, self.session.allowance)
+                return
             for frame in self._decoder.feed(data):
                 receive(frame)
         except PenstockError as error:
             self.cut(error.message)
+
+    def _receive_rated(self, data: bytes, allowance: Allowance) -> None:
+        """The same where the client's role has a bound: beyond it nothing is read for a while."""
+        commands = 0
+        for frame in self._decoder.feed(data):
+            self.session.receive(frame)
+            commands += 1
+        wait = allowance.take(commands, len(data))
+        if wait and not self.closed:
+            self.hold(TOO_FAST)
+            if self._slowed is not None:
+                self._slowed.cancel()
+            self._slowed = self._clock.call_later(wait, partial(self.release, TOO_FAST))
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -106,7 +126,7 @@ class Connection(asyncio.Protocol):
             self._load.leave(self._counted)
             self._counted = ""
         self._writable.set()
-        for timer in (self._alive, self._stalled):
+        for timer in (self._alive, self._stalled, self._slowed):
             if timer is not None:
                 timer.cancel()
         self._tasks.spawn(self._give_up(), "end of a connection")
@@ -192,8 +212,8 @@ class Connection(asyncio.Protocol):
             self._alive = self._clock.call_later(self._keep_alive_ms, self._look)
 
     def held(self) -> int:
-        """Bytes that wait: commands not begun, and what is written and not taken."""
-        return 0 if self.closed else self._unwritten() + self.session.waiting_bytes
+        """Bytes that wait: commands not begun, entries not stored, and what is written and not taken."""
+        return 0 if self.closed else self._unwritten() + self.session.waiting_bytes + self.session.pending_bytes
 
     def _unwritten(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

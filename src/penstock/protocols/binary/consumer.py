@@ -53,13 +53,17 @@ class ConsumerTalk:
 
     async def _run(self) -> None:
         consumer, output, hand = self.consumer, self._session.output, self._hand
+        allowance = self._session.allowance
         while await consumer.ready():
             hand.extend(consumer.take(TAKEN_AT_ONCE))
             while hand:
                 if output.paused:
                     await output.writable()
                     continue  # the hand may have been emptied meanwhile
-                self._write(hand.popleft())
+                delivery = hand.popleft()
+                self._write(delivery)
+                if allowance is not None:
+                    await allowance.spend(0, len(delivery.entry.data))
             self._tell_end()
             await asyncio.sleep(0)  # the loop is everybody's
         self._closed_by_others()

@@ -86,6 +86,7 @@ class ProducerTalk:
             sending.refused = refused
         self._waiting.append(sending)
         self._bytes += sending.size
+        self._session.pend(sending.size)
         self._idle.clear()
         self._more.set()
         if self._bytes >= PENDING_BYTES_MAX:
@@ -137,7 +138,9 @@ class ProducerTalk:
             if blocked is not None:
                 self.producer.close(blocked)
             self._answer(group, deque(results))
-            self._bytes -= sum(sending.size for sending in group)
+            done = sum(sending.size for sending in group)
+            self._bytes -= done
+            self._session.stored(done)
             if self._bytes < PENDING_BYTES_MAX // 2:
                 self._session.output.release(self._why)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from penstock.core.broker import Broker
 from penstock.core.tasks import Tasks
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.rates import Allowance
 from penstock.protocols.session import Gate
 from penstock.protocols.session import Session as Admitted
 from penstock.wire.frames import FIELD, Frame
@@ -32,6 +33,7 @@ Handler = Callable[["Session", Any, Frame], Work | None]
 
 WAITING_FRAMES_MAX: Final = 1000  # behind a command that waits; then nothing more is read
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
+_PENDING: Final = "too much waits for the store"
 
 
 class Session:
@@ -43,6 +45,9 @@ class Session:
         self.tasks = tasks
         self.who: Admitted | None = None
         self.peer_role: str | None = None  # what the client's certificate names
+        self.address = ""  # where the client is
+        self.allowance: Allowance | None = None  # how fast it may go
+        self.pending_bytes = 0  # sent by its producers, and not stored yet
         self._refresh = Refresh(self)
         self.features = FeatureFlags()
         self.producers: dict[int, ProducerTalk] = {}
@@ -76,6 +81,7 @@ class Session:
     def admit(self, who: Admitted, method: str, *, refreshes: bool) -> None:
         """Let a client in, or go on under new credentials; `refreshes`: it can be asked for them."""
         self.who = who
+        self.allowance = self.gate.allowance(who.role, self.address)
         self._refresh.follow(who, method if refreshes else None)
 
     def review(self) -> None:
@@ -86,6 +92,20 @@ class Session:
             consumer.review()
         for watch in list(self.watches.values()):
             watch.review()
+
+    # -- what its producers hold
+
+    def pend(self, size: int) -> None:
+        """Count what was sent and waits for the store; nothing more is read beyond the bound."""
+        self.pending_bytes += size
+        if self.pending_bytes >= self.gate.limits.max_connection_bytes_in_flight:
+            self.output.hold(_PENDING)
+
+    def stored(self, size: int) -> None:
+        """It waits no more."""
+        self.pending_bytes -= size
+        if self.pending_bytes < self.gate.limits.max_connection_bytes_in_flight // 2:
+            self.output.release(_PENDING)
 
     # -- commands
 

@@ -91,7 +91,7 @@ def refusal(error: PenstockError, headers: Headers | None = None) -> Answer:
     face = error.kind.face
     told = {"content-type": "application/json", **(headers or {})}
     if face.retriable and face.status in (429, 503):
-        told["retry-after"] = "1"
+        told["retry-after"] = str(error.retry_after_s)
     message = error.message.encode(errors="replace").decode()
     return Answer(face.status, told, msgspec.json.encode({"error_code": face.code, "message": message}))
 

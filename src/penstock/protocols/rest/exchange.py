@@ -109,7 +109,7 @@ class Exchange:
         if shipped:
             told["reason"] = error.message
         if face.status in (429, 503) and face.retriable:
-            headers = (*headers, (b"retry-after", b"1"))
+            headers = (*headers, (b"retry-after", b"%d" % error.retry_after_s))
         await self.answer(to_json(told), face.status, *headers)
 
 

@@ -85,6 +85,8 @@ class ConsumerTalk:
                         return
                     continue  # binary frames are ignored, as in Pulsar
                 socket.activity += 1
+                if socket.allowance is not None:
+                    await socket.allowance.spend(1, len(text))
                 command, context = parse_command(text, known)
                 if context is None:
                     # What most frames are. Nobody is owed an answer.

@@ -75,6 +75,8 @@ class Deliverer:
                             return  # it was not written: it goes back with the rest
                         written += 1
                     self._left &= ~(1 << index)
+                    if frame is not None and self._socket.allowance is not None:
+                        await self._socket.allowance.spend(0, len(frame))
                     if not written % SENDS_BEFORE_OTHERS:
                         await asyncio.sleep(0)
                     if not hand:

@@ -11,6 +11,7 @@ from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.protocols.payloads import Schemes
 from penstock.protocols.proxied import Meter
+from penstock.protocols.rates import SCOPE_KEY
 from penstock.protocols.session import Gate, Session
 from penstock.protocols.trace import trace_of
 
@@ -51,6 +52,7 @@ class Door:
         try:
             talk = await self._open(scope, socket)
             if talk is not None:
+                socket.allowance = scope.get(SCOPE_KEY)
                 await talk.run()
         finally:
             if socket.held is not None:
@@ -67,7 +69,9 @@ class Door:
             role = target.role
             return await self._create(target, scope, socket)
         except PenstockError as error:
-            more = self._gate.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
+            more = self._gate.challenges if error.kind is ErrorKind.UNAUTHENTICATED else []
+            if error.kind is ErrorKind.TOO_MANY_REQUESTS:
+                more = [(b"retry-after", b"%d" % error.retry_after_s)]
             await socket.refuse(*refusal(role, error), *more)
         except Exception:
             log.exception("opening a WebSocket failed")

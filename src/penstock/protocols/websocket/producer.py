@@ -24,7 +24,7 @@ from penstock.protocols.trace import traced
 
 from .backlog import Backlog
 from .parameters import PENDING_DEFAULT, ProducerParameters
-from .pause import pause
+from penstock.protocols.pause import pause
 from .publishing import Incoming, failure, read_frame, refusal, success
 from .replies import Replies
 from .socket import Socket, documented
@@ -112,6 +112,8 @@ class ProducerTalk:
                 )
                 if backlog.full:
                     await backlog.room()
+                if socket.allowance is not None:
+                    await socket.allowance.spend(1, len(text))
         finally:
             backlog.close()
 

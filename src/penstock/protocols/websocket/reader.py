@@ -46,6 +46,8 @@ class ReaderTalk:
                         return
                     continue
                 socket.activity += 1
+                if socket.allowance is not None:
+                    await socket.allowance.spend(1, len(text))
                 command, context = parse_command(text)
                 if isinstance(command, AskEndOfTopic):
                     ended = self._consumer.drained and self._deliverer.empty

@@ -12,6 +12,7 @@ from penstock.core.ports import Clock, Timer
 from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT, PenstockError
 from penstock.protocols.holds import Hold
 from penstock.protocols.proxied import ProxiedSocket
+from penstock.protocols.rates import Allowance
 
 from .idle import IdleWatch
 
@@ -57,6 +58,7 @@ class Socket:
         self._cutting: asyncio.Task[None] | None = None
         self.held: Hold | None = None  # the permission it lasts as long as
         self.proxied: ProxiedSocket | None = None  # where it is counted
+        self.allowance: Allowance | None = None  # how fast it may be used
         self.abandoned: Callable[[], None] | None = None  # told when it is cut off: nobody waits for its end
         self._idle = IdleWatch(
             clock,

@@ -1,0 +1,216 @@
+"""`penstock pipeline …`: runs what a TOML file declares (docs/pipelines.md)."""
+
+import signal
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec
+
+import click
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run.folder import Folder, in_use
+from penstock.pipeline.run.orders import Job
+from penstock.pipeline.run.supervise import Supervisor
+from penstock.pipeline.spec.parse import load_spec
+from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.spec.units import time_ms
+
+from . import output
+from .pipeline_show import Display, show_check
+
+LOOK_S: Final = 0.2
+
+P = ParamSpec("P")
+
+
+@click.group("pipeline")
+def command() -> None:
+    """Run declared pipelines: topics to topics and tables, on Spark."""
+
+
+def _declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
+    """Give a command the argument FILE and the options that are stronger than the file."""
+
+    @click.argument("file", type=click.Path(dir_okay=False))
+    @click.option(
+        "--url", envvar="PENSTOCK_URL", help="The server, instead of the file's. [env: PENSTOCK_URL]"
+    )
+    @click.option(
+        "--state", type=click.Path(file_okay=False, path_type=Path), help="Where pipelines keep state."
+    )
+    @click.option("--master", help="Spark's master, like local[4] or spark://host:7077.")
+    @wraps(run)
+    def command(*args: P.args, **options: P.kwargs) -> Any:
+        given: dict[str, Any] = {name: options.pop(name) for name in ("file", "url", "state", "master")}
+        spec = load_spec(
+            given["file"], url=given["url"] or "", state=given["state"], master=given["master"] or ""
+        )
+        return run(spec, *args, **options)
+
+    return command
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
+
+
+@command.command()
+@_declared
+@_json
+def check(spec: Spec, as_json: bool) -> None:
+    """Check FILE against live topics, and show what would run. Touches nothing."""
+    from penstock.pipeline.run.check import check as checked
+    from penstock.pipeline.run.preflight import preflight
+
+    Folder(spec.home).check_owner(spec)
+    preflight(spec)  # before Spark is started: most mistakes show here
+    with _spark(spec) as spark:
+        show_check(spec, checked(spec, spark), as_json=as_json)
+
+
+@command.command()
+@_declared
+@click.option("--once", is_flag=True, help="Process what is there, and end.")
+@_json
+def run(spec: Spec, once: bool, as_json: bool) -> None:
+    """Run FILE until Ctrl-C, SIGTERM or `stop`; it ends after the batch that runs then."""
+    _run(spec, once=True if once else None, as_json=as_json)
+
+
+@command.command()
+@_declared
+@_json
+def refresh(spec: Spec, as_json: bool) -> None:
+    """Process what is there, once."""
+    _run(spec, once=True, as_json=as_json)
+
+
+@command.command("full-refresh")
+@_declared
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_json
+def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
+    """Forget the checkpoint, empty the tables, and process everything again, once.
+
+    Topics keep what they have; what is published again follows it.
+    """
+    from penstock.pipeline.run.preflight import preflight
+    from penstock.pipeline.run.remake import forget
+
+    preflight(spec)
+    tables = ", ".join(sink.path for sink in spec.sinks.values() if sink.path)
+    _sure(yes, f"forget the checkpoint of {spec.name}" + (f" and empty {tables}" if tables else ""))
+    for sentence in forget(spec):
+        click.echo(sentence, err=True)
+    _run(spec, once=True, as_json=as_json)
+
+
+@command.command()
+@_declared
+@click.option(
+    "--to", "to", required=True, metavar="TIME", help="2026-01-31T08:00:00Z, or ms since the epoch."
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(spec: Spec, to: str, yes: bool) -> None:
+    """Let the next run begin with the messages published at or after TIME. Sinks keep what they have."""
+    from penstock.pipeline.run.remake import reset as again
+
+    start = _time("--to", to)
+    assert start is not None
+    _sure(yes, f"forget the checkpoint of {spec.name} and begin at {to}")
+    again(spec, start)
+    output.done(f"{spec.name} begins at {to} when it runs next", pipeline=spec.name, start=start)
+
+
+@command.command()
+@_declared
+@click.option("--timeout", type=click.FloatRange(0), default=120.0, show_default=True, metavar="SECONDS")
+def stop(spec: Spec, timeout: float) -> None:
+    """Stop a running pipeline after its current batch, and wait for that."""
+    folder = Folder(spec.home)
+    if not in_use(folder):
+        raise click.ClickException(f"pipeline {spec.name} is not running")
+    folder.ask_to_stop()
+    until = time.monotonic() + timeout
+    while in_use(folder):
+        if time.monotonic() > until:
+            raise click.ClickException(f"pipeline {spec.name} still runs after {timeout:.0f} s")
+        time.sleep(LOOK_S)
+    output.done(f"stopped {spec.name}", stopped=spec.name)
+
+
+@command.command()
+@_declared
+def status(spec: Spec) -> None:
+    """What a pipeline last said about itself."""
+    folder = Folder(spec.home)
+    found = folder.status()
+    if found is None:
+        raise click.ClickException(
+            f"pipeline {spec.name} has not run yet: there is no {folder.home}/status.json"
+        )
+    running = in_use(folder)
+    if not running and found.get("state") not in ("stopped", "failed"):
+        found["state"] = "killed"
+    output.record({"running": running, **found})
+
+
+def _run(spec: Spec, *, once: bool | None, as_json: bool) -> None:
+    job = Job(file=spec.file, url=spec.server.url, state=str(spec.state), master=spec.master, once=once)
+    with Display(spec, as_json=as_json or not output.for_people()) as display:
+        supervisor = Supervisor(spec, job, display)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: supervisor.stop())
+        supervisor.run()
+
+
+class Session:
+    """A Spark session for a command, quiet, ended with it. A context manager."""
+
+    def __init__(self, name: str, master: str, conf: dict[str, str]) -> None:
+        self._name = name
+        self._master = master
+        self._conf = conf
+        self._session: Any = None
+
+    def __enter__(self) -> Any:
+        import logging
+
+        from penstock.pipeline.session import session
+
+        # PySpark logs the errors that it raises; they are said once, by us.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        if output.for_people():
+            click.echo("Spark starts …", err=True)
+        self._session = session(self._name, self._master, **self._conf)
+        self._session.sparkContext.setLogLevel("ERROR")
+        return self._session
+
+    def __exit__(self, *error: object) -> None:
+        self._session.stop()
+
+
+def _spark(spec: Spec) -> Session:
+    return Session(spec.name, spec.master, spec.spark)
+
+
+def _time(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return time_ms(text)
+    except ValueError as error:
+        raise PipelineError(f"{option}: {error}") from None
+
+
+def _sure(yes: bool, what: str) -> None:
+    """Ask on a terminal; elsewhere --yes is needed."""
+    if yes:
+        return
+    if not output.for_people():
+        raise click.ClickException(f"this would {what}: say --yes")
+    click.confirm(f"This will {what}. Go on?", abort=True)
+
+
+from . import pipeline_tools  # noqa: E402, F401 - adds archive, replay and redrive to the group

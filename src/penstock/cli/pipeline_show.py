@@ -1,0 +1,128 @@
+"""What `penstock pipeline` shows: one line that lives on a terminal, JSON lines in a pipe."""
+
+import time
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+import click
+
+from penstock.pipeline.spec.spec import Spec
+
+from . import output
+
+
+class Display:
+    """Told every event of a run. A context manager."""
+
+    def __init__(self, spec: Spec, *, as_json: bool) -> None:
+        self._spec = spec
+        self._as_json = as_json
+        self._live: Any = None
+        self._event: dict[str, Any] = {}
+        self._waiting = ""
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if not self._as_json:
+            from rich.live import Live
+
+            self._live = Live(get_renderable=self._render, refresh_per_second=8, transient=False)
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._waiting = ""
+            self._live.__exit__(kind, error, trace)
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Show an event, or what is waited for."""
+        if "waiting" in event:
+            self._waiting, self._since = event["waiting"], time.monotonic()
+        else:
+            self._event = event
+            if event["state"] != "starting":
+                self._waiting = ""
+        if self._as_json and "waiting" not in event:
+            output.line(event)
+
+    def _render(self) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        event = self._event
+        table = Table.grid(padding=(0, 2))
+        state = event.get("state", "starting")
+        title = Text.assemble((self._spec.name, "bold"), "  ", (state, _COLOURS.get(state, "")))
+        if self._waiting:
+            title.append(f"  waiting for {self._waiting}, {time.monotonic() - self._since:.0f} s", "dim")
+        table.add_row(title)
+        if event.get("batch") is not None:
+            cells = Table.grid(padding=(0, 3))
+            cells.add_row(*(Text(name, "dim") for name in _FIELDS))
+            cells.add_row(*(show(event) for show in _FIELDS.values()))
+            table.add_row(cells)
+        for name, count in (event.get("warnings") or {}).items():
+            table.add_row(Text(f"{name} did not hold for {count:,} rows", "yellow"))
+        if event.get("late_unseen"):
+            table.add_row(Text(f"{event['late_unseen']:,} late rows were dropped by Spark", "yellow"))
+        if event.get("error"):
+            table.add_row(Text(f"{event['error_class']}: {event['error']}", "red"))
+        return table
+
+
+_COLOURS = {"running": "green", "idle": "cyan", "restarting": "yellow", "failed": "red", "stopped": "dim"}
+
+
+def _number(name: str) -> Any:
+    def show(event: dict[str, Any]) -> str:
+        value = event.get(name)
+        return "-" if value is None else f"{value:,.0f}"
+
+    return show
+
+
+def _watermark(event: dict[str, Any]) -> str:
+    value = event.get("watermark")
+    return "-" if value is None else datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+_FIELDS: dict[str, Any] = {
+    "batch": _number("batch"),
+    "rows": _number("rows_total"),
+    "rows/s": _number("rows_per_second"),
+    "lag": _number("lag"),
+    "batch ms": _number("batch_ms"),
+    "watermark": _watermark,
+    "rejected": _number("rejected"),
+}
+
+
+def show_check(spec: Spec, checked: Any, *, as_json: bool) -> None:
+    """What `check` found: columns and plan."""
+    if as_json or not output.for_people():
+        output.line(
+            {
+                "pipeline": spec.name,
+                "views": checked.views,
+                "sinks": checked.sinks,
+                "branches": checked.branches,
+                "direct": checked.direct,
+                "plan": checked.plan,
+            }
+        )
+        return
+    for kind, found in (("view", checked.views), ("sink", checked.sinks)):
+        for name, columns in found.items():
+            click.echo(click.style(f"{kind} {name}", bold=True))
+            width = max((len(column) for column in columns), default=0)
+            for column, type_ in columns.items():
+                click.echo(f"  {column:{width}}  {type_}")
+    how = "written by Spark directly" if checked.direct else "written batch by batch"
+    reads = "once" if checked.branches == 1 else f"{checked.branches} times"
+    click.echo(click.style("plan", bold=True) + f" (each batch is read {reads} and {how})")
+    click.echo(checked.plan.rstrip())
+    click.echo(click.style(f"{spec.name} is fine", fg="green"))

@@ -1,0 +1,146 @@
+"""How a column `value` is written into a topic: by which registered schema, and how.
+
+Planned once, on the driver and before anything is written; the plan can be pickled and compiles where it is used.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, DataType, StringType
+
+from penstock.client.http import HttpClient
+from penstock.codec.avro.types import Named
+from penstock.codec.definition import avro_type
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.pipeline.errors import PipelineError
+
+from .encoders import encoder_for, nullable, pair_encoder
+from .infer import avro_schema, plain_schema
+from .registry import all_versions, register
+from .shapes import arrow_type
+
+OPTION: Final = "value.encode"
+CHOICES: Final = ("auto", "none", "avro", "json", "protobuf")
+
+_TYPES: Final = {
+    "avro": (SchemaType.AVRO,),
+    "json": (SchemaType.JSON,),
+    "protobuf": (SchemaType.PROTOBUF_NATIVE, SchemaType.PROTOBUF),
+}
+
+
+class Encoding(msgspec.Struct, dict=True):
+    """`schema` and the version that it has for the topic; both None where bytes and text go as they are."""
+
+    schema: SchemaInfo | None = None
+    schema_version: int | None = None
+
+    def encode(self, column: pa.Array) -> pa.Array:
+        """Payloads, null where the column is null. Raises PipelineError for a value that does not fit."""
+        if self.schema is None:
+            return column if column.type == pa.binary() else column.cast(pa.binary())
+        return self._compiled(column.type)[0](column)
+
+    def keys(self, column: pa.Array) -> pa.Array | None:
+        """The messages' keys, where the schema keeps them there: key/value, SEPARATED. Else None."""
+        if self.schema is None:
+            return None
+        keys = self._compiled(column.type)[1]
+        return None if keys is None else keys(column)
+
+    def _compiled(self, arrow: pa.DataType) -> Any:
+        compiled = self.__dict__.setdefault("_encoders", {})
+        key = str(arrow)
+        if key not in compiled:
+            assert self.schema is not None
+            if self.schema.type is SchemaType.KEY_VALUE:
+                values, keys = pair_encoder(self.schema, arrow)
+                separated = keys is not None
+                compiled[key] = (values if separated else nullable(values), keys)
+            else:
+                compiled[key] = (nullable(encoder_for(self.schema, arrow)), None)
+        return compiled[key]
+
+    def __reduce__(self) -> Any:
+        return Encoding, (self.schema, self.schema_version)
+
+
+def plan_encoding(
+    texts: Mapping[str, str], value: DataType, topic: TopicName | str, client: HttpClient
+) -> Encoding:
+    """How a column of type `value` is written into `topic`; registers a schema where there is none that takes it.
+
+    `texts` are the writer's options. Raises PipelineError in one sentence, before anything is written.
+    """
+    how = texts.get(OPTION, "auto").strip().lower()
+    if how not in CHOICES:
+        raise PipelineError(f"option {OPTION}: {how!r} is none of {', '.join(CHOICES)}")
+    name = str(TopicName.parse(topic).base if isinstance(topic, str) else topic.base)
+    if isinstance(value, BinaryType) and how in ("auto", "none"):
+        return Encoding()
+    if isinstance(value, BinaryType):
+        raise PipelineError(
+            f"option {OPTION}: column value is binary, which is encoded already; use auto or none"
+        )
+    if how == "none":
+        if not isinstance(value, StringType):
+            raise PipelineError(f"option {OPTION}: none needs a column value of type binary or string")
+        return Encoding()
+    versions = all_versions(client, name)
+    version = max(versions, default=None)
+    texts_known = version is not None and versions[version].type is SchemaType.STRING
+    if isinstance(value, StringType) and how == "auto" and not texts_known:
+        return Encoding()
+    if version is not None:
+        return _by_registered(how, value, name, version, versions[version], client)
+    schema = _inferred(how, value)
+    return Encoding(schema, _register(client, name, schema))
+
+
+def _by_registered(
+    how: str, value: DataType, topic: str, version: int, schema: SchemaInfo, client: HttpClient
+) -> Encoding:
+    wanted = _TYPES.get(how, (schema.type,))
+    if schema.type not in wanted:
+        raise PipelineError(
+            f"option {OPTION}: {topic} has a schema of type {schema.type.name}, not {wanted[0].name}"
+        )
+    try:
+        encoder_for(schema, arrow_type(value))
+    except PipelineError as error:
+        why = error.message
+    else:
+        return Encoding(schema, version)
+    if how not in ("avro", "json"):
+        raise PipelineError(f"column value does not fit schema version {version} of {topic}: {why}")
+    kind = avro_type(schema)
+    name = kind.name if isinstance(kind, Named) else "Value"
+    new = avro_schema(schema.type, value, name)
+    return Encoding(new, _register(client, topic, new, why))
+
+
+def _inferred(how: str, value: DataType) -> SchemaInfo:
+    if how == "protobuf":
+        raise PipelineError(
+            f"option {OPTION}: protobuf needs a registered schema, as field numbers are not known from columns"
+        )
+    if how == "json":
+        return avro_schema(SchemaType.JSON, value)
+    plain = plain_schema(value) if how == "auto" else None
+    return plain or avro_schema(SchemaType.AVRO, value)
+
+
+def _register(client: HttpClient, topic: str, schema: SchemaInfo, before: str = "") -> int:
+    try:
+        return register(client, topic, schema)
+    except PenstockError as error:
+        if error.retriable or error.kind in (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN):
+            raise
+        also = f" (the newest one does not take the column: {before})" if before else ""
+        raise PipelineError(
+            f"option {OPTION}: {topic} refuses the schema of column value: {error.message}{also}", error.kind
+        ) from None

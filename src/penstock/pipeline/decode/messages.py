@@ -1,0 +1,223 @@
+"""Protobuf payloads: each parsed by Protobuf's own library, then gathered field by field.
+
+Integers without a sign go into the next wider type, of 64 bits into decimals; enums are their names (a number
+that has none is its digits); a `Timestamp` is a timestamp, a wrapper what it wraps; of a `oneof` the others are
+null. A message that contains itself has no column.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from penstock.codec.protobuf import ProtobufCodec
+from penstock.codec.protobuf_fill import TYPE_NAMES
+from penstock.model.errors import PenstockError
+from penstock.pipeline.errors import PipelineError
+
+from .payloads import Decoder
+from .raw import BadRows
+from .shapes import COLUMNS_MAX, arrow_type
+
+_SCALARS: Final[dict[str, DataType]] = {
+    "bool": BooleanType(),
+    "string": StringType(),
+    "bytes": BinaryType(),
+    "enum": StringType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), IntegerType()),
+    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint32", "fixed32"), LongType()),
+    **dict.fromkeys(("uint64", "fixed64"), DecimalType(20, 0)),
+}
+
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+_WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
+)
+_MICROS_MAX: Final = (1 << 63) - 1
+
+Gather = Callable[[Sequence[Any]], pa.Array]
+
+
+class MessageDecoder(Decoder):
+    """Reads messages as `codec` does."""
+
+    def __init__(self, codec: ProtobufCodec) -> None:
+        super().__init__(arrow_type(message_type(codec.descriptor)))
+        self._codec = codec
+        self._gather = _message(codec.descriptor, self.arrow)
+
+    def column(self, payloads: pa.Array) -> pa.Array:
+        messages: list[Any] = []
+        bad = np.zeros(len(payloads), np.bool_)
+        for row, payload in enumerate(payloads.to_pylist()):
+            try:
+                messages.append(self._codec.message(payload))
+            except PenstockError:
+                bad[row] = True
+        if bad.any():
+            raise BadRows(bad, "the payload is no message of its schema")
+        try:
+            return self._gather(messages)
+        except (ValueError, OverflowError, pa.ArrowException):  # text that is no UTF-8, a time out of range
+            bad = np.fromiter((not self._fits(message) for message in messages), np.bool_, len(messages))
+            raise BadRows(bad, "a value that its column cannot hold") from None
+
+    def _fits(self, message: Any) -> bool:
+        try:
+            return self._gather([message]) is not None
+        except (ValueError, OverflowError, pa.ArrowException):
+            return False
+
+    def reason(self, payload: bytes) -> str:
+        try:
+            self._codec.message(payload)
+        except PenstockError as error:
+            return error.message
+        return ""
+
+
+def message_type(descriptor: Any, path: str = "value") -> DataType:
+    """A message's column; raises PipelineError for one that contains itself."""
+    return _Shaper().message(descriptor, path, frozenset())
+
+
+class _Shaper:
+    def __init__(self) -> None:
+        self.columns = 0
+
+    def message(self, descriptor: Any, path: str, inside: frozenset[str]) -> DataType:
+        name = descriptor.full_name
+        if name == _TIMESTAMP:
+            return TimestampType()
+        if name in _WRAPPERS:
+            return _SCALARS[TYPE_NAMES[descriptor.fields_by_name["value"].type]]
+        if name in inside:
+            raise PipelineError(
+                f"{path}: message {name} contains itself, which no Spark type can hold; read the bytes with"
+                " value.decode=none"
+            )
+        inside |= {name}
+        return StructType(
+            [StructField(f.name, self.field(f, f"{path}.{f.name}", inside)) for f in descriptor.fields]
+        )
+
+    def field(self, field: Any, path: str, inside: frozenset[str]) -> DataType:
+        self.columns += 1
+        if self.columns > COLUMNS_MAX:
+            raise PipelineError(f"{path}: the schema makes more than {COLUMNS_MAX} columns")
+        if _is_map(field):
+            key, value = _pair(field)
+            return MapType(self.item(key, path, inside), self.item(value, path, inside))
+        item = self.item(field, path, inside)
+        return ArrayType(item) if field.is_repeated else item
+
+    def item(self, field: Any, path: str, inside: frozenset[str]) -> DataType:
+        if field.message_type is not None:
+            return self.message(field.message_type, path, inside)
+        return _SCALARS[TYPE_NAMES[field.type]]
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _pair(field: Any) -> tuple[Any, Any]:
+    names = field.message_type.fields_by_name
+    return names["key"], names["value"]
+
+
+def _message(descriptor: Any, arrow: pa.DataType) -> Gather:
+    """From messages, or None, to their column."""
+    if descriptor.full_name == _TIMESTAMP:
+        return lambda messages: pa.array([m and _micros(m) for m in messages], pa.int64()).view(arrow)
+    if descriptor.full_name in _WRAPPERS:
+        return lambda messages: pa.array([None if m is None else m.value for m in messages], arrow)
+    fields = [_field(field, arrow.field(n).type) for n, field in enumerate(descriptor.fields)]
+
+    def gather(messages: Sequence[Any]) -> pa.Array:
+        there = [m for m in messages if m is not None]
+        if not fields:
+            found = pa.array([{}] * len(there), arrow)
+        else:
+            found = pa.StructArray.from_arrays([field(there) for field in fields], fields=list(arrow))
+        if len(there) == len(messages):
+            return found
+        valid = np.fromiter((m is not None for m in messages), np.bool_, len(messages))
+        return found.take(pa.array(np.maximum(np.cumsum(valid) - 1, 0), mask=~valid))
+
+    return gather
+
+
+def _micros(message: Any) -> int:
+    micros: int = message.seconds * 1_000_000 + message.nanos // 1000
+    if abs(micros) > _MICROS_MAX:
+        raise OverflowError("a time beyond what Spark's timestamps hold")
+    return micros
+
+
+def _field(field: Any, arrow: pa.DataType) -> Gather:
+    name = field.name
+    if _is_map(field):
+        key, value = _pair(field)
+        keys, items = _item(key, arrow.key_type), _item(value, arrow.item_type)
+
+        def pairs(messages: Sequence[Any]) -> pa.Array:
+            maps = [getattr(message, name) for message in messages]
+            found = [(k, each[k]) for each in maps for k in each]
+            return pa.MapArray.from_arrays(
+                _offsets(maps), keys([k for k, _ in found]), items([v for _, v in found]), type=arrow
+            )
+
+        return pairs
+    item = _item(field, arrow.value_type if field.is_repeated else arrow)
+    if field.is_repeated:
+
+        def repeated(messages: Sequence[Any]) -> pa.Array:
+            lists = [getattr(message, name) for message in messages]
+            return pa.ListArray.from_arrays(
+                _offsets(lists), item([value for each in lists for value in each]), type=arrow
+            )
+
+        return repeated
+    if field.has_presence:
+        return lambda ms: item([getattr(m, name) if m.HasField(name) else None for m in ms])
+    return lambda messages: item([getattr(message, name) for message in messages])
+
+
+def _item(field: Any, arrow: pa.DataType) -> Gather:
+    if field.message_type is not None:
+        return _message(field.message_type, arrow)
+    if field.enum_type is not None:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        return lambda numbers: pa.array(
+            [None if n is None else names.get(n) or str(n) for n in numbers], pa.string()
+        )
+    if pa.types.is_decimal(arrow):
+        return lambda numbers: pa.array(numbers, pa.uint64()).cast(arrow)
+    return lambda values: pa.array(values, arrow)
+
+
+def _offsets(lists: Sequence[Any]) -> pa.Array:
+    offsets = np.zeros(len(lists) + 1, np.int32)
+    np.cumsum([len(each) for each in lists], out=offsets[1:])
+    return pa.array(offsets)

@@ -1,0 +1,130 @@
+"""Which column an Avro definition makes; JSON schemas are defined the same way.
+
+Everything may be null, in Spark's types as in Arrow's: a broken row has no value anywhere. Unions are what
+Spark's own `from_avro` makes of them: null and one type are that type, int and long are long, float and double
+are double, all others a struct with a field `member0`, `member1`, … for each type but null.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from penstock.codec.avro.types import Array, Fixed, Logical, Map, Primitive, Record, Type, Union
+from penstock.pipeline.errors import PipelineError
+
+DECIMAL_DIGITS: Final = 38  # the most that Spark's decimals have
+COLUMNS_MAX: Final = 10_000  # with those inside others; a record used twice counts twice
+
+_PRIMITIVES: Final[dict[str, DataType]] = {
+    "null": NullType(),
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "bytes": BinaryType(),
+    "string": StringType(),
+    "fixed": BinaryType(),
+    "enum": StringType(),
+}
+
+# Unions that are the wider of their types.
+_WIDER: Final = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
+
+
+def arrow_type(spark: DataType) -> pa.DataType:
+    """What Spark makes of a type of its own in Arrow, exactly."""
+    return to_arrow_type(spark, timezone="UTC")
+
+
+def spark_type(kind: Type, path: str = "value") -> DataType:
+    """The column's type. Raises PipelineError for a type that contains itself, which no column can hold."""
+    return _Shaper().spark(kind, path, frozenset())
+
+
+class _Shaper:
+    def __init__(self) -> None:
+        self.columns = 0
+
+    def spark(self, kind: Type, path: str, inside: frozenset[int]) -> DataType:
+        self.columns += 1
+        if self.columns > COLUMNS_MAX:
+            raise PipelineError(f"{path}: the schema makes more than {COLUMNS_MAX} columns")
+        if isinstance(kind, Record):
+            if id(kind) in inside:
+                raise PipelineError(
+                    f"{path}: record {kind.short} contains itself, which no Spark type can hold; read the bytes with"
+                    " value.decode=none"
+                )
+            inside |= {id(kind)}
+            return StructType(
+                [StructField(f.name, self.spark(f.type, f"{path}.{f.name}", inside)) for f in kind.fields]
+            )
+        if isinstance(kind, Array):
+            return ArrayType(self.spark(kind.items, f"{path}[]", inside))
+        if isinstance(kind, Map):
+            return MapType(StringType(), self.spark(kind.values, f"{path}{{}}", inside))
+        if isinstance(kind, Union):
+            whole = merged(kind)
+            if whole is not None:
+                return self.spark(whole, path, inside)
+            return StructType(
+                [StructField(f"member{n}", self.spark(b, path, inside)) for n, b in enumerate(members(kind))]
+            )
+        logical = kind.logical if isinstance(kind, Primitive | Fixed) else None
+        return _PRIMITIVES[kind.kind] if logical is None else _logical(logical, kind.kind)
+
+
+def _logical(logical: Logical, carrier: str) -> DataType:
+    name = logical.name
+    if name == "decimal":
+        # Decimal text where Spark has no decimal so wide.
+        wide = logical.precision > DECIMAL_DIGITS
+        return StringType() if wide else DecimalType(logical.precision, logical.scale)
+    if name == "uuid":
+        return StringType()
+    if name == "date":
+        return DateType()
+    if name.startswith("timestamp-"):
+        return TimestampType()
+    if name.startswith("local-timestamp-"):
+        return TimestampNTZType()
+    return _PRIMITIVES[carrier]  # times of day stay the count that they are: ms as int, us as bigint
+
+
+def members(union: Union) -> list[Type]:
+    """A union's types without null."""
+    return [branch for branch in union.branches if branch.kind != "null"]
+
+
+def merged(union: Union) -> Type | None:
+    """The one type that a union's values have in a column, None where it takes a struct of members."""
+    rest = members(union)
+    if not rest:
+        return Primitive("null")
+    if len(rest) == 1:
+        return rest[0]
+    if any(isinstance(b, Primitive) and b.logical is not None for b in rest):
+        return None
+    wider = _WIDER.get(frozenset(branch.kind for branch in rest))
+    return Primitive(wider) if wider is not None and len(rest) == 2 else None

@@ -1,0 +1,139 @@
+"""Raw rows become typed ones: each message decoded by the schema that it was written with."""
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.schema import SchemaInfo
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.rows.rows import Place
+
+from .pairs import PairDecoder
+from .payloads import decode
+from .plan import ERROR, RAW, Plan
+from .raw import Ints
+from .registry import one_version
+from .shapes import arrow_type
+from .target import decoder_for
+
+VERSION = "schema_version"  # the raw rows must have this column
+
+_NONE = -1
+
+
+class TypedRows:
+    """Decodes the rows of one log. `keep_version` says whether the version stays as a column."""
+
+    def __init__(self, plan: Plan, place: Place, *, keep_version: bool) -> None:
+        self._plan = plan
+        self._place = place
+        self._drop = () if keep_version else (VERSION,)
+        self._value_type = plan.value_type
+        self._arrow = arrow_type(self._value_type)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """`batch` with its values decoded. Raises PipelineError for a broken row, unless these are kept."""
+        payloads, keys = batch.column("value"), batch.column("key")
+        value, wrong = self._decode(payloads, keys, batch.column(VERSION))
+        if wrong and not self._plan.typed.keeps_broken:
+            row = min(wrong)
+            offset = batch.column("offset")[row].as_py()
+            raise PipelineError(
+                f"{self._place.topic}, partition {self._place.partition}, offset {offset}: {wrong[row]}"
+                " (option mode=permissive keeps such rows)",
+                ErrorKind.BAD_MESSAGE,
+            )
+        columns = {name: batch.column(name) for name in batch.schema.names if name not in self._drop}
+        columns = self._flat(columns, value) if self._plan.typed.flat else columns | {"value": value}
+        if self._plan.typed.keeps_broken:
+            columns |= _broken(payloads, wrong)
+        return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    def _flat(self, columns: dict[str, pa.Array], value: pa.StructArray) -> dict[str, pa.Array]:
+        if self._plan.pair:
+            key, value = value.flatten()
+            columns = columns | {"key": key}
+            if not pa.types.is_struct(value.type):
+                return columns | {"value": value}
+        kept = {name: column for name, column in columns.items() if name != "value"}
+        names = [field.name for field in value.type]
+        return kept | dict(zip(names, value.flatten(), strict=True))
+
+    def _decode(
+        self, payloads: pa.Array, keys: pa.Array, versions: pa.Array
+    ) -> tuple[pa.Array, dict[int, str]]:
+        numbers = versions.fill_null(_NONE).to_numpy(zero_copy_only=False)
+        if not len(numbers):
+            return pa.nulls(0, self._arrow), {}
+        first = int(numbers[0])
+        if (numbers == first).all():
+            return self._group(first, payloads, keys, None)
+        found: list[pa.Array] = []
+        rows: list[Ints] = []
+        wrong: dict[int, str] = {}
+        for version in np.unique(numbers).tolist():
+            index = np.flatnonzero(numbers == version)
+            column, errors = self._group(version, payloads, keys, index)
+            wrong |= {int(index[row]): why for row, why in errors.items()}
+            found.append(column)
+            rows.append(index)
+        order = np.empty(len(numbers), np.int64)
+        order[np.concatenate(rows)] = np.arange(len(numbers))
+        return pa.concat_arrays(found).take(pa.array(order)), wrong
+
+    def _group(
+        self, version: int, payloads: pa.Array, keys: pa.Array, index: Ints | None
+    ) -> tuple[pa.Array, dict[int, str]]:
+        """The rows of one version, which are at `index`; None: all."""
+        writer, decoder, why = self._writer(version), None, "it is not registered"
+        if writer is not None:
+            try:
+                decoder = decoder_for(writer, self._plan.reader, self._value_type)
+            except PipelineError as error:
+                why = error.message
+        if decoder is None:
+            valid = np.asarray(payloads.is_valid())
+            there = np.flatnonzero(valid if index is None else valid[index]).tolist()
+            rows = len(payloads) if index is None else len(index)
+            return pa.nulls(rows, self._arrow), dict.fromkeys(there, f"schema version {version}: {why}")
+        if not isinstance(decoder, PairDecoder):
+            return decode(decoder, payloads, index)
+        if index is None:
+            return decoder.pairs(payloads, keys)
+        some = pa.array(index)
+        return decoder.pairs(payloads.take(some), keys.take(some))
+
+    def _writer(self, version: int) -> SchemaInfo | None:
+        """The schema that a version was, None where there is none."""
+        place, plan = self._place, self._plan
+        known = plan.schemas.get(place.topic, {})
+        if version == _NONE:
+            # Bytes that say nothing of themselves: a consumer takes them for what it reads.
+            if plan.reader is not None:
+                return plan.reader
+            some = known or next(iter(plan.schemas.values()))
+            return some[max(some)]
+        if version in known:
+            return known[version]
+        plan.refuse_newer(place.topic, version)
+        try:
+            return one_version(plan.server, place.topic, place.ledger, version)
+        except PenstockError as error:
+            if error.kind is ErrorKind.SCHEMA_NOT_FOUND:
+                return None
+            raise
+
+
+def _broken(payloads: pa.Array, wrong: dict[int, str]) -> dict[str, pa.Array]:
+    """The bytes and the reason of broken rows, null elsewhere."""
+    rows = len(payloads)
+    if not wrong:
+        return {RAW: pa.nulls(rows, pa.binary()), ERROR: pa.nulls(rows, pa.string())}
+    index = np.array(sorted(wrong))
+    place = np.zeros(rows, np.int64)
+    place[index] = np.arange(len(index))
+    fine = np.ones(rows, np.bool_)
+    fine[index] = False
+    there = pa.array(place, mask=fine)
+    reasons = pa.array([wrong[row] for row in index.tolist()], pa.string())
+    return {RAW: payloads.take(pa.array(index)).take(there), ERROR: reasons.take(there)}

@@ -1,0 +1,210 @@
+"""A topic kept as a table: `run_archive` reads what is new and appends it, as often as it is asked to.
+
+The table is its own checkpoint. Each commit holds, for every partition, the offset at which it ends, in the same
+step as the rows; the next batch begins there, and a commit that would leave a gap or bring an offset twice is
+refused. So there is no folder to lose, and nothing to set right after a crash between any two steps. The server
+hears of it afterwards, by a durable subscription: retention lets go only of what the table has.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.client.access import Access
+from penstock.client.http import HttpClient
+from penstock.client.logs import LogState, Look, Mark, look, set_marks
+from penstock.model.errors import ErrorKind
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.source.options import Options, parse_options
+from penstock.pipeline.source.patience import patiently
+
+from .arrears import ArchiveSpec, Step, plan
+from .progress import Progress, Report
+from .tables import folder_of, table_at
+from .values import Table
+
+__all__ = ["ArchiveSpec", "append", "archive", "run_archive", "server_options"]
+
+FORMAT: Final = "penstock_lake"
+WAIT_MS: Final = 1_000  # how long a stop may go unnoticed
+
+
+def archive(spark: SparkSession, url: str, topic: str, table: str) -> Report:
+    """Archive what a topic has now, all columns; what the table has already is not read again."""
+    return run_archive(spark, ArchiveSpec(server=Access(url=url), topics=(topic,), table=table))
+
+
+def run_archive(
+    spark: SparkSession,
+    spec: ArchiveSpec,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Report:
+    """Archive until everything is there (`once`) or until `stopped`; `progress` hears of every commit.
+
+    Raises PipelineError for what cannot be archived, DataLoss where retention was faster.
+    """
+    options = _checked(spec)
+    table = table_at(folder_of(spec.table), spec.kind)
+    report = Report()
+    with HttpClient(spec.server) as client:
+        seen: str | None = None
+        found = _look(client, options, None, 0)
+        ends = {(log.topic, log.partition): log.latest for log in found.logs or []}
+        # Where a new table begins; logs that come later begin with their first message.
+        begins = {} if spec.start == "earliest" else dict(ends)
+        _follow(client, spec, table, found.logs or [], begins)
+        while not stopped():
+            steps = plan(spec, table.snapshot(), found.logs or [], ends if spec.once else None, begins)
+            if steps:
+                begun = time.monotonic()
+                append(spark, spec, steps)
+                _mark(client, spec, steps)
+                report.batches += 1
+                report.rows += sum(step.end - step.start for step in steps)
+                if progress is not None:
+                    progress(_progress(spec, report, steps, found.logs or [], time.monotonic() - begun))
+                if spec.once:
+                    continue
+                wait = spec.every_ms / 1000 - (time.monotonic() - begun)
+                _sleep(wait if not _full(spec, steps) else 0, stopped)
+                found = _look(client, options, None, 0)
+            elif spec.once:
+                break
+            else:
+                seen = found.seen
+                later = _look(client, options, seen, WAIT_MS)
+                found = later if later.logs is not None else found
+    return report
+
+
+def _checked(spec: ArchiveSpec) -> Options:
+    """The source's options, checked before anything is done."""
+    if bool(spec.topics) == bool(spec.pattern):
+        raise PipelineError("an archive needs either topics or a pattern")
+    if spec.start not in ("earliest", "latest"):
+        raise PipelineError(f"an archive starts at earliest or latest, not at {spec.start!r}")
+    if spec.start == "latest" and spec.once:
+        raise PipelineError(
+            "an archive that starts at latest has to go on: at once there is nothing to archive"
+        )
+    if spec.rows_max < 1 or spec.every_ms < 0:
+        raise PipelineError("an archive's commits have at least one row, and no negative time between them")
+    which = {"subscribe": ",".join(spec.topics)} if spec.topics else {"subscribePattern": spec.pattern}
+    return parse_options(server_options(spec.server) | which)
+
+
+def _look(client: HttpClient, options: Options, seen: str | None, wait_ms: int) -> Look:
+    pattern = options.pattern
+    patterns = [] if pattern is None else [(pattern.namespace, pattern.local)]
+    found = patiently(lambda: look(client, list(options.topics), patterns, seen=seen, wait_ms=wait_ms))
+    if found.missing:
+        raise PipelineError(f"topic {found.missing[0]} does not exist", ErrorKind.TOPIC_NOT_FOUND)
+    if found.logs is None:
+        return found
+    wanted = [log for log in found.logs if options.wants(TopicName.parse(log.topic), log.partition)]
+    return found._replace(logs=wanted)
+
+
+def append(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> None:
+    """One commit: the messages of `steps`, which must begin where the table ends."""
+    writing = {"path": spec.table, "table": spec.kind, "archive": "true", "partitionBy": spec.partition_by}
+    writing["compact"] = str(spec.compact).lower()
+    if spec.target_bytes:
+        writing["targetFileBytes"] = str(spec.target_bytes)
+    frame = _frame(spark, spec, steps)
+    frame.write.format(FORMAT).mode("append").options(**writing, **server_options(spec.server)).save()
+
+
+def _frame(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> DataFrame:
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for step in steps:
+        starts.setdefault(step.log.topic, {})[str(step.log.partition)] = step.start
+        ends.setdefault(step.log.topic, {})[str(step.log.partition)] = step.end
+    options = server_options(spec.server) | {
+        "assign": json.dumps({topic: sorted(map(int, ps)) for topic, ps in starts.items()}),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+        "minPartitions": str(spec.partitions_min),
+        **spec.reading,
+    }
+    if spec.include:
+        options["include"] = ",".join(spec.include)
+    if spec.decode != "none":
+        options["value.decode"] = spec.decode
+    return spark.read.format("penstock").options(**options).load()
+
+
+def _follow(
+    client: HttpClient,
+    spec: ArchiveSpec,
+    table: Table,
+    logs: Sequence[LogState],
+    begins: Mapping[tuple[str, int], int],
+) -> None:
+    """The subscription stands where the table ends, also after a crash between the two; from now on it holds
+    what is not archived yet."""
+    now = table.snapshot()
+    marks = []
+    for log in logs:
+        position = now.position(log.topic, log.partition) if now is not None else None
+        if position is not None and position.ledger not in (-1, log.ledger):
+            continue  # `plan` refuses it
+        begin = begins.get((log.topic, log.partition), log.earliest)
+        marks.append(
+            Mark(log.topic, log.partition, log.ledger, min(position.end, log.latest) if position else begin)
+        )
+    _set(client, spec, marks)
+
+
+def _mark(client: HttpClient, spec: ArchiveSpec, steps: Sequence[Step]) -> None:
+    _set(client, spec, [Mark(s.log.topic, s.log.partition, s.log.ledger, s.end) for s in steps])
+
+
+def _set(client: HttpClient, spec: ArchiveSpec, marks: Sequence[Mark]) -> None:
+    if not spec.follower or not marks:
+        return
+    refused = patiently(lambda: set_marks(client, spec.follower, marks))
+    if refused:
+        mark, reason = next(iter(refused.items()))
+        raise PipelineError(
+            f"subscription {spec.follower} cannot follow the archive of {mark.topic}, partition"
+            f" {mark.partition}: {reason}"
+        )
+
+
+def server_options(server: Access) -> dict[str, str]:
+    """How the server is reached, in the words of the data sources."""
+    if server.token:
+        raise PipelineError(
+            "a token for Spark is named by a file or an environment variable, not given as text"
+        )
+    names = {"token_file": "tokenFile", "token_env": "tokenEnv", "ca_file": "tlsCaFile"}
+    names |= {"cert_file": "tlsCertFile", "key_file": "tlsKeyFile"}
+    given = {option: text for field, option in names.items() if (text := getattr(server, field))}
+    return {"url": server.url, **given}
+
+
+def _progress(
+    spec: ArchiveSpec, report: Report, steps: Sequence[Step], logs: Sequence[LogState], seconds: float
+) -> Progress:
+    done = {(step.log.topic, step.log.partition): step.end for step in steps}
+    lag = sum(log.latest - done[key] for log in logs if (key := (log.topic, log.partition)) in done)
+    rows = sum(step.end - step.start for step in steps)
+    return Progress(batch=report.batches - 1, rows=rows, rows_total=report.rows, lag=lag, seconds=seconds)
+
+
+def _full(spec: ArchiveSpec, steps: Sequence[Step]) -> bool:
+    return sum(step.end - step.start for step in steps) >= spec.rows_max
+
+
+def _sleep(seconds: float, stopped: Callable[[], bool]) -> None:
+    until = time.monotonic() + seconds
+    while not stopped() and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, WAIT_MS / 1000))

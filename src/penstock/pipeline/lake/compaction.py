@@ -1,0 +1,114 @@
+"""Small files become larger ones: what is put together, and the rewriting. Rows, their order and all that the
+table remembers stay as they are.
+
+Files grow in steps, as in a log-structured store: so many files of about one size become one of the next, so a
+row is rewritten once a step and not with every batch.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import pyarrow.parquet as pq
+
+from . import stats
+from .files import FileWriter, remove
+from .partitioning import By, constants
+from .schema import conform
+from .values import File, Snapshot, Table
+
+FILES_MIN: Final = 16  # of one step make one of the next
+STEP: Final = 8  # how much larger a file of the next step is at least
+SMALLEST: Final = 1 << 20  # files below are one step
+SECONDS_MAX: Final = 10.0  # after which no further group is begun: batches wait for the driver
+
+
+def groups(files: Sequence[File], target_bytes: int, files_min: int = FILES_MIN) -> list[list[File]]:
+    """What is to be rewritten together: at least `files_min` files of a step, one partition, neighbours in order.
+
+    A group holds about `target_bytes` at most; files of the target size are left alone. Pure.
+    """
+    found: list[list[File]] = []
+    for members in _partitions(files).values():
+        run: list[File] = []
+        size = 0
+        for file in [*members, None]:
+            fits = file is not None and file.size * 2 < target_bytes
+            same = fits and (not run or _step(file.size) == _step(run[0].size)) if file is not None else False
+            if run and (not same or file is None or size + file.size > target_bytes):
+                if len(run) >= files_min:
+                    found.append(run)
+                run, size = [], 0
+            if file is not None and fits:
+                run.append(file)
+                size += file.size
+    return found
+
+
+def compact(
+    table: Table,
+    target_bytes: int,
+    *,
+    files_min: int = FILES_MIN,
+    seconds_max: float = SECONDS_MAX,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Rewrite what `groups` finds, one commit a group; returns how many files went.
+
+    Stops at the first group that somebody else has changed meanwhile: the next time will do.
+    """
+    now = table.snapshot()
+    if now is None:
+        return 0
+    until = clock() + seconds_max
+    gone = 0
+    for group in groups(now.files(), target_bytes, files_min):
+        if clock() >= until:
+            break
+        made = _rewrite(table, now, group)
+        if not table.replace(group, made):
+            remove(table.folder, made)
+            break
+        gone += len(group)
+    return gone
+
+
+def _rewrite(table: Table, now: Snapshot, group: list[File]) -> list[File]:
+    bys = [By(name) for name in now.partition_by]
+    writer = FileWriter(table.folder, now.schema, bys, 1 << 62)  # a group becomes one file
+    try:
+        for file in sorted(group, key=order) if _ranged(group) else group:
+            fixed = constants(file.values, now.schema)
+            with pq.ParquetFile(table.folder / file.path) as parquet:
+                for batch in parquet.iter_batches(batch_size=65_536):
+                    writer.write(conform(batch, now.schema, fixed))
+        made = writer.finish()
+    except BaseException:
+        writer.discard()
+        raise
+    oldest = min(file.at for file in group)
+    return [msgspec.structs.replace(file, at=oldest) for file in made]
+
+
+def order(file: File) -> tuple[str, int, int]:
+    """An archive's files by what they hold first."""
+    return str(file.low["topic"]), int(file.low["partition"] or 0), int(file.low["offset"] or 0)
+
+
+def _ranged(group: list[File]) -> bool:
+    return all(set(stats.BOUNDS) <= set(file.low) for file in group)
+
+
+def _partitions(files: Sequence[File]) -> dict[tuple[tuple[str, str | None], ...], list[File]]:
+    found: dict[tuple[tuple[str, str | None], ...], list[File]] = {}
+    for file in files:
+        found.setdefault(tuple(sorted(file.values.items())), []).append(file)
+    return found
+
+
+def _step(size: int) -> int:
+    step, bound = 0, SMALLEST
+    while size >= bound:
+        step, bound = step + 1, bound * STEP
+    return step

@@ -1,0 +1,225 @@
+"""Delta tables, with delta-rs. The one importer of deltalake.
+
+What the table remembers beside its rows are Delta's application transactions, `(name, number)`, which are part
+of a commit and survive checkpoints: a writer's last batch, and how far each partition is archived. Two commits
+that name the same one conflict, so nobody overtakes anybody.
+"""
+
+import time
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, Transaction
+
+from penstock.model.errors import ErrorKind
+from penstock.pipeline.errors import PipelineError
+
+from . import partitioning, positions, schema
+from .stats import BOUNDS
+from .values import DELTA, Batch, File, Position
+
+ATTEMPTS_MAX: Final = 20
+REPLACES_MAX: Final = 5
+BACKOFF_S: Final = 0.05  # more each time: about 10 s in all
+
+_UNREADABLE: Final = ("deletionVectors", "columnMapping")
+
+
+class DeltaSnapshot:
+    """A Delta table at a version."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        self._table = table
+        self.version = int(table.version())
+        self.schema = pa.schema(table.schema().to_arrow())
+        self.partition_by = tuple(table.metadata().partition_columns)
+
+    def files(self) -> list[File]:
+        actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+        return sorted((self._file(action) for action in actions), key=lambda file: (file.at, file.path))
+
+    def committed(self, writer: str) -> int | None:
+        return self._table.transaction_version(_writer(writer))
+
+    def position(self, topic: str, partition: int) -> Position | None:
+        end = self._table.transaction_version(_mark("end", topic, partition))
+        if end is None:
+            return None
+        first = self._table.transaction_version(_mark("first", topic, partition))
+        ledger = self._table.transaction_version(_mark("ledger", topic, partition))
+        return Position(first or 0, end, -1 if ledger is None else ledger)
+
+    def _file(self, action: dict[str, Any]) -> File:
+        path = unquote(action["path"])
+        if "://" in path:
+            raise PipelineError(
+                f"the table has the file {path} elsewhere; only tables in one folder are read"
+            )
+        values: dict[str, str | None] = {}
+        for name in self.partition_by:
+            found = action.get(f"partition.{name}")
+            values[name] = (
+                str(found).lower() if isinstance(found, bool) else None if found is None else str(found)
+            )
+        return File(
+            path=path,
+            size=action["size_bytes"],
+            rows=action.get("num_records") or -1,
+            at=_ms(action["modification_time"]),
+            values=values,
+            low={n: v for n in BOUNDS if (v := action.get(f"min.{n}")) is not None},
+            high={n: v for n in BOUNDS if (v := action.get(f"max.{n}")) is not None},
+        )
+
+
+class Delta:
+    """A Delta table in a folder."""
+
+    kind = DELTA
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def snapshot(self, version: int | None = None) -> DeltaSnapshot | None:
+        table = self._open(version)
+        return None if table is None else DeltaSnapshot(table)
+
+    def commit(self, batch: Batch) -> bool:
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                return self._commit(batch)
+            except CommitFailedError as error:  # somebody was faster: look again
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise PipelineError(
+                        f"the table {self.folder} has too many writers: {error}", ErrorKind.UNAVAILABLE
+                    ) from None
+                time.sleep(BACKOFF_S * (attempt + 1))
+        raise AssertionError("unreachable")
+
+    def replace(self, old: list[File], new: list[File]) -> bool:
+        gone = {file.path for file in old}
+        for _ in range(REPLACES_MAX):
+            table = self._open()
+            # Delta would take the new files though the old ones are gone, and bring back what was overwritten.
+            if table is None or not gone <= {file.path for file in DeltaSnapshot(table).files()}:
+                return False
+            now = int(time.time() * 1000)
+            removed = [RemoveAction(path, False, now) for path in sorted(gone)]
+            try:
+                table.create_write_transaction(
+                    [*removed, *(_add(file, data_change=False) for file in new)],
+                    "append",
+                    table.schema(),
+                    table.metadata().partition_columns,
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
+            except CommitFailedError:
+                continue
+            return True
+        return False
+
+    def vacuum(self, hours: float) -> int:
+        table = self._open()
+        if table is None:
+            return 0
+        return len(
+            table.vacuum(
+                retention_hours=int(hours), dry_run=False, enforce_retention_duration=False, full=True
+            )
+        )
+
+    def _commit(self, batch: Batch) -> bool:
+        table = self._open()
+        if table is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            table = DeltaTable.create(
+                self.folder, _delta(batch.schema), mode="ignore", partition_by=list(batch.partition_by)
+            )
+        now = DeltaSnapshot(table)
+        partitioning.check_same([partitioning.By(name) for name in batch.partition_by], now.partition_by)
+        if batch.writer and (last := now.committed(batch.writer)) is not None and last >= batch.number:
+            return False
+        marks = _marks(batch, now)
+        grown = schema.grow(now.schema, batch.schema)
+        if grown != now.schema:
+            # A step of its own, which done twice does nothing: the rows come in the next.
+            _grow(table, now.schema, grown)
+        if batch.writer:
+            marks.append(Transaction(_writer(batch.writer), batch.number, int(time.time() * 1000)))
+        table.create_write_transaction(
+            [_add(file, data_change=True) for file in batch.files],
+            "overwrite" if batch.overwrite else "append",
+            table.schema(),
+            list(now.partition_by),
+            commit_properties=CommitProperties(app_transactions=marks, max_commit_retries=0),
+        )
+        return True
+
+    def _open(self, version: int | None = None) -> DeltaTable | None:
+        if not (self.folder / "_delta_log").is_dir():
+            return None
+        try:
+            table = DeltaTable(self.folder, version=version)
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            what = f"option version: the table {self.folder} has no version {version}"
+            raise PipelineError(
+                what if version is not None else f"the table {self.folder}: {error}"
+            ) from None
+        features = table.protocol().reader_features or []
+        if found := [name for name in features if name in _UNREADABLE]:
+            raise PipelineError(f"the table {self.folder} uses {', '.join(found)}, which is not read here")
+        return table
+
+
+def _marks(batch: Batch, now: DeltaSnapshot) -> list[Transaction]:
+    marks = []
+    for piece in batch.pieces:
+        topic, partition = piece.topic, piece.partition
+        position = positions.follow(
+            piece, now.position(topic, partition), batch.ledgers.get((topic, partition), -1)
+        )
+        marks.append(Transaction(_mark("first", topic, partition), position.first))
+        marks.append(Transaction(_mark("end", topic, partition), position.end))
+        if position.ledger >= 0:
+            marks.append(Transaction(_mark("ledger", topic, partition), position.ledger))
+    return marks
+
+
+def _grow(table: DeltaTable, before: pa.Schema, after: pa.Schema) -> None:
+    there = {field.name: field.type for field in before}
+    changed = [field for field in after if there.get(field.name) != field.type]
+    try:
+        table.alter.add_columns(list(_delta(pa.schema(changed)).fields))
+    except CommitFailedError:
+        raise
+    except DeltaError as error:
+        raise PipelineError(f"the table's columns cannot grow: {error}") from None
+
+
+def _delta(columns: pa.Schema) -> Schema:
+    try:
+        return Schema.from_arrow(columns)
+    except Exception as error:
+        raise PipelineError(f"Delta has no such column: {error}") from None
+
+
+def _add(file: File, *, data_change: bool) -> AddAction:
+    return AddAction(file.path, file.size, file.values, file.at, data_change, file.stats or "{}")
+
+
+def _writer(name: str) -> str:
+    return f"penstock.writer:{name}"
+
+
+def _mark(what: str, topic: str, partition: int) -> str:
+    return f"penstock.{what}:{topic}#{partition}"
+
+
+def _ms(value: Any) -> int:
+    return value if isinstance(value, int) else int(value.timestamp() * 1000)

@@ -1,0 +1,154 @@
+"""The Parquet files that a task writes: parted, of bounded size, each with its statistics."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from . import partitioning
+from .partitioning import By
+from .schema import conform
+from .stats import summary
+from .values import File
+
+TARGET_BYTES: Final = 128 << 20  # of a file; Spark's own splits are as large
+GROUP_BYTES: Final = 32 << 20  # of a row group, before compression: what is read at once
+OPEN_MAX: Final = 32  # files that a task has open at once
+LEVEL: Final = 1  # of zstd: twice as fast as the default, a tenth larger
+
+Values = tuple[str | None, ...]
+
+
+class FileWriter:
+    """Writes rows into the files of one task. `schema` is the table's, with its partition columns."""
+
+    def __init__(
+        self, root: Path, schema: pa.Schema, bys: Sequence[By], target_bytes: int = TARGET_BYTES
+    ) -> None:
+        self._root = root
+        self._bys = tuple(bys)
+        self._schema = partitioning.file_schema(schema, self._bys)
+        self._target = target_bytes
+        self._open: dict[Values, _Open] = {}  # the least recently used first
+        self.files: list[File] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows in."""
+        for values, rows in partitioning.part(batch, self._bys):
+            file = self._open.pop(values, None)
+            if file is None:
+                if len(self._open) >= OPEN_MAX:
+                    self._close(next(iter(self._open)))
+                file = _Open(self._root, self._schema, [by.name for by in self._bys], values)
+            self._open[values] = file
+            file.add(conform(rows, self._schema))
+            if file.size >= self._target:
+                self._close(values)
+
+    def finish(self) -> tuple[File, ...]:
+        """Close what is open; the files written."""
+        for values in list(self._open):
+            self._close(values)
+        return tuple(self.files)
+
+    def discard(self) -> None:
+        """Delete everything that was written: nobody has heard of it."""
+        for file in self._open.values():
+            file.abandon()
+        self._open.clear()
+        remove(self._root, self.files)
+        self.files.clear()
+
+    def _close(self, values: Values) -> None:
+        self.files.append(self._open.pop(values).close())
+
+
+class _Open:
+    """A file that is being written. It appears under its name when it is opened: only a commit makes it count."""
+
+    def __init__(self, root: Path, schema: pa.Schema, names: Sequence[str], values: Values) -> None:
+        self._values = dict(zip(names, values, strict=True))
+        folder = partitioning.folder(names, values)
+        self._path = f"{folder}/{_name()}" if folder else _name()
+        self._full = root / self._path
+        self._full.parent.mkdir(parents=True, exist_ok=True)
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._sink = self._full.open("wb")
+        self._writer = pq.ParquetWriter(self._sink, schema, **writing(schema))
+
+    @property
+    def size(self) -> int:
+        return self._sink.tell()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> File:
+        self._flush()
+        self._writer.close()
+        self._sink.flush()
+        os.fsync(self._sink.fileno())  # the commit that names it is durable; so must the file be
+        self._sink.close()
+        return described(self._full, self._path, self._values)
+
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk may be why it is abandoned
+            self._writer.close()
+        with contextlib.suppress(OSError):
+            self._sink.close()
+        self._full.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self._schema)
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            self._waiting, self._bytes = [], 0
+
+
+def writing(schema: pa.Schema) -> dict[str, Any]:
+    """How files are written. Payloads do not repeat, and offsets never: no dictionaries for them."""
+    repeating = [
+        field.name
+        for field in schema
+        if not (
+            pa.types.is_nested(field.type) or field.name in ("value", "offset", "message_id", "sequence_id")
+        )
+    ]
+    return {"compression": "zstd", "compression_level": LEVEL, "use_dictionary": repeating}
+
+
+def described(full: Path, path: str, values: dict[str, str | None]) -> File:
+    """A finished file as a table has it."""
+    footer = pq.read_metadata(full)
+    stats, low, high = summary(footer)
+    return File(
+        path=path,
+        size=full.stat().st_size,
+        rows=footer.num_rows,
+        at=int(time.time() * 1000),
+        values=values,
+        stats=stats,
+        low=low,
+        high=high,
+    )
+
+
+def remove(root: Path, files: Iterable[File]) -> None:
+    """Delete files that no table holds."""
+    for file in files:
+        (root / file.path).unlink(missing_ok=True)
+
+
+def _name() -> str:
+    return f"part-{uuid4()}.zstd.parquet"

@@ -1,0 +1,150 @@
+"""The options of tables, read and checked. Spark hands them over in lower case."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from penstock.client.access import Access
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.server import NAMES as SERVER_NAMES
+from penstock.pipeline.server import parse_server
+
+from . import partitioning
+from .files import TARGET_BYTES
+from .partitioning import By
+from .tables import folder_of
+from .values import KINDS, Piece
+
+VACUUM_HOURS: Final = 168  # as Delta: who reads an old version has a week
+TARGET_LEAST: Final = 1 << 10
+
+_WRITE: Final = (
+    "path",
+    "table",
+    "partitionBy",
+    "writer",
+    "batch",
+    "compact",
+    "targetFileBytes",
+    "vacuumHours",
+    "archive",
+    *SERVER_NAMES,
+)
+_SPARK: Final = ("checkpointLocation", "queryName")  # handed to every streaming sink
+_READ: Final = ("path", "version", "columns", "offsets")
+
+
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a table is written. `archive`: rows are a topic's, and their offsets must go on where the table ends;
+    `server` is then asked which log they are of."""
+
+    path: Path
+    kind: str
+    partition_by: tuple[By, ...]
+    writer: str
+    batch: int | None
+    compact: bool
+    target_bytes: int
+    vacuum_hours: int
+    archive: bool
+    server: Access | None
+
+
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a table: a version (None: the newest), columns (empty: all), ranges of an archive."""
+
+    path: Path
+    version: int | None
+    columns: tuple[str, ...]
+    offsets: tuple[Piece, ...] | None
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Check the options of a write. Raises PipelineError, which names the option."""
+    texts = _named(given, (*_WRITE, *_SPARK))
+    kind = texts.get("table", "").strip().lower()
+    if kind and kind not in KINDS:
+        raise PipelineError(f"option table: {texts['table']!r} is neither delta nor parquet")
+    batch = _number(texts, "batch") if "batch" in texts else None
+    writer = texts.get("writer", "").strip()
+    if batch is not None and not writer:
+        raise PipelineError("option batch needs option writer, whose batch it is")
+    archive = _flag(texts, "archive", default=False)
+    return WriteOptions(
+        path=folder_of(texts.get("path", "")),
+        kind=kind,
+        partition_by=partitioning.parse(texts.get("partitionBy", "")),
+        writer=writer,
+        batch=batch,
+        compact=_flag(texts, "compact", default=True),
+        target_bytes=_number(texts, "targetFileBytes", TARGET_BYTES, least=TARGET_LEAST),
+        vacuum_hours=_number(texts, "vacuumHours", VACUUM_HOURS),
+        archive=archive,
+        server=parse_server(texts) if archive and texts.get("url") else None,
+    )
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Check the options of a read. Raises PipelineError, which names the option."""
+    texts = _named(given, _READ)
+    return ReadOptions(
+        path=folder_of(texts.get("path", "")),
+        version=_number(texts, "version") if "version" in texts else None,
+        columns=tuple(name.strip() for name in texts.get("columns", "").split(",") if name.strip()),
+        offsets=parse_pieces(texts["offsets"]) if "offsets" in texts else None,
+    )
+
+
+def parse_pieces(text: str) -> tuple[Piece, ...]:
+    """`{"persistent://public/default/t": {"0": [0, 100]}}`: from an offset up to another, exclusive."""
+    try:
+        raw = msgspec.json.decode(text, type=dict[str, dict[int, tuple[int, int]]])
+    except msgspec.DecodeError as error:
+        raise PipelineError(
+            f'option offsets: expected JSON like {{"topic": {{"0": [0, 100]}}}} ({error})'
+        ) from None
+    pieces = [Piece(t, p, start, end) for t, ps in raw.items() for p, (start, end) in ps.items()]
+    if any(not 0 <= piece.start <= piece.end for piece in pieces):
+        raise PipelineError("option offsets: a range begins at 0 or later, and ends where it begins or later")
+    return tuple(sorted(pieces))
+
+
+def write_pieces(pieces: tuple[Piece, ...]) -> str:
+    """The text that `parse_pieces` reads; each partition once."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for piece in pieces:
+        found.setdefault(piece.topic, {})[str(piece.partition)] = [piece.start, piece.end]
+    return json.dumps(found)
+
+
+def _named(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    known = {name.lower(): name for name in names}
+    texts: dict[str, str] = {}
+    for key, text in given.items():
+        name = known.get(key.lower())
+        if name is None:
+            shown = ", ".join(name for name in names if name not in _SPARK)
+            raise PipelineError(f"unknown option {key}; there are {shown}")
+        texts[name] = text
+    return texts
+
+
+def _number(texts: dict[str, str], name: str, default: int = 0, least: int = 0) -> int:
+    text = texts.get(name)
+    if text is None:
+        return default
+    if not text.strip().isascii() or not text.strip().isdigit() or not least <= int(text) < 1 << 62:
+        raise PipelineError(f"option {name}: {text!r} is no whole number from {least} on")
+    return int(text)
+
+
+def _flag(texts: dict[str, str], name: str, *, default: bool) -> bool:
+    match texts.get(name, str(default)).strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise PipelineError(f"option {name}: {texts[name]!r} is neither true nor false")

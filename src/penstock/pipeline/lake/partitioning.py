@@ -1,0 +1,164 @@
+"""How rows are told apart into a table's partitions: by plain columns, or by the day or month of a time. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.pipeline.errors import PipelineError
+
+_DERIVED: Final = re.compile(r"(day|month)\(\s*(.+?)\s*\)")
+_SUFFIX: Final = re.compile(r"(.+)_(day|month)")
+_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.-]")
+
+# What Hive's readers take for null.
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+class By(msgspec.Struct, frozen=True):
+    """A partition column: `name`; derived of a time where it has a `source`, per `unit` (day, month)."""
+
+    name: str
+    source: str = ""
+    unit: str = ""
+
+
+def parse(text: str) -> tuple[By, ...]:
+    """`day(timestamp),carrier`. Raises PipelineError."""
+    found = []
+    for part in (each.strip() for each in text.split(",")):
+        if not part:
+            continue
+        if derived := _DERIVED.fullmatch(part):
+            unit, source = derived.groups()
+            found.append(By(f"{source}_{unit}", source, unit))
+        elif "(" in part or ")" in part:
+            raise PipelineError(f"option partitionBy: {part!r}; a column, day(column) or month(column)")
+        else:
+            found.append(By(part))
+    if len({by.name for by in found}) < len(found):
+        raise PipelineError("option partitionBy: a column is named twice")
+    return tuple(found)
+
+
+def of_table(names: Sequence[str], incoming: pa.Schema) -> tuple[By, ...]:
+    """The partitioning of a table that has these partition columns: `t_day` is of `t`, where only `t` comes."""
+    found = []
+    for name in names:
+        derived = _SUFFIX.fullmatch(name)
+        if name not in incoming.names and derived and derived[1] in incoming.names:
+            found.append(By(name, derived[1], derived[2]))
+        else:
+            found.append(By(name))
+    return tuple(found)
+
+
+def extend(schema: pa.Schema, bys: Sequence[By]) -> pa.Schema:
+    """The columns with the derived ones. Raises PipelineError for columns that cannot part a table."""
+    for by in bys:
+        if by.source:
+            if by.source not in schema.names:
+                raise PipelineError(f"option partitionBy: there is no column {by.source}")
+            kind = schema.field(by.source).type
+            if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+                raise PipelineError(f"option partitionBy: column {by.source} is {kind}, no time")
+            if by.name not in schema.names:
+                schema = schema.append(pa.field(by.name, pa.date32()))
+        elif by.name not in schema.names:
+            raise PipelineError(f"option partitionBy: there is no column {by.name}")
+        kind = schema.field(by.name).type
+        if not (
+            pa.types.is_string(kind)
+            or pa.types.is_integer(kind)
+            or pa.types.is_date(kind)
+            or pa.types.is_boolean(kind)
+        ):
+            raise PipelineError(
+                f"option partitionBy: column {by.name} is {kind}; a text, a whole number, a date or a truth value"
+            )
+    if bys and len(bys) == len(schema):
+        raise PipelineError("option partitionBy: a table needs a column beside those that part it")
+    return schema
+
+
+def part(batch: pa.RecordBatch, bys: Sequence[By]) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+    """Cut a batch by its partition values; rows keep their order within each."""
+    if not bys:
+        yield (), batch
+        return
+    keys = [_texts(batch, by) for by in bys]
+    constant = [len(pc.unique(key)) <= 1 for key in keys]
+    if all(constant):
+        yield tuple(key[0].as_py() for key in keys), batch
+        return
+    codes = pa.RecordBatch.from_arrays(keys, names=[by.name for by in bys])
+    table = pa.Table.from_batches([codes])
+    groups = table.group_by(codes.schema.names, use_threads=False).aggregate([]).to_pylist()
+    for group in groups:
+        mask = None
+        for by, key in zip(bys, keys, strict=True):
+            wanted = group[by.name]
+            same = pc.is_null(key) if wanted is None else pc.fill_null(pc.equal(key, wanted), False)
+            mask = same if mask is None else pc.and_(mask, same)
+        yield tuple(group[by.name] for by in bys), batch.filter(mask)
+
+
+def _texts(batch: pa.RecordBatch, by: By) -> pa.Array:
+    """A partition column's values as text; an empty text is null, as in Delta."""
+    column = batch.column(batch.schema.get_field_index(by.source or by.name))
+    if by.source and by.name not in batch.schema.names:
+        if pa.types.is_timestamp(column.type):
+            column = pc.floor_temporal(column, unit=by.unit)
+            column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.date32())
+        elif by.unit == "month":
+            column = pc.floor_temporal(column, unit="month")
+    texts = column.cast(pa.string())
+    return pc.replace_with_mask(texts, pc.fill_null(pc.equal(texts, ""), False), pa.scalar(None, pa.string()))
+
+
+def value(text: str | None, kind: pa.DataType) -> Any:
+    """A partition value from its text."""
+    if text is None:
+        return None
+    if pa.types.is_date(kind):
+        return date.fromisoformat(text)
+    if pa.types.is_integer(kind):
+        return int(text)
+    if pa.types.is_boolean(kind):
+        return text == "true"
+    return text
+
+
+def constants(values: dict[str, str | None], schema: pa.Schema) -> dict[str, Any]:
+    """The partition columns' values of a file, as far as `schema` has them."""
+    return {n: value(t, schema.field(n).type) for n, t in values.items() if n in schema.names}
+
+
+def folder(names: Sequence[str], values: Sequence[str | None]) -> str:
+    """Where files of a partition lie, in Hive's way. Only people read it: the log has the values themselves."""
+    parts = []
+    for name, text in zip(names, values, strict=True):
+        shown = _NULL if text is None else text
+        safe = _PLAIN.sub("_", shown)[:100]
+        if safe != shown:  # told apart all the same
+            safe += "-" + sha256(shown.encode()).hexdigest()[:8]
+        parts.append(f"{_PLAIN.sub('_', name)}={safe}")
+    return "/".join(parts)
+
+
+def file_schema(schema: pa.Schema, bys: Sequence[By] | Sequence[str]) -> pa.Schema:
+    """What is in the files: all but the partition columns."""
+    names = {by if isinstance(by, str) else by.name for by in bys}
+    return pa.schema([field for field in schema if field.name not in names])
+
+
+def check_same(given: Sequence[By], names: Sequence[str]) -> None:
+    """A table stays parted as it was made."""
+    if given and tuple(by.name for by in given) != tuple(names):
+        have = ", ".join(names) or "nothing"
+        raise PipelineError(f"option partitionBy: the table is parted by {have}, and stays so")

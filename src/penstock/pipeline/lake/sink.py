@@ -1,0 +1,160 @@
+"""The sink `penstock_lake`: tasks write files, the driver makes one commit of them.
+
+A batch is known by `(writer, batch)`: the streaming query's id, or what the options say. A batch that the table
+has is not committed again, whatever happened between. Files of attempts that lost, or of a driver that died
+before its commit, are in no commit: no reader sees them, and vacuum takes them.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from penstock.client.http import HttpClient
+from penstock.client.logs import look
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.source.patience import patiently
+
+from . import partitioning, positions, schema
+from .compaction import compact
+from .files import FileWriter, remove
+from .options import WriteOptions, write_options
+from .partitioning import By
+from .tables import kind_of, table_at
+from .values import Batch, File, Piece
+
+QUERY: Final = "sql.streaming.queryId"
+
+
+class Written(WriterCommitMessage):
+    """What a task wrote: its files, what offsets they hold where that is asked for, and for which query."""
+
+    def __init__(self, files: tuple[File, ...], pieces: tuple[Piece, ...], query: str) -> None:
+        self.files = files
+        self.pieces = pieces
+        self.query = query
+
+
+class TableSink:
+    """What both writers do. Made on the driver, pickled to the tasks."""
+
+    def __init__(self, given: Mapping[str, str], columns: StructType, *, overwrite: bool) -> None:
+        self._options = write_options(given)
+        self._overwrite = overwrite
+        self._columns, self._bys = planned(self._options, columns)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task."""
+        options = self._options
+        writer = FileWriter(options.path, self._columns, self._bys, options.target_bytes)
+        pieces: list[Piece] = []
+        try:
+            for batch in iterator:
+                if batch.num_rows:
+                    writer.write(batch)
+                    if options.archive:
+                        pieces = positions.merge([*pieces, *positions.pieces(batch)])
+            files = writer.finish()
+        except BaseException:
+            writer.discard()
+            raise
+        context = TaskContext.get()
+        query = (context.getLocalProperty(QUERY) if context else None) or ""
+        return Written(files, tuple(pieces), query)
+
+    def finish(self, messages: Sequence[WriterCommitMessage | None], number: int | None) -> bool:
+        """Commit what the tasks wrote; False where the table had the batch already."""
+        options = self._options
+        written = [message for message in messages if isinstance(message, Written)]
+        files = tuple(file for message in written for file in message.files)
+        pieces = positions.whole(piece for message in written for piece in message.pieces)
+        writer = options.writer or next((m.query for m in written if m.query), "")
+        number = options.batch if options.batch is not None else number
+        table = table_at(options.path, options.kind)
+        if not files and not self._overwrite and kind_of(options.path):
+            return True  # nothing to commit, nothing to repeat
+        done = table.commit(
+            Batch(
+                files=files,
+                schema=self._columns,
+                partition_by=tuple(by.name for by in self._bys),
+                writer=writer if number is not None else "",
+                number=number or 0,
+                overwrite=self._overwrite,
+                pieces=tuple(pieces),
+                ledgers=_ledgers(options, pieces),
+            )
+        )
+        if not done:
+            remove(options.path, files)
+        elif options.compact:
+            self._tidy()
+        return done
+
+    def _tidy(self) -> None:
+        """Put small files together. What fails here fails no batch: the commit is made."""
+        options = self._options
+        table = table_at(options.path, options.kind)
+        try:
+            if compact(table, options.target_bytes):
+                table.vacuum(options.vacuum_hours)
+        except Exception as error:
+            sys.stderr.write(f"the table {options.path} was not compacted: {error}\n")
+
+
+class BatchWriter(TableSink, DataSourceArrowWriter):
+    """`df.write.format("penstock_lake")`."""
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make the files the table's."""
+        self.finish(messages, None)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Leave the files to vacuum: a commit that was reported as failed may have been made."""
+
+
+class StreamWriter(TableSink, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("penstock_lake")`."""
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Make the files the table's, once for each batch."""
+        self.finish(messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Leave the files to vacuum: a commit that was reported as failed may have been made."""
+
+
+def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[By, ...]]:
+    """The columns of the files with the derived ones, and how they are parted; checked against the table.
+
+    Raises PipelineError where rows of these columns cannot go into it.
+    """
+    incoming = schema.arrow_of(columns)
+    if options.archive and (missing := set(positions.COLUMNS) - set(incoming.names)):
+        raise PipelineError(f"option archive: column {', '.join(sorted(missing))} is missing")
+    now = table_at(options.path, options.kind).snapshot()
+    bys = options.partition_by
+    if now is not None:
+        partitioning.check_same(bys, now.partition_by)
+        bys = bys or partitioning.of_table(now.partition_by, incoming)
+    made = partitioning.extend(incoming, bys)
+    if now is not None:
+        schema.grow(now.schema, made)
+        known = {field.name: field for field in now.schema}
+        # A narrower number becomes the table's own.
+        made = pa.schema([known.get(f.name, f) if not pa.types.is_struct(f.type) else f for f in made])
+    return made, bys
+
+
+def _ledgers(options: WriteOptions, pieces: Sequence[Piece]) -> dict[tuple[str, int], int]:
+    if options.server is None or not pieces:
+        return {}
+    topics = sorted({TopicName.parse(piece.topic) for piece in pieces})
+    with HttpClient(options.server) as client:
+        found = patiently(lambda: look(client, topics))
+    return {(log.topic, log.partition): log.ledger for log in found.logs or []}

@@ -1,0 +1,160 @@
+"""Ranges of offsets out of an archive: which files hold them, and their rows in order, each once."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import InputPartition
+
+from penstock.pipeline.errors import DataLoss, PipelineError
+
+from . import schema as schemas
+from .partitioning import constants
+from .positions import COLUMNS
+from .values import File, Piece, Snapshot
+
+ROWS_MAX: Final = 500_000  # of a task
+BATCH: Final = 16_384
+
+Source = tuple[str, dict[str, str | None]]  # a file's path and its partition values
+
+
+class Slice(InputPartition):
+    """One task: a range of offsets, and the files that hold it."""
+
+    def __init__(self, folder: Path, files: Sequence[Source], piece: Piece) -> None:
+        super().__init__(None)
+        self.folder = folder
+        self.files = tuple(files)
+        self.piece = piece
+
+
+def plan_slices(
+    folder: Path, now: Snapshot, pieces: Sequence[Piece], rows_max: int = ROWS_MAX
+) -> list[Slice]:
+    """The tasks that read `pieces` of an archive. Raises PipelineError where the table is none, DataLoss where
+    it does not reach so far."""
+    if missing := [name for name in COLUMNS if name not in now.schema.names]:
+        raise PipelineError(f"the table {folder} has no column {missing[0]}: it is no archive of a topic")
+    files = now.files()
+    found: list[Slice] = []
+    for piece in pieces:
+        if piece.start >= piece.end:
+            continue
+        position = now.position(piece.topic, piece.partition)
+        if position is not None and not position.first <= piece.start <= piece.end <= position.end:
+            raise DataLoss(
+                f"{piece.topic}, partition {piece.partition}: offsets {piece.start} to {piece.end - 1} are asked for,"
+                f" and the table {folder} has {position.first} to {position.end - 1}"
+            )
+        holding = sorted((f for f in files if holds(f, piece)), key=lambda f: (f.low.get("offset", 0), f.at))
+        count = -(-(piece.end - piece.start) // rows_max)
+        size = piece.end - piece.start
+        for n in range(count):
+            start, end = piece.start + size * n // count, piece.start + size * (n + 1) // count
+            own = Piece(piece.topic, piece.partition, start, end)
+            found.append(Slice(folder, [(f.path, f.values) for f in holding if holds(f, own)], own))
+    return found
+
+
+def holds(file: File, piece: Piece) -> bool:
+    """Whether a file may have rows of a piece, by its bounds; without bounds it may."""
+    return _within(file.low, file.high, piece)
+
+
+def read_slice(part: Slice, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice in the order of their offsets. Raises DataLoss unless each offset comes just once."""
+    piece = part.piece
+    at = piece.start
+    aside: list[tuple[Any, pa.RecordBatch]] = []
+    for offsets, rows in _rows(part, schema):
+        if offsets[0] == at and offsets[-1] - at + 1 == len(offsets) and (np.diff(offsets) == 1).all():
+            yield rows
+            at += len(offsets)
+        else:
+            aside.append((offsets, rows))
+    if aside:  # files that were written across one another: what is left is put in order at once
+        offsets = np.concatenate([each for each, _ in aside])
+        order = np.argsort(offsets, kind="stable")
+        ordered = offsets[order]
+        if ordered[0] == at and ordered[-1] - at + 1 == len(ordered) and (np.diff(ordered) == 1).all():
+            at += len(ordered)
+            table = pa.Table.from_batches([rows for _, rows in aside]).take(pa.array(order))
+            yield from table.combine_chunks().to_batches(max_chunksize=BATCH)
+        else:
+            raise DataLoss(f"{_where(part)}: offsets come twice or are missing from {at} on")
+    if at != piece.end:
+        raise DataLoss(f"{_where(part)}: offsets {at} to {piece.end - 1} are missing")
+
+
+def _rows(part: Slice, schema: pa.Schema) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """The slice's rows file by file, with their offsets."""
+    piece = part.piece
+    for path, values in part.files:
+        try:
+            file = pq.ParquetFile(part.folder / path, pre_buffer=True)
+        except FileNotFoundError:
+            raise DataLoss(f"the table {part.folder} has lost the file {path}") from None
+        with file:
+            there = file.schema_arrow.names
+            wanted = [name for name in there if name in schema.names or name in COLUMNS]
+            groups = [
+                n for n in range(file.num_row_groups) if _group_holds(file.metadata.row_group(n), piece)
+            ]
+            if not groups:
+                continue
+            fixed = constants(values, schema)
+            for batch in file.iter_batches(batch_size=BATCH, row_groups=groups, columns=wanted):
+                rows = batch.filter(_mask(batch, values, piece))
+                if rows.num_rows:
+                    offsets = rows.column(rows.schema.get_field_index("offset")).to_numpy()
+                    yield offsets, schemas.conform(rows, schema, fixed)
+
+
+def _mask(batch: pa.RecordBatch, values: dict[str, str | None], piece: Piece) -> Any:
+    """Which rows are of the piece. A table may be parted by topic or partition: then the files lack them."""
+
+    def column(name: str) -> Any:
+        return batch.column(batch.schema.get_field_index(name))
+
+    offset = column("offset")
+    mask = pc.and_(pc.greater_equal(offset, piece.start), pc.less(offset, piece.end))
+    for name, wanted in (("topic", piece.topic), ("partition", piece.partition)):
+        if name in values:
+            if values[name] != str(wanted):
+                return pa.repeat(False, batch.num_rows)
+        else:
+            mask = pc.and_(mask, pc.equal(column(name), wanted))
+    return mask
+
+
+def _group_holds(group: pq.RowGroupMetaData, piece: Piece) -> bool:
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    for number in range(group.num_columns):
+        column = group.column(number)
+        name = column.path_in_schema
+        if name in COLUMNS and column.statistics is not None and column.statistics.has_min_max:
+            low[name], high[name] = column.statistics.min, column.statistics.max
+    return _within(low, high, piece)
+
+
+def _within(low: dict[str, Any], high: dict[str, Any], piece: Piece) -> bool:
+    for name, first, last in (
+        ("topic", piece.topic, piece.topic),
+        ("partition", piece.partition, piece.partition),
+        ("offset", piece.start, piece.end - 1),
+    ):
+        if name in low and low[name] > last:
+            return False
+        if name in high and high[name] < first:
+            return False
+    return True
+
+
+def _where(part: Slice) -> str:
+    return f"the archive {part.folder} of {part.piece.topic}, partition {part.piece.partition}"

@@ -1,0 +1,151 @@
+"""What went wrong, in one sentence and one class: whether it helps to try again.
+
+Spark hands on what Python raised as text: in a query's exception, around a job's, around a task's, around a
+traceback. What matters is the last line of that traceback, and in whose code it was raised.
+"""
+
+import re
+from enum import Enum
+from typing import Final, NamedTuple
+
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.pipeline.errors import DataLoss, SchemaChanged
+
+
+class ErrorClass(Enum):
+    """Whose fault it is."""
+
+    PLAN = "plan"  # the file does not fit its topics, tables or checkpoint
+    ACCESS = "access"
+    DATA_LOSS = "data_loss"
+    SCHEMA = "schema"
+    NEW_SCHEMA = "new_schema"  # on_new_schema = restart asks for a new plan
+    EXPECTATION = "expectation"
+    USER_CODE = "user_code"
+    BROKER = "broker"
+    UNKNOWN = "unknown"
+
+    @property
+    def retried(self) -> bool:
+        """Whether the same may go well later."""
+        return self in (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER, ErrorClass.UNKNOWN)
+
+
+class Cause(NamedTuple):
+    """Why a pipeline failed."""
+
+    kind: ErrorClass
+    sentence: str
+
+
+_DEPTH_MAX: Final = 20
+
+# A line of a traceback that names an exception, and one that names a place in the code.
+_RAISED: Final = re.compile(
+    r"^(?:[\w.]+\.PythonException: )?([A-Za-z_][\w.]*): (.*)$|^([A-Za-z_][\w.]*(?:Error|Exception|DataLoss))$",
+    re.MULTILINE,
+)
+_PLACE: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\.?")
+_POSITION: Final = re.compile(r"[;,]?\s*\(?line (\d+),? pos (\d+)\)?;?")
+_CONDITION: Final = re.compile(r"^\[[\w.]+\]\s*")
+_MARK: Final = re.compile(r"^(\[PENSTOCK_\w+\]\s*)+")
+_EXPECTATION: Final = re.compile(r"expectation '.*' of \w+ does not hold: .*")
+
+_ACCESS: Final = (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN)
+_CLASSES: Final = {
+    "DataLoss": ErrorClass.DATA_LOSS,
+    "SchemaChanged": ErrorClass.NEW_SCHEMA,
+    "PipelineError": ErrorClass.PLAN,
+}
+
+
+def cause_of(error: BaseException) -> Cause:
+    """The class and the sentence of whatever a pipeline failed with."""
+    if isinstance(error, PenstockError):
+        return Cause(_kind(error), _MARK.sub("", error.message))
+    if isinstance(error, PySparkException):
+        return _spark_cause(error)
+    return Cause(
+        ErrorClass.UNKNOWN, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    )
+
+
+def spark_sentence(error: PySparkException) -> str:
+    """What Spark says, in one line."""
+    return _spark_cause(error).sentence
+
+
+def _kind(error: PenstockError) -> ErrorClass:
+    if isinstance(error, DataLoss):
+        return ErrorClass.DATA_LOSS
+    if isinstance(error, SchemaChanged):
+        return ErrorClass.NEW_SCHEMA
+    if error.kind in _ACCESS:
+        return ErrorClass.ACCESS
+    if error.kind is ErrorKind.INCOMPATIBLE_SCHEMA:
+        return ErrorClass.SCHEMA
+    if error.retriable or error.kind is ErrorKind.INTERNAL:
+        return ErrorClass.BROKER
+    return ErrorClass.PLAN
+
+
+def _spark_cause(error: PySparkException) -> Cause:
+    text = _deepest(error)
+    if found := _EXPECTATION.search(text):
+        return Cause(ErrorClass.EXPECTATION, _STATE.sub("", found[0]).strip())
+    if _TRACEBACK in text:
+        return _python_cause(text.rpartition(_TRACEBACK)[2])
+    plan = isinstance(error, AnalysisException) and not isinstance(error, StreamingQueryException)
+    return Cause(ErrorClass.PLAN if plan else ErrorClass.UNKNOWN, _first_line(text))
+
+
+def _deepest(error: BaseException) -> str:
+    """What is said where it all began: the causes of a query's exception, which only says that it has one."""
+    texts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(texts) < _DEPTH_MAX:
+        texts.append(str(getattr(cause, "_desc", None) or cause))
+        cause = getattr(cause, "_cause", None) or cause.__cause__
+    for text in reversed(texts):
+        if _TRACEBACK in text or _EXPECTATION.search(text):
+            return text
+    return next((text for text in reversed(texts) if text.strip()), "")
+
+
+def _python_cause(trace: str) -> Cause:
+    """From the end of a traceback."""
+    trace = re.split(r"^\s+at [\w.$]+\(|^\tat ", trace, maxsplit=1, flags=re.MULTILINE)[0]
+    raised = [match for match in _RAISED.finditer(trace) if not match[0].startswith("SQLSTATE")]
+    places = _PLACE.findall(trace)
+    if not raised:
+        return Cause(ErrorClass.UNKNOWN, _first_line(trace))
+    full = raised[-1][1] or raised[-1][3]
+    said = _MARK.sub("", _STATE.sub("", raised[-1][2] or "").strip())
+    name = full.rpartition(".")[2]
+    if full.startswith("penstock."):
+        return Cause(_CLASSES.get(name, _remote(said)), said or name)
+    if places and any(part in places[-1][0] for part in ("/penstock/", "/pyspark/", "/pyspark.zip/")):
+        return Cause(ErrorClass.UNKNOWN, f"{name}: {said}")
+    where = f" ({places[-1][0]}, line {places[-1][1]}, in {places[-1][2]})" if places else ""
+    return Cause(ErrorClass.USER_CODE, f"{name}: {said}{where}" if said else f"{name}{where}")
+
+
+def _remote(said: str) -> ErrorClass:
+    """A server's refusal of which only the words are left."""
+    if re.search(
+        r"\b(token|unauthenticated|forbidden|permission|not allowed|may not)\b", said, re.IGNORECASE
+    ):
+        return ErrorClass.ACCESS
+    return ErrorClass.BROKER
+
+
+def _first_line(text: str) -> str:
+    line = next((line for line in text.splitlines() if line.strip()), "Spark gives no reason").strip()
+    position = _POSITION.search(line)
+    line = _CONDITION.sub("", _STATE.sub("", _POSITION.sub("", line))).strip().rstrip(";")
+    line = line.removesuffix(".")
+    return f"{line} (line {position[1]}, column {int(position[2]) + 1})" if position else line

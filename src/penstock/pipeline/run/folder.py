@@ -1,0 +1,179 @@
+"""The folder of a pipeline's state: owned by its name, used by one at a time.
+
+<state>/<name>/checkpoint/    Spark's
+               owner.json     whose checkpoint it is: the pipeline's name, and what its sources read
+               lock           held as long as the pipeline runs
+               status.json    the last thing it said about itself
+               control        what somebody asks of it: stop
+"""
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.spec.fingerprint import fingerprint, source_topics
+from penstock.pipeline.spec.spec import Spec
+
+STOP: Final = "stop"
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose checkpoint a folder holds. `start` is where it began, if not where the file says."""
+
+    pipeline: str
+    fingerprint: str
+    sources: dict[str, str]
+    start: int | None = None  # ms since the epoch
+
+
+class Folder:
+    """The paths, and what is read and written there."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.checkpoint = home / "checkpoint"
+        self.lock = home / "lock"
+        self._owner = home / "owner.json"
+        self._status = home / "status.json"
+        self._control = home / "control"
+
+    def owner(self) -> Owner | None:
+        """Whose it is; None for nobody's. Raises PipelineError for a file that is none of ours."""
+        try:
+            return msgspec.json.decode(self._owner.read_bytes(), type=Owner)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise PipelineError(f"{self._owner} cannot be read: {error}") from None
+
+    def check_owner(self, spec: Spec) -> Owner | None:
+        """Refuse the checkpoint of another pipeline. Changes nothing."""
+        owner = self.owner()
+        if owner is None:
+            if self.checkpoint.exists() and any(self.checkpoint.iterdir()):
+                raise PipelineError(
+                    f"{self.checkpoint} holds a checkpoint that is not this pipeline's: choose another state folder"
+                )
+            return None
+        if owner.pipeline != spec.name:
+            raise PipelineError(
+                f"{self.home} belongs to pipeline {owner.pipeline!r}, not to {spec.name!r}: choose another state"
+                " folder"
+            )
+        if owner.fingerprint != fingerprint(spec):
+            raise PipelineError(
+                f"the checkpoint in {self.home} was made for {_listed(owner.sources)}, but {spec.file} now reads"
+                f" {_listed(source_topics(spec))}: give the pipeline another name, or run full-refresh"
+            )
+        return owner
+
+    def own(self, spec: Spec, start: int | None = None) -> None:
+        """Write whose it is."""
+        owner = Owner(
+            pipeline=spec.name, fingerprint=fingerprint(spec), sources=source_topics(spec), start=start
+        )
+        replace(self._owner, msgspec.json.encode(owner))
+
+    def forget(self) -> None:
+        """Remove the checkpoint: the next run begins anew."""
+        gone = self.home / "checkpoint.gone"  # first out of the way: half a checkpoint is worse than none
+        shutil.rmtree(gone, ignore_errors=True)
+        if self.checkpoint.exists():
+            self.checkpoint.rename(gone)
+        self._owner.unlink(missing_ok=True)
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def status(self) -> dict[str, Any] | None:
+        """What the pipeline last said about itself."""
+        try:
+            found: dict[str, Any] = msgspec.json.decode(self._status.read_bytes(), type=dict[str, Any])
+            return found
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def say(self, status: dict[str, Any]) -> None:
+        """Write what `status` reads."""
+        replace(self._status, msgspec.json.encode(status))
+
+    def ask_to_stop(self) -> None:
+        """What the running pipeline sees within a second."""
+        replace(self._control, STOP.encode())
+
+    def asked_to_stop(self) -> bool:
+        return self._control.exists()
+
+    def clear_control(self) -> None:
+        self._control.unlink(missing_ok=True)
+
+
+class Lock:
+    """A folder in use; given back when the process ends, however it ends. A context manager."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._file: int | None = None
+
+    def __enter__(self) -> Self:
+        home = self._folder.home
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise PipelineError(f"the state folder {home} cannot be used: {error.strerror}") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(file, 32, 0).decode(errors="replace").strip()
+            os.close(file)
+            who = f" by process {holder}" if holder else ""
+            raise PipelineError(f"the state folder {home} is in use{who}: the pipeline is running") from None
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+        self._file = file
+        return self
+
+    @property
+    def file(self) -> int:
+        """The descriptor, for a child to hold too."""
+        assert self._file is not None
+        return self._file
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def in_use(folder: Folder) -> bool:
+    """Whether somebody holds the lock. Creates nothing."""
+    try:
+        file = os.open(folder.lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new.write_bytes(content)
+    new.replace(path)
+
+
+def _listed(sources: dict[str, str]) -> str:
+    return ", ".join(f"{name} ({topics})" for name, topics in sources.items())

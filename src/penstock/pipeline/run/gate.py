@@ -1,0 +1,131 @@
+"""What rows must pass where they enter a view: they could be read, they are as expected, they are in time.
+
+A gate adds a column `_why`, null for rows that pass. Rejected rows are dropped or become dead letters: which of
+both is part of the reason, so that the split can be made later, in one pass.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from penstock.pipeline.rows.columns import BASIC, INCLUDABLE
+from penstock.pipeline.spec.lateness import Window
+from penstock.pipeline.spec.spec import Expectation, Source, Step
+
+from .late import late_column
+from .metrics import WARN
+
+WHY: Final = "_why"
+WHY_TYPE: Final = "struct<view: string, name: string, action: string, text: string>"
+ERROR: Final = "_error"
+RAW: Final = "_raw"
+
+LATE: Final = "late"
+UNREADABLE: Final = "unreadable"
+
+
+def rejects(view: Source | Step) -> bool:
+    """Whether some rows of a view may be turned away."""
+    unreadable = isinstance(view, Source) and view.decode != "none" and view.on_bad_value != "fail"
+    expected = any(one.action in ("drop", "dead_letter") for one in view.expect)
+    return unreadable or expected or view.watermark is not None
+
+
+def gate(
+    frame: DataFrame, name: str, view: Source | Step, checkpoint: Path, windows: Iterable[Window]
+) -> DataFrame:
+    """`frame` with the column `_why`; rows that fail an expectation of action `fail` fail the task."""
+    reasons: list[Column] = []
+    if isinstance(view, Source) and view.decode != "none" and view.on_bad_value != "fail":
+        reasons.append(
+            f.when(f.col(ERROR).isNotNull(), _why(name, UNREADABLE, view.on_bad_value, f.col(ERROR)))
+        )
+    passable = f.col(ERROR).isNull() if reasons else f.lit(True)
+    for one in view.expect:
+        broken = passable & ~f.coalesce(f.expr(f"({one.predicate})").cast("boolean"), f.lit(False))
+        if one.action == "fail":
+            text = f"expectation {one.name!r} of {name} does not hold: {one.predicate}"
+            frame = frame.where(f.when(broken, f.raise_error(text).cast("boolean")).otherwise(f.lit(True)))
+        elif one.action != "warn":
+            reasons.append(
+                f.when(
+                    broken,
+                    _why(name, one.name, one.action, f.lit(f"expectation {one.name}: {one.predicate}")),
+                )
+            )
+    if view.watermark is not None:
+        late = late_column(checkpoint, f.col(view.watermark.column), windows)
+        text = f"later than the watermark of {view.watermark.column} ({view.watermark.delay})"
+        reasons.append(f.when(late, _why(name, LATE, view.watermark.late, f.lit(text))))
+    why = f.coalesce(*reasons) if reasons else f.lit(None)
+    return frame.withColumn(WHY, why.cast(WHY_TYPE))
+
+
+def passed(gated: DataFrame) -> DataFrame:
+    """The rows that passed, without what the gate needed to know."""
+    return gated.where(f.col(WHY).isNull()).drop(WHY, ERROR, RAW)
+
+
+def warned(frame: DataFrame, name: str, expect: Iterable[Expectation]) -> DataFrame:
+    """`frame` with the rows counted that pass, but break an expectation of action `warn`."""
+    passes = f.col(WHY).isNull() if WHY in frame.columns else f.lit(True)
+    counts = [
+        f.count_if(passes & ~f.coalesce(f.expr(f"({one.predicate})").cast("boolean"), f.lit(False))).alias(
+            one.name
+        )
+        for one in expect
+        if one.action == "warn"
+    ]
+    return frame.observe(f"{WARN}{name}", *counts) if counts else frame
+
+
+def dead_column(gated: DataFrame) -> Column:
+    """What a rejected row still has of its message, as a struct; null for rows that passed."""
+    types = dict(gated.dtypes)
+    if types.get("value", "").startswith("struct"):
+        row = f.col("value")
+    else:
+        own = [name for name in visible(gated) if "offset" not in types or name not in _OF_MESSAGES]
+        row = f.struct(*(f.col(f"`{name}`") for name in own or visible(gated)))
+    value = f.to_json(row).cast("binary")
+    if RAW in types:
+        value = f.coalesce(f.col(RAW), value)
+    elif types.get("value") in ("binary", "string"):
+        value = f.col("value").cast("binary")
+    columns = [value.alias("value")]
+    for name, kind in _DEAD.items():
+        fits = types.get(name) == kind or (kind == "binary" and types.get(name) == "string")
+        columns.append((f.col(name) if fits else f.lit(None)).cast(kind).alias(name))
+    return f.when(f.col(WHY).isNotNull(), f.struct(*columns, f.col(WHY).alias("why")))
+
+
+def visible(frame: DataFrame) -> list[str]:
+    """The columns that are the user's."""
+    return [name for name in frame.columns if name not in (WHY, ERROR, RAW)]
+
+
+# What a message has beside its value: told in properties, not in the value.
+_OF_MESSAGES: Final = frozenset((*BASIC, *INCLUDABLE)) - {"value"}
+
+_DEAD: Final[Mapping[str, str]] = {
+    "key": "binary",
+    "properties": "map<string,string>",
+    "event_time": "timestamp",
+    "ordering_key": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "schema_version": "bigint",
+}
+
+
+def _why(view: str, name: str, action: str, text: Column) -> Column:
+    return f.struct(
+        f.lit(view).alias("view"),
+        f.lit(name).alias("name"),
+        f.lit(action).alias("action"),
+        text.alias("text"),
+    )

@@ -1,0 +1,37 @@
+"""Asks the server what a pipeline takes for granted, before Spark is started. Reads only."""
+
+from penstock.client.http import HttpClient
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.spec.spec import Spec
+
+
+def preflight(spec: Spec) -> None:
+    """Raises PipelineError where the server is not there, refuses us, or lacks a topic that is to be read."""
+    with HttpClient(spec.server) as client:
+        for name, source in spec.sources.items():
+            for topic in source.topics:
+                _ask(client, spec, f"[sources.{name}]", TopicName.parse(topic), needed=True)
+        for name, sink in spec.sinks.items():
+            if sink.topic:
+                _ask(client, spec, f"[sinks.{name}]", TopicName.parse(sink.topic), needed=False)
+        if spec.dead_letters:
+            _ask(client, spec, "dead_letters", TopicName.parse(spec.dead_letters), needed=False)
+        if all(source.pattern for source in spec.sources.values()):
+            client.call("GET", "/health/ready")
+
+
+def _ask(client: HttpClient, spec: Spec, place: str, topic: TopicName, *, needed: bool) -> None:
+    try:
+        client.partitions(topic.base)
+    except PenstockError as error:
+        if error.kind in (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND):
+            if needed:
+                raise PipelineError(
+                    f"{spec.file}: {place}: topic {topic.base} does not exist", error.kind
+                ) from None
+            return
+        if error.kind is ErrorKind.UNAVAILABLE:
+            raise PipelineError(error.message, error.kind) from None
+        raise PipelineError(f"{spec.file}: {place}: {topic.base}: {error.message}", error.kind) from None

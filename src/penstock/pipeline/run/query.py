@@ -1,0 +1,101 @@
+"""Starts the streaming query of a pipeline.
+
+One sink that takes every row is Spark's own to write. Everything else goes batch by batch: the batch is kept while
+it is written to one sink after the other, each under its own name and the batch's number. A sink that has the batch
+already changes nothing, so a batch that was interrupted between two sinks is simply run again.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.pipeline.spec.options import server_options, table_options, topic_options
+from penstock.pipeline.spec.spec import Spec
+
+from .letters import alone, beside, letters
+from .outputs import Outputs
+from .shape import topic_rows
+from .views import View
+
+TOPICS: Final = "penstock"
+TABLES: Final = "penstock_lake"
+DEAD_LETTERS: Final = "deadLetterTopic"
+DEAD: Final = "dead-letters"  # part of a writer's name
+
+
+def start_query(
+    spec: Spec, views: dict[str, View], outputs: Outputs, checkpoint: Path, *, once: bool
+) -> StreamingQuery:
+    """Start it; from here on the checkpoint is in use."""
+    if is_direct(spec, outputs):
+        ((name, sink),) = spec.sinks.items()
+        frame = outputs.frame
+        if sink.path:
+            writer = frame.writeStream.format(TABLES).options(**table_options(sink))
+        else:
+            rows = topic_rows(spec, name, sink, frame)
+            writer = rows.writeStream.format(TOPICS).options(**topic_options(spec, sink))
+    else:
+        writer = outputs.frame.writeStream.foreachBatch(BatchWriter(spec, outputs, checkpoint))
+    writer = writer.outputMode(spec.output).option("checkpointLocation", str(checkpoint)).queryName(spec.name)
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=spec.trigger)
+    query: StreamingQuery = writer.start()
+    return query
+
+
+def is_direct(spec: Spec, outputs: Outputs) -> bool:
+    """Whether Spark writes without us in between."""
+    return len(spec.sinks) == 1 and not outputs.mixed
+
+
+def query_id(checkpoint: Path) -> str:
+    """The id that a query has as long as its checkpoint lives."""
+    return str(json.loads((checkpoint / "metadata").read_text("utf-8"))["id"])
+
+
+class BatchWriter:
+    """Writes a batch to all sinks, dead letters in the commit of the first topic."""
+
+    def __init__(self, spec: Spec, outputs: Outputs, checkpoint: Path) -> None:
+        self._spec = spec
+        self._outputs = outputs
+        self._checkpoint = checkpoint
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        query = query_id(self._checkpoint)
+        batch.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            if len(self._spec.sinks) > 1:
+                batch.count()  # an expectation that fails must do so before anything is written
+            self._write(batch, number, query)
+        finally:
+            batch.unpersist()
+
+    def _write(self, batch: DataFrame, number: int, query: str) -> None:
+        spec = self._spec
+        dead = self._outputs.dead(batch)
+        waiting = letters(dead) if dead is not None else None
+        for name, sink in spec.sinks.items():
+            rows = self._outputs.rows(batch, sink.input)
+            writer = f"{query}-{name}"
+            if sink.path:
+                _save(rows, TABLES, table_options(sink), writer, number)
+                continue
+            rows, options = topic_rows(spec, name, sink, rows), topic_options(spec, sink)
+            # Rows that name their topic cannot also say where they came from.
+            if waiting is not None and sink.topic:
+                rows, waiting = beside(rows, waiting), None
+                options[DEAD_LETTERS] = spec.dead_letters
+            _save(rows, TOPICS, options, writer, number)
+        if waiting is not None:
+            options = server_options(spec.server) | dict.fromkeys(("topic", DEAD_LETTERS), spec.dead_letters)
+            _save(alone(waiting), TOPICS, options, f"{query}-{DEAD}", number)
+
+
+def _save(rows: DataFrame, format: str, options: dict[str, Any], writer: str, batch: int) -> None:
+    target = rows.write.format(format).mode("append").options(**options)
+    target.option("writer", writer).option("batch", str(batch)).save()

@@ -1,0 +1,177 @@
+"""Dead letters back to where they came from, each once.
+
+Which letters were published again is kept in the pipeline's state folder, as ranges of offsets. A batch is written
+down before it is published, and published under `(redrive-<name>, its number)`: after a crash it is chosen and
+published again, and the server, which may have it, changes nothing.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.client.http import HttpClient
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.spec.options import server_options
+from penstock.pipeline.spec.spec import Spec
+
+from .folder import Folder, Lock, replace
+from .letters import PREFIX
+
+ORIGIN: Final = f"{PREFIX}topic"
+
+Ranges = list[tuple[int, int]]
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which letters: those whose reason matches a pattern, and that died in a time (ms since the epoch)."""
+
+    error: str = ""
+    since: int | None = None
+    until: int | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that is on its way: what was chosen, from letters up to `ends`."""
+
+    choice: Choice
+    ends: dict[int, int]
+
+
+class State(msgspec.Struct, kw_only=True):
+    """What was published again, by partition of the dead-letter topic."""
+
+    number: int = 0
+    done: dict[int, Ranges] = {}
+    pending: Batch | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How many letters were published again, and how many nobody knows the origin of."""
+
+    redriven: int
+    without_origin: int
+
+
+def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
+    """Publish the chosen letters again: key, value and properties as they were."""
+    if not spec.dead_letters:
+        raise PipelineError(f"{spec.file}: the pipeline has no dead_letters")
+    try:
+        re.compile(choice.error)
+    except re.error as error:
+        raise PipelineError(f"--error: {choice.error!r} is no regular expression: {error}") from None
+    path = spec.home / "redriven.json"
+    redriven = 0
+    with Lock(Folder(spec.home / "redrive")):  # the pipeline itself may run
+        state = _read(path)
+        if state.pending is not None:  # of a run that was interrupted
+            redriven += _publish(spec, spark, state, path)
+        with HttpClient(spec.server) as client:
+            ends = _ends(client, TopicName.parse(spec.dead_letters))
+        state.pending = Batch(choice=choice, ends=ends)
+        lost = _letters(spec, spark, state).where(f.col("origin").isNull()).count()
+        if _letters(spec, spark, state).where(f.col("origin").isNotNull()).limit(1).count():
+            replace(path, msgspec.json.encode(state))
+            redriven += _publish(spec, spark, state, path)
+    return Report(redriven, lost)
+
+
+def _publish(spec: Spec, spark: SparkSession, state: State, path: Path) -> int:
+    rows = _letters(spec, spark, state).where(f.col("origin").isNotNull()).persist()
+    try:
+        offsets = [
+            (int(row.partition), int(row.offset)) for row in rows.select("partition", "offset").collect()
+        ]
+        if offsets:
+            again = rows.select("value", "key", "properties", f.col("origin").alias("topic"))
+            writer = again.write.format("penstock").mode("append").options(**server_options(spec.server))
+            writer.option("writer", f"redrive-{spec.name}").option("batch", str(state.number)).save()
+    finally:
+        rows.unpersist()
+    state.done = merged(state.done, offsets)
+    state.number += 1
+    state.pending = None
+    replace(path, msgspec.json.encode(state))
+    return len(offsets)
+
+
+def _letters(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
+    """The chosen letters that were not published again yet."""
+    batch = state.pending
+    assert batch is not None
+    topic = TopicName.parse(spec.dead_letters)
+    options: dict[str, Any] = server_options(spec.server) | {"subscribe": str(topic), "include": "properties"}
+    options["endingOffsets"] = msgspec.json.encode(
+        {str(topic): {str(partition): end for partition, end in batch.ends.items()}}
+    ).decode()
+    rows = spark.read.format("penstock").options(**options).load()
+    choice = batch.choice
+    if choice.error:
+        rows = rows.where(f.col("properties")[f"{PREFIX}error"].rlike(choice.error))
+    if choice.since is not None:
+        rows = rows.where(f.col("timestamp") >= f.timestamp_millis(f.lit(choice.since)))
+    if choice.until is not None:
+        rows = rows.where(f.col("timestamp") < f.timestamp_millis(f.lit(choice.until)))
+    rows = rows.where(~_within(state.done))
+    own = f.map_filter("properties", lambda name, _: ~f.startswith(name, f.lit(PREFIX)))
+    return rows.select(
+        "partition",
+        "offset",
+        "key",
+        "value",
+        own.alias("properties"),
+        f.col("properties")[ORIGIN].alias("origin"),
+    )
+
+
+def _within(done: dict[int, Ranges]) -> Column:
+    found = f.lit(False)
+    for partition, ranges in done.items():
+        for start, end in ranges:
+            found |= (f.col("partition") == partition) & f.col("offset").between(start, end - 1)
+    return found
+
+
+def merged(done: dict[int, Ranges], offsets: Iterable[tuple[int, int]]) -> dict[int, Ranges]:
+    """`done` with more offsets, as few ranges as there can be."""
+    pieces: dict[int, Ranges] = {partition: list(ranges) for partition, ranges in done.items()}
+    for partition, offset in offsets:
+        pieces.setdefault(partition, []).append((offset, offset + 1))
+    found: dict[int, Ranges] = {}
+    for partition, ranges in pieces.items():
+        joined: Ranges = []
+        for start, end in sorted(ranges):
+            if joined and start <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+            else:
+                joined.append((start, end))
+        found[partition] = joined
+    return found
+
+
+def _ends(client: HttpClient, topic: TopicName) -> dict[int, int]:
+    try:
+        count = client.partitions(topic)
+    except PenstockError as error:
+        if error.kind is ErrorKind.TOPIC_NOT_FOUND:
+            raise PipelineError(
+                f"there are no dead letters: topic {topic} does not exist", error.kind
+            ) from None
+        raise
+    return {partition: client.offsets(topic, partition).latest for partition in range(max(1, count))}
+
+
+def _read(path: Path) -> State:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=State)
+    except FileNotFoundError:
+        return State()
+    except (OSError, msgspec.DecodeError) as error:
+        raise PipelineError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,57 @@
+"""Begin anew: from the start, with tables emptied, or from a time."""
+
+from pathlib import Path
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.spec.spec import Spec
+
+from .folder import Folder, Lock
+
+
+def forget(spec: Spec) -> list[str]:
+    """Forget how far the pipeline has come, and empty its tables, each in one commit; returns what was done.
+
+    Topics keep what they have: what a new checkpoint writes there comes after it, under a new writer's name.
+    """
+    folder = Folder(spec.home)
+    done: list[str] = []
+    with Lock(folder):
+        _check_name(spec, folder)
+        folder.forget()
+        done.append(f"forgot the checkpoint in {folder.home}")
+        tables = [sink.path for sink in spec.sinks.values() if sink.path]
+        done += [f"emptied the table {path}" for path in tables if empty(Path(path))]
+    return done
+
+
+def reset(spec: Spec, start_ms: int) -> None:
+    """Let the next run begin with the messages published at or after a time. Sinks keep what they have."""
+    folder = Folder(spec.home)
+    with Lock(folder):
+        _check_name(spec, folder)
+        folder.forget()
+        folder.own(spec, start_ms)
+
+
+def empty(path: Path) -> bool:
+    """Take all rows out of a table in one commit; False where there is none."""
+    from penstock.pipeline.lake.tables import kind_of, table_at
+    from penstock.pipeline.lake.values import Batch
+
+    if not kind_of(path):
+        return False
+    table = table_at(path)
+    now = table.snapshot()
+    if now is None:
+        return False
+    table.commit(Batch(files=(), schema=now.schema, partition_by=tuple(now.partition_by), overwrite=True))
+    return True
+
+
+def _check_name(spec: Spec, folder: Folder) -> None:
+    """Other sources are a reason to begin anew, another pipeline is none."""
+    owner = folder.owner()
+    if owner is None:
+        folder.check_owner(spec)
+    elif owner.pipeline != spec.name:
+        raise PipelineError(f"{folder.home} belongs to pipeline {owner.pipeline!r}, not to {spec.name!r}")

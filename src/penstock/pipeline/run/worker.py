@@ -1,0 +1,146 @@
+"""The process that Spark lives in: `python -m penstock.pipeline.run.worker`, started by the supervisor.
+
+It runs queries as it is told on stdin, and says on stdout what becomes of them. When stdin ends, the supervisor is
+gone: it stops after the current batch. What user code prints goes to stderr.
+"""
+
+import logging
+import os
+import sys
+import threading
+from typing import IO, Any
+
+import msgspec
+
+from penstock.model.errors import PenstockError
+from penstock.pipeline.spec.parse import load_spec
+from penstock.pipeline.spec.spec import Spec
+
+from .causes import Cause, cause_of
+from .folder import Folder
+from .orders import KILL, START, STOP, Job, Said
+from .preflight import preflight
+from .runner import Failed, Runner
+
+
+class Worker:
+    """One session, one query at a time."""
+
+    def __init__(self, orders: IO[bytes], out: IO[bytes]) -> None:
+        self._orders = orders
+        self._out = out
+        self._writing = threading.Lock()
+        self._runner: Runner | None = None
+        self._started = threading.Event()
+        self._stopping = threading.Event()
+        self._spark: Any = None
+
+    def run(self) -> int:
+        """Until stdin ends or says stop; 0, or 1 where the last query failed."""
+        job = msgspec.json.decode(self._orders.readline(), type=Job)
+        threading.Thread(target=self._listen, name="orders", daemon=True).start()
+        failed = False
+        while True:
+            self._started.wait()
+            self._started.clear()
+            if self._stopping.is_set():
+                break
+            failed = not self._once(job)
+            if not failed:
+                break
+        if self._spark is not None:
+            self._spark.stop()
+        return 1 if failed else 0
+
+    def _once(self, job: Job) -> bool:
+        planned = False
+        try:
+            spec = load_spec(job.file, **job.overrides())
+            preflight(spec)
+            folder = Folder(spec.home)
+            owner = folder.check_owner(spec)
+            self._runner = Runner(spec, folder, self._session(spec), self._tell)
+            if owner is None:
+                folder.own(spec)
+            self._say(Said(waiting="the plan"))
+            query = self._runner.start(owner, once=spec.once if job.once is None else job.once)
+            planned = True
+            self._tell({"state": "running", "query": query})
+            if self._stopping.is_set():
+                self._runner.stop()
+            self._runner.wait()
+        except Failed as failed:
+            self._over(failed.cause, planned)
+            return False
+        except Exception as error:
+            self._over(cause_of(error), planned)
+            return False
+        finally:
+            self._runner = None
+        self._say(Said(over=True, planned=True))
+        return True
+
+    def _session(self, spec: Spec) -> Any:
+        if self._spark is None:
+            self._say(Said(waiting="Spark"))
+            from penstock.pipeline.session import session
+
+            self._spark = session(spec.name, spec.master, **spec.spark)
+            self._spark.sparkContext.setLogLevel("ERROR")
+        return self._spark
+
+    def _over(self, cause: Cause, planned: bool) -> None:
+        self._say(
+            Said(
+                over=True,
+                error=cause.sentence,
+                error_class=cause.kind.value,
+                retried=cause.kind.retried,
+                planned=planned,
+            )
+        )
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        self._say(Said(event=event))
+
+    def _say(self, said: Said) -> None:
+        with self._writing:
+            try:
+                self._out.write(msgspec.json.encode(said) + b"\n")
+                self._out.flush()
+            except (OSError, ValueError):
+                pass  # nobody listens any more: stdin has ended too
+
+    def _listen(self) -> None:
+        for line in self._orders:
+            word = line.strip().decode()
+            if word == START:
+                self._started.set()
+            elif word == STOP:
+                self._stop()
+            elif word == KILL and self._runner is not None:
+                self._runner.kill()
+        self._stop()
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._started.set()
+        if self._runner is not None:
+            self._runner.stop()
+
+
+def main() -> int:
+    """Keep stdout for what is said, and give stderr to everybody who prints."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    # PySpark logs the errors that it raises; they are said once, by us.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    try:
+        return Worker(sys.stdin.buffer, out).run()
+    except PenstockError as error:
+        sys.stderr.write(f"penstock: {error.message}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Rows of Spark into topics: exactly once through staged publishing, or at once."""

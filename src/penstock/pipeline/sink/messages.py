@@ -1,0 +1,190 @@
+"""Rows to messages of a batch's payload, a column at a time.
+
+metadata size u32 | properties, key, payload size, event time, … | payload            each message
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.pipeline.errors import PipelineError
+
+from . import pieces
+from .pieces import Mask, Numbers
+
+_BASE64: Final = b"\x30\x01"
+_NULL: Final = b"\x48\x01"
+_PAIR: Final = 0x0A  # a property's tag, and that of its name within
+_PAIR_VALUE: Final = 0x12
+
+
+class Keys(NamedTuple):
+    """Keys as they go out: text, or base64 of bytes that are none (`encoded` says which rows)."""
+
+    texts: Any
+    encoded: Mask | None = None
+
+
+class Columns(NamedTuple):
+    """The parts of messages, row by row; None where no row has one. Times are ms since the epoch.
+
+    `value` null is a null value; the other nulls are nothing. `properties` are encoded fields.
+    """
+
+    value: Any
+    key: Keys | None = None
+    properties: Any = None
+    event_time: Any = None
+    ordering_key: Any = None
+
+
+def payloads(columns: Columns) -> Any:
+    """Every row as a message within a batch: an array of bytes."""
+    value, key = columns.value, columns.key
+    head: list[Any] = []
+    if columns.properties is not None:
+        head.append(columns.properties)
+    if key is not None:
+        head += pieces.sized(0x12, key.texts)
+    head.append(pieces.varints(0x18, pieces.sizes(value)))
+    if columns.event_time is not None:
+        head.append(pieces.varints(0x28, *_numbers(columns.event_time)))
+    if key is not None and key.encoded is not None:
+        head.append(pieces.constant(_BASE64, key.encoded))
+    if columns.ordering_key is not None:
+        head += pieces.sized(0x3A, columns.ordering_key)
+    present = pieces.there(value)
+    if present is not None:
+        head.append(pieces.constant(_NULL, ~present))
+    size: Numbers = np.zeros(len(value), np.int64)
+    for piece in head:
+        size += pieces.sizes(piece)
+    return pieces.join([pieces.big_endian(size), *head, value])
+
+
+def columns_of(batch: pa.RecordBatch, value: Any) -> Columns:
+    """The parts of messages in a frame's columns; `value` is the encoded one. Raises PipelineError."""
+    names = set(batch.schema.names)
+    return Columns(
+        value=pieces.as_binary(value),
+        key=keys_of(batch.column("key")) if "key" in names else None,
+        properties=_properties(batch, names),
+        event_time=milliseconds(batch.column("event_time")) if "event_time" in names else None,
+        ordering_key=pieces.as_binary(batch.column("ordering_key")) if "ordering_key" in names else None,
+    )
+
+
+def keys_of(column: Any) -> Keys | None:
+    """Keys of text or bytes. Bytes that are text are a text key: so they come back to where they came from."""
+    if column.null_count == len(column):
+        return None
+    keys = pieces.as_binary(column)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return Keys(keys)
+    try:
+        keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return _some_encoded(keys)
+    return Keys(keys)
+
+
+def encoded_keys(column: Any) -> Keys:
+    """Keys of bytes, all as base64: those of key/value schemas, as Pulsar's clients send them."""
+    from base64 import b64encode
+
+    keys = [None if key is None else b64encode(key) for key in column.to_pylist()]
+    return Keys(pa.array(keys, pa.binary()), np.array([key is not None for key in keys], np.bool_))
+
+
+def _some_encoded(keys: Any) -> Keys:
+    from base64 import b64encode
+
+    texts: list[bytes | None] = []
+    encoded = np.zeros(len(keys), np.bool_)
+    for row, key in enumerate(keys.to_pylist()):
+        if key is not None:
+            try:
+                key.decode()
+            except UnicodeDecodeError:
+                key, encoded[row] = b64encode(key), True
+        texts.append(key)
+    return Keys(pa.array(texts, pa.binary()), encoded)
+
+
+def milliseconds(column: Any) -> Any:
+    """Timestamps as ms since the epoch; whole numbers are ms already."""
+    if pa.types.is_timestamp(column.type):
+        micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+        return pc.floor(pc.divide(micros.cast(pa.float64()), 1000.0)).cast(pa.int64())
+    return column.cast(pa.int64())
+
+
+def _numbers(array: Any) -> tuple[Numbers, Mask | None]:
+    """The numbers, 0 for null, and which are there. 0 is none, as on the wire."""
+    filled: Numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
+    return filled, filled != 0
+
+
+def _properties(batch: pa.RecordBatch, names: set[str]) -> Any:
+    if "properties" in names:
+        column = batch.column("properties")
+        flat_names, flat_values = column.keys, column.items
+    elif "headers" in names:
+        column = batch.column("headers")
+        flat_names, flat_values = column.values.field("key"), column.values.field("value")
+    else:
+        return None
+    if column.null_count:
+        # The offsets of a null row need not be equal: without them its pairs would be sent.
+        return encoded_properties([_pairs_of(row) for row in column.to_pylist()])
+    starts = np.asarray(column.offsets, np.int32)
+    first, until = int(starts[0]), int(starts[-1])
+    if first == until:
+        return None
+    flat_names, flat_values = flat_names[first:until], flat_values[first:until]
+    if flat_names.null_count or flat_values.null_count:
+        raise PipelineError("a property without a name or a value: column properties or headers holds null")
+    return pieces.grouped(_pairs(flat_names, flat_values), starts - first)
+
+
+def _pairs(names: Any, values: Any) -> Any:
+    """Properties as fields of a message's metadata."""
+    if pa.types.is_binary(values.type):
+        _check_text(values)
+    inner = pieces.join(
+        [
+            *pieces.sized(_PAIR, pieces.as_binary(names)),
+            *pieces.sized(_PAIR_VALUE, pieces.as_binary(values)),
+        ]
+    )
+    return pieces.join(pieces.sized(_PAIR, inner))
+
+
+def _check_text(values: Any) -> None:
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise PipelineError("column headers holds a value that is not UTF-8; properties are texts") from None
+
+
+def _pairs_of(row: Any) -> list[tuple[Any, Any]]:
+    return [pair if isinstance(pair, tuple) else (pair["key"], pair["value"]) for pair in row or ()]
+
+
+def encoded_properties(rows: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
+    """The properties of each row, given as pairs, as fields of a message's metadata. Raises PipelineError."""
+    flat: list[tuple[Any, Any]] = []
+    starts = [0]
+    for row in rows:
+        flat += row
+        starts.append(len(flat))
+    if any(None in pair for pair in flat):
+        raise PipelineError("a property without a name or a value: column properties or headers holds null")
+    if not flat:
+        return None
+    names = pa.array([name for name, _ in flat], pa.string())
+    values = pa.array([value for _, value in flat])
+    return pieces.grouped(_pairs(names, values), np.array(starts, np.int32))

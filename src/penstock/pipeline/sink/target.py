@@ -1,0 +1,122 @@
+"""A topic that a task writes to: where its rows go within it, and how their values are encoded."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.model.message import OutMessage
+from penstock.model.names import TopicName
+
+from .entries import MESSAGES_MAX, Gathering
+from .messages import Columns, Keys, encoded_keys, payloads
+from .pieces import Numbers
+from .routing import Router
+
+GATHERED_BYTES_MAX: Final = 64 << 20  # of all partitions of a topic, in entries that are not full
+
+
+class Encoding(Protocol):
+    """How values become payloads by a schema (`decode.encoding` has those with one). It can be pickled."""
+
+    schema_version: int | None
+
+    def encode(self, column: Any) -> Any:
+        """An array of values as an array of bytes."""
+        ...
+
+    def keys(self, column: Any) -> Any | None:
+        """The keys that are part of the values (key/value, SEPARATED), as bytes; None where they are not."""
+        ...
+
+
+class Target:
+    """Rows in, entries out: `put` is given each with its log. `start` says which partition comes first."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        partitions: int,
+        encoding: Encoding | None,
+        *,
+        producer: str,
+        batch: int,
+        compression: int,
+        start: int,
+        put: Callable[[str, bytes], None],
+    ) -> None:
+        self._encoding = encoding
+        self._put = put
+        self._router = Router(str(topic), partitions, start, MESSAGES_MAX)
+        version = None if encoding is None else encoding.schema_version
+        names = [topic.of_partition(n) for n in range(partitions)] if partitions else [topic]
+        self._gatherings = [Gathering(str(name), producer, batch, version, compression) for name in names]
+
+    def encode(self, values: Any) -> Any:
+        """Values as payloads."""
+        return values if self._encoding is None else self._encoding.encode(values)
+
+    def keys(self, values: Any) -> Keys | None:
+        """The keys that are part of the values; None where they are a column of their own."""
+        keys = None if self._encoding is None else self._encoding.keys(values)
+        return None if keys is None else encoded_keys(keys)
+
+    def write(self, columns: Columns, wanted: Any | None, deliver_at: Any | None, properties: Any) -> None:
+        """Write rows; `wanted` are partitions, `deliver_at` ms since the epoch, both null for none.
+
+        `properties(row)` are a row's, for the few that travel alone.
+        """
+        rows = len(columns.value)
+        keys = None if columns.key is None else columns.key.texts
+        chosen = self._router.choose(keys, wanted, rows)
+        messages = payloads(columns)
+        times: Numbers = np.zeros(0, np.int64)
+        delayed = None
+        if deliver_at is not None:
+            times = deliver_at.fill_null(0).to_numpy(zero_copy_only=False)
+            delayed = times > 0 if (times > 0).any() else None
+        for number in np.unique(chosen):
+            gathering = self._gatherings[number]
+            where = np.nonzero(chosen == number)[0]
+            if delayed is None:
+                whole = len(where) == rows
+                self._send(gathering, gathering.add(messages if whole else messages.take(pa.array(where))))
+                continue
+            for run in np.split(where, np.nonzero(np.diff(delayed[where]) | delayed[where][1:])[0] + 1):
+                if not len(run):
+                    continue
+                if delayed[run[0]]:
+                    row = int(run[0])
+                    message = _message(columns, row, int(times[row]), properties(row))
+                    self._send(gathering, gathering.alone(message))
+                else:
+                    self._send(gathering, gathering.add(messages.take(pa.array(run))))
+        if sum(each.size for each in self._gatherings) > GATHERED_BYTES_MAX:
+            self.finish()
+
+    def finish(self) -> None:
+        """Let go of what is left."""
+        for gathering in self._gatherings:
+            self._send(gathering, gathering.finish())
+
+    def _send(self, gathering: Gathering, entries: Iterator[bytes]) -> None:
+        for entry in entries:
+            self._put(gathering.log, entry)
+
+
+def _message(columns: Columns, row: int, deliver_at: int, properties: dict[str, str] | None) -> OutMessage:
+    value = columns.value[row].as_py()
+    key = None if columns.key is None else columns.key.texts[row].as_py()
+    encoded = columns.key is not None and columns.key.encoded is not None and bool(columns.key.encoded[row])
+    event_time = None if columns.event_time is None else columns.event_time[row].as_py()
+    return OutMessage(
+        payload=value or b"",
+        null_value=value is None,
+        key=None if key is None else key.decode(),
+        key_is_base64=encoded,
+        ordering_key=None if columns.ordering_key is None else columns.ordering_key[row].as_py(),
+        properties=properties,
+        event_time=event_time or 0,
+        deliver_at=deliver_at,
+    )

@@ -1,0 +1,142 @@
+"""One task of a write: batches of Arrow in, entries out."""
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
+
+from .encodings import Plans
+from .letters import letters
+from .messages import columns_of, milliseconds
+from .options import Options, parse_topic
+from .outlet import Outlet
+from .target import Encoding, Target
+
+BATCH_BYTES_MAX: Final = 64 << 20  # worked on at once
+
+
+class Identity(NamedTuple):
+    """Which batch of whom, and which of its partitions."""
+
+    writer: str
+    batch: int
+    partition: int
+
+
+class Task:
+    """Writes the rows of one partition."""
+
+    def __init__(self, options: Options, identity: Identity, outlet: Outlet, plans: Plans) -> None:
+        self._options = options
+        self._identity = identity
+        self._outlet = outlet
+        self._plans = plans
+        self._targets: dict[TopicName, Target] = {}
+        self._letters: Target | None = None
+        self.rows = 0
+        self.rejected = 0
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write everything. Raises PipelineError, which names the place; CommittedBefore."""
+        for whole in batches:
+            for batch in _pieces(whole):
+                self._write(batch)
+        for target in [*self._targets.values(), *filter(None, (self._letters,))]:
+            target.finish()
+        self._outlet.finish()
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        if "_error" in batch.schema.names:
+            bad = pc.is_valid(batch.column("_error"))
+            if pc.any(bad).as_py():
+                self._bury(batch.filter(bad))
+                batch = batch.filter(pc.invert(bad))
+        if batch.num_rows == 0:
+            return
+        self.rows += batch.num_rows
+        if self._options.topic is not None:
+            self._write_to(self._options.topic, batch)
+            return
+        column = batch.column("topic")
+        if column.null_count:
+            raise PipelineError("column topic is null in some row: option topic would say where it goes")
+        encoded = column.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        for number, name in enumerate(names):
+            rows = batch if len(names) == 1 else batch.filter(pc.equal(encoded.indices, number))
+            self._write_to(parse_topic("column topic", name), rows)
+
+    def _write_to(self, topic: TopicName, batch: pa.RecordBatch) -> None:
+        target = self._targets.get(topic)
+        if target is None:
+            target = self._targets[topic] = self._target(topic, self._plans.encoding_of(topic))
+        values = batch.column("value")
+        columns = columns_of(batch, target.encode(values))
+        keys = target.keys(values)
+        if keys is not None:
+            if "key" in batch.schema.names:
+                raise PipelineError(f"column key is not for {topic}: its schema takes keys from column value")
+            columns = columns._replace(key=keys)
+        wanted = None
+        if "partition" in batch.schema.names and "offset" not in batch.schema.names:
+            wanted = batch.column("partition")
+        target.write(columns, wanted, _deliver_at(batch), lambda row: _properties(batch, row))
+
+    def _bury(self, batch: pa.RecordBatch) -> None:
+        topic = self._options.dead_letter_topic
+        assert topic is not None, "checked with the columns"
+        if self._letters is None:
+            self._letters = self._target(topic, None)
+        self.rejected += batch.num_rows
+        found = letters(batch, self._identity.writer, self._identity.batch)
+        self._letters.write(found, None, None, None)
+
+    def _target(self, topic: TopicName, encoding: Encoding | None) -> Target:
+        identity = self._identity
+        opened = self._outlet.stages.open_topics([topic])
+        return Target(
+            topic,
+            opened.partitions[topic],
+            encoding,
+            producer=f"spark-{identity.writer}-{identity.partition}",
+            batch=identity.batch,
+            compression=self._options.compression,
+            start=identity.partition,
+            put=self._outlet.put,
+        )
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces that are not too large to be worked on at once."""
+    step = batch.num_rows
+    if batch.nbytes > BATCH_BYTES_MAX:
+        step = max(1, batch.num_rows * BATCH_BYTES_MAX // batch.nbytes)
+    for start in range(0, batch.num_rows, max(1, step)):
+        yield batch.slice(start, step)
+
+
+def _deliver_at(batch: pa.RecordBatch) -> Any:
+    names = batch.schema.names
+    if "deliver_at" in names:
+        return milliseconds(batch.column("deliver_at"))
+    if "deliver_after_ms" in names:
+        after = batch.column("deliver_after_ms").cast(pa.int64())
+        now = time.time_ns() // 1_000_000
+        return pc.if_else(pc.greater(after, 0), pc.add(after, now), pa.scalar(None, pa.int64()))
+    return None
+
+
+def _properties(batch: pa.RecordBatch, row: int) -> dict[str, str] | None:
+    names = batch.schema.names
+    if "properties" in names:
+        return dict(batch.column("properties")[row].as_py() or ()) or None
+    if "headers" in names:
+        pairs = batch.column("headers")[row].as_py() or ()
+        texts = ((h["key"], h["value"]) for h in pairs)
+        return {k: v.decode() if isinstance(v, bytes) else v for k, v in texts} or None
+    return None

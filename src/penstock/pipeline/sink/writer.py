@@ -1,0 +1,158 @@
+"""The writers of the data source `penstock`, for Spark's Python data source API.
+
+A writer is made anew, in other processes, for each batch and for its commit: what a commit needs comes with the
+tasks' messages. Every attempt at a task has a stage of its own; the driver commits those of the attempts that won.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from penstock.client.stages import StageCount, Stages
+from penstock.model.names import TopicName
+from penstock.model.stage import StageKey
+from penstock.pipeline.errors import PipelineError
+
+from .columns import check_columns
+from .encodings import Plans, plan
+from .options import Delivery, Options, parse_options
+from .outlet import CommittedBefore, Outlet, PublishOutlet, StageOutlet, drop
+from .task import Identity, Task
+
+PLAN_RETRY_S: Final = 10.0  # for a server that restarts; a wrong address is to be told soon
+
+# Spark tells tasks of these; nothing else says which batch of which query it is.
+_QUERY = "sql.streaming.queryId"
+_BATCH = "streaming.sql.batchId"
+
+
+class Written(WriterCommitMessage):
+    """What a task wrote: its stage (None where nothing was staged), rows, and rows that were rejected."""
+
+    def __init__(self, identity: Identity, stage: StageCount | None, rows: int, rejected: int) -> None:
+        self.identity = identity
+        self.stage = stage
+        self.rows = rows
+        self.rejected = rejected
+
+    @property
+    def key(self) -> StageKey | None:
+        if self.stage is None:
+            return None
+        return StageKey(self.identity.writer, self.identity.batch, self.stage.stage)
+
+
+class TopicSink:
+    """What both writers do. Made on the driver, pickled to the tasks."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, *, streaming: bool) -> None:
+        self._options = options = parse_options(given, streaming=streaming)
+        self._writer, self._number = options.writer, options.batch
+        self._once = not streaming and not options.writer
+        if self._once:
+            self._writer, self._number = f"once-{secrets.token_hex(16)}", 0
+        check_columns(
+            schema, topic=options.topic is not None, dead_letter_topic=options.dead_letter_topic is not None
+        )
+        self._plans: Plans = plan(options, schema)
+        _open_topics(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task."""
+        identity, stage = self._identify()
+        outlet: Outlet
+        if self._options.delivery is Delivery.EXACTLY_ONCE:
+            outlet = StageOutlet(self._options.server, StageKey(identity.writer, identity.batch, stage))
+        else:
+            deduplicate = self._options.delivery is Delivery.SEQUENCE
+            outlet = PublishOutlet(self._options.server, deduplicate=deduplicate)
+        try:
+            with outlet:
+                task = Task(self._options, identity, outlet, self._plans)
+                task.write(iterator)
+        except CommittedBefore:
+            for _ in iterator:  # Spark wants its rows to be taken
+                pass
+            return Written(identity, None, 0, 0)
+        count = None
+        if isinstance(outlet, StageOutlet) and outlet.parts:
+            count = outlet.count(task.rows + task.rejected)
+        return Written(identity, count, task.rows, task.rejected)
+
+    def _identify(self) -> tuple[Identity, str]:
+        """Which batch this task is of, and a name for its stage that no other attempt has."""
+        context = TaskContext.get()
+        if context is None:
+            raise PipelineError("a write runs in tasks of Spark only")
+        writer, number = self._writer, self._number
+        if number < 0:
+            batch = context.getLocalProperty(_BATCH)
+            writer = writer or context.getLocalProperty(_QUERY) or ""
+            if batch is None or not writer:
+                raise PipelineError("Spark does not tell this task which batch of which query it is of")
+            number = int(batch)
+        partition = context.partitionId()
+        # A driver that was started again counts its attempts anew: hence the random part.
+        stage = f"{partition}-{context.taskAttemptId()}-{secrets.token_hex(4)}"
+        return Identity(writer, number, partition), stage
+
+    def finish(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Commit the stages that won."""
+        written = [message for message in messages if isinstance(message, Written)]
+        stages = [message.stage for message in written if message.stage is not None]
+        if not stages:
+            return  # nothing came, or it is there already
+        identity = written[0].identity
+        with Stages(self._options.server) as client:
+            client.commit(identity.writer, identity.batch, stages, keep=not self._once)
+
+    def give_up(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drop the stages that there are. A commit that was reported as failed may have been made: it stays."""
+        keys = [message.key for message in messages if isinstance(message, Written)]
+        with Stages(self._options.server, retry_s=0) as client:
+            drop(client, [key for key in keys if key is not None])
+
+
+class TopicWriter(TopicSink, DataSourceArrowWriter):
+    """`df.write.format("penstock")`."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise PipelineError("a topic is not overwritten: write with mode append")
+        super().__init__(given, schema, streaming=False)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Let everybody see what was written."""
+        self.finish(messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drop what was written."""
+        self.give_up(messages)
+
+
+class TopicStreamWriter(TopicSink, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("penstock")`."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(given, schema, streaming=True)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Let everybody see the batch, once."""
+        self.finish(messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Drop the batch, unless it is committed."""
+        self.give_up(messages)
+
+
+def _open_topics(options: Options) -> None:
+    """Have the topics that the options name made, so that a wrong one is told before anything runs."""
+    topics: list[TopicName] = [t for t in (options.topic, options.dead_letter_topic) if t is not None]
+    if topics:
+        with Stages(options.server, retry_s=PLAN_RETRY_S) as client:
+            client.open_topics(topics)

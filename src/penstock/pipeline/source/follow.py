@@ -1,0 +1,56 @@
+"""A durable subscription that follows a query, so that the server knows what the query still needs."""
+
+import logging
+
+from penstock.client.http import HttpClient
+from penstock.client.logs import Mark, set_marks
+from penstock.model.errors import PenstockError
+from penstock.pipeline.errors import PipelineError
+
+from .marks import Key, Marks, Reach, Spot
+
+log = logging.getLogger(__name__)
+
+
+class Follower:
+    """Tells the server how far a query has come; without a subscription's name it does nothing.
+
+    It is told of the start of a batch, before which everything has been committed, so that an idle query is
+    followed to its end too. `Source.commit` would lag a batch behind.
+    """
+
+    def __init__(self, subscription: str) -> None:
+        self._subscription = subscription
+        self._at: dict[Key, Spot] = {}
+
+    def follow(self, client: HttpClient, done: Marks) -> None:
+        """Everything before `done` has been committed."""
+        self._set(client, {key: spot for key, spot in done.spots.items() if self._at.get(key) != spot})
+
+    def begin(self, client: HttpClient, start: Marks, found: Reach) -> None:
+        """A batch begins in logs that the query did not read before: they are kept for it from there on.
+
+        A query that begins anew takes the subscription with it, back too.
+        """
+        new = {
+            key: head._replace(offset=found.begins[key])
+            for key, head in found.heads.items()
+            if start.initial or key not in start.spots
+        }
+        self._set(client, new, exact=start.initial)
+
+    def _set(self, client: HttpClient, spots: dict[Key, Spot], *, exact: bool = False) -> None:
+        if not self._subscription or not spots:
+            return
+        marks = [Mark(*key, spot.ledger, spot.offset) for key, spot in spots.items()]
+        try:
+            refused = set_marks(client, self._subscription, marks, exact=exact)
+        except PenstockError as error:
+            if not error.retriable:
+                raise PipelineError(f"option subscription: {error.message}", error.kind) from None
+            # It is told again with the next batch; the query itself needs nothing of it.
+            log.warning("subscription %s could not follow the query: %s", self._subscription, error.message)
+            return
+        for reason in refused.values():
+            log.warning("subscription %s could not follow the query: %s", self._subscription, reason)
+        self._at |= spots

@@ -1,0 +1,41 @@
+"""How a batch's limit is dealt out to the logs. Pure."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+K = TypeVar("K")
+
+
+def share(backlog: Mapping[K, int], most: int | None, turn: int = 0) -> dict[K, int]:
+    """At most `most` of the items of `backlog`, in proportion to what there is in each.
+
+    Every log that has something gets something; where there are more such logs than `most`, they take turns:
+    `turn` tells how much was dealt before. Order of the logs counts: it must be the same at every turn.
+    """
+    waiting = [key for key, count in backlog.items() if count > 0]
+    total = sum(backlog[key] for key in waiting)
+    if most is None or total <= most:
+        return {key: backlog[key] for key in waiting}
+    if most < len(waiting):
+        return {waiting[(turn + n) % len(waiting)]: 1 for n in range(most)}
+    # One for each, and of what is left as much as its part; what rounding left goes to the largest remainders.
+    left, rest = most - len(waiting), total - len(waiting)
+    takes = {key: 1 + left * (backlog[key] - 1) // rest for key in waiting}
+    by_remainder = sorted(waiting, key=lambda key: -(left * (backlog[key] - 1) % rest))
+    for key in by_remainder[: most - sum(takes.values())]:
+        takes[key] += 1
+    return takes
+
+
+def fit(sizes: Mapping[K, int], most: int, turn: int = 0) -> list[K]:
+    """Which items are taken so that their sizes are `most` together at most, but one in any case. They take turns
+    to be the first."""
+    keys = list(sizes)
+    fitting: list[K] = []
+    left = most
+    for n in range(len(keys)):
+        key = keys[(turn + n) % len(keys)]
+        if sizes[key] <= left or not fitting:
+            fitting.append(key)
+            left -= sizes[key]
+    return fitting

@@ -1,0 +1,212 @@
+"""Topics as a stream: Spark's micro-batches, between marks that Spark keeps in its checkpoint."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from penstock.client.http import HttpClient
+from penstock.client.logs import Look, Size, sizes
+from penstock.model.names import TopicName
+from penstock.pipeline.decode.plan import Watch
+from penstock.pipeline.errors import DataLoss
+
+from .batch import check_schema, read_split, split_for
+from .declared import carried
+from .discovery import ask, check_there, logs_of
+from .follow import Follower
+from .limits import fit, share
+from .marks import Key, Marks, Reach, Spot, advance, beginnings, between, reach, read_marks, write_marks
+from .offsets import Log, times
+from .options import parse_options
+from .pace import Pace
+from .patience import patiently
+from .planned import plan_for
+from .splits import split
+
+log = logging.getLogger(__name__)
+
+
+class Sight(NamedTuple):
+    """The logs as they were last seen."""
+
+    found: Look
+    logs: list[Log]
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the messages of each batch.
+
+    Spark keeps one of these in a process of its own on the driver, for all of a query's batches; what tasks use is
+    a copy made before the first of them.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._options = parse_options(carried(schema, given), stream=True)
+        self._plan = plan_for(self._options, schema)
+        check_schema(schema, self._options, self._plan)
+        self._watch = Watch(self._plan)
+        self._client: HttpClient | None = None
+        self._pace = Pace(self._options.poll_ms)
+        self._follower = Follower(self._options.subscription)
+        self._sight: Sight | None = None
+        self._frozen = False  # by a trigger that reads what is available now, and ends
+        self._idle_at: Any = None  # the start at which the last look found nothing
+        self._told: set[str] = set()  # losses that were logged
+
+    # -- what Spark asks on the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
+        """Where a new query begins."""
+        options = self._options
+        asked = times(options.start)
+        found = patiently(lambda: ask(self._http, options, times=asked))
+        check_there(options, found)
+        logs = logs_of(options, found.logs or [], asked)
+        return write_marks(Marks(beginnings(logs, options.start), initial=True))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What a batch may take; where rows and bytes are both limited, the stricter limit counts."""
+        if self._options.batch_rows_max is not None:
+            return ReadMaxRows(self._options.batch_rows_max)
+        if self._options.batch_bytes_max is not None:
+            return ReadMaxBytes(self._options.batch_bytes_max)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Remember what is available now: nothing beyond it is read."""
+        self._look(0)
+        self._frozen = True
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next batch ends, `start` itself when there is nothing to read.
+
+        Spark asks when everything before `start` has been committed; so the subscription follows here.
+        """
+        self._watch.look(self._http)
+        before = read_marks(start)
+        if not before.initial:
+            self._follower.follow(self._http, before)
+        sight = self._look(self._pace.wait_ms if start == self._idle_at else 0)
+        found = reach(before, sight.logs)
+        self._check(found)
+        if self._options.fail_on_data_loss:
+            check_there(self._options, sight.found)
+        end = advance(before, found, self._takes(found, limit))
+        self._idle_at = None
+        if end is before:
+            self._idle_at = start
+            self._pace.idle()
+            return start
+        self._pace.busy()
+        self._follower.begin(self._http, before, found)
+        return write_marks(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The end of each log when last seen: what is between it and a batch's end is the query's lag."""
+        if self._sight is None:
+            return None
+        heads = {
+            Key(each.topic, each.partition): Spot(each.ledger, each.partitioned, each.latest)
+            for each in self._sight.logs
+        }
+        return write_marks(Marks(heads))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch, cut alike each time that the batch is run."""
+        options = self._options
+        wanted = between(read_marks(start), read_marks(end))
+        pieces = split(wanted, rows_max=options.records_max, pieces_min=options.partitions_min)
+        return [split_for(options, piece, self._plan) for piece in pieces]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A batch of the query is done; it may have been another source that had something to read."""
+        self._pace.busy()
+
+    def stop(self) -> None:
+        """Let go of the connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # -- what it asks in tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read_split(partition)
+
+    # -- inside
+
+    @property
+    def _http(self) -> HttpClient:
+        if self._client is None:
+            self._client = HttpClient(self._options.server)
+        return self._client
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_client": None}
+
+    def _look(self, wait_ms: int) -> Sight:
+        if self._frozen and self._sight is not None:
+            return self._sight
+        seen = self._sight.found.seen if self._sight is not None else None
+        found = patiently(lambda: ask(self._http, self._options, seen=seen, wait_ms=wait_ms))
+        if found.logs is not None or self._sight is None:
+            self._sight = Sight(found, logs_of(self._options, found.logs or []))
+        return self._sight
+
+    def _check(self, found: Reach) -> None:
+        losses = list(found.losses)
+        for key in found.gone:
+            what = f"{key.topic}, partition {key.partition}"
+            if self._options.wants(TopicName.parse(key.topic), key.partition):
+                losses.append(f"{what}: the topic was deleted")
+            elif what not in self._told:
+                self._told.add(what)
+                log.warning("%s, which the checkpoint holds, is no longer part of the query", what)
+        for loss in losses:
+            if self._options.fail_on_data_loss:
+                raise DataLoss(f"{loss} (option failOnDataLoss=false reads what there is)")
+            if loss not in self._told:
+                self._told.add(loss)
+                log.warning("messages were lost: %s", loss)
+
+    def _takes(self, found: Reach, limit: ReadLimit) -> Mapping[Key, int]:
+        rows, size = self._limits(limit)
+        turn = sum(found.begins.values())
+        takes = share(found.backlog, rows, turn)
+        return takes if size is None or not takes else self._within(found, takes, size, turn)
+
+    def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
+        if isinstance(limit, ReadAllAvailable):
+            return None, None
+        rows, size = self._options.batch_rows_max, self._options.batch_bytes_max
+        if isinstance(limit, ReadMaxRows):
+            rows = limit.max_rows
+        if isinstance(limit, ReadMaxBytes):
+            size = limit.max_bytes
+        return rows, size
+
+    def _within(self, found: Reach, takes: Mapping[Key, int], size: int, turn: int) -> Mapping[Key, int]:
+        """As many of `takes` as `size` bytes hold, in whole entries."""
+
+        def measure(limits: Mapping[Key, int | None]) -> dict[Key, Size]:
+            ranges = [(*key, found.begins[key], most) for key, most in limits.items()]
+            return dict(zip(limits, patiently(lambda: sizes(self._http, ranges)), strict=True))
+
+        waiting = {key: each.total for key, each in measure(dict.fromkeys(takes)).items()}
+        cuts = measure(dict(share(waiting, size, turn)))
+        return {
+            key: min(takes[key], cuts[key].end - found.begins[key])
+            for key in fit({key: cut.bytes for key, cut in cuts.items()}, size, turn)
+        }

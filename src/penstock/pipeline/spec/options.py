@@ -1,0 +1,95 @@
+"""What a spec says in the words of the data sources' options."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from penstock.client.access import Access
+from penstock.pipeline.errors import PipelineError
+
+from .spec import Sink, Source, Spec
+from .units import time_ms
+
+_SERVER: Final = {
+    "url": "url",
+    "token_file": "tokenFile",
+    "token_env": "tokenEnv",
+    "ca_file": "tlsCaFile",
+    "cert_file": "tlsCertFile",
+    "key_file": "tlsKeyFile",
+}
+
+
+def server_options(server: Access) -> dict[str, str]:
+    """How the server is reached."""
+    return {option: text for field, option in _SERVER.items() if (text := getattr(server, field))}
+
+
+def source_options(spec: Spec, name: str, source: Source) -> dict[str, str]:
+    """The options of `format("penstock")` for reading a source as a stream."""
+    options = server_options(spec.server)
+    if source.topics:
+        options["subscribe"] = ",".join(source.topics)
+    else:
+        options["subscribePattern"] = source.pattern
+    options |= start_options(spec, name, source.start)
+    include = list(source.include)
+    if spec.dead_letters and "properties" not in include:
+        include.append("properties")  # a dead letter carries them
+    if spec.dead_letters and source.decode != "none" and "schema_version" not in include:
+        include.append("schema_version")
+    if include:
+        options["include"] = ",".join(include)
+    if source.decode != "none":
+        options["value.decode"] = source.decode
+        options["readerSchema"] = source.reader_schema
+        options["onNewSchema"] = source.on_new_schema
+        options["mode"] = "failfast" if source.on_bad_value == "fail" else "dead_letter"
+    subscription = spec.name if source.subscription is None else source.subscription
+    if subscription:
+        options["subscription"] = subscription
+    for key, option in (
+        ("max_rows_per_batch", "maxOffsetsPerTrigger"),
+        ("max_bytes_per_batch", "maxBytesPerTrigger"),
+        ("min_partitions", "minPartitions"),
+    ):
+        if number := getattr(source, key):
+            options[option] = str(number)
+    if not source.fail_on_data_loss:
+        options["failOnDataLoss"] = "false"
+    return options
+
+
+def start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:
+    """Where a new checkpoint begins."""
+    if start in ("earliest", "latest"):
+        return {"startingOffsets": str(start)}
+    if isinstance(start, Mapping):
+        for topic, partitions in start.items():
+            if not isinstance(partitions, Mapping) or not all(
+                str(p).isdigit() and type(offset) is int for p, offset in partitions.items()
+            ):
+                raise PipelineError(
+                    f"{spec.file}: [sources.{name}] start: expected offsets by partition, like"
+                    f" {{ {topic} = {{ 0 = 123 }} }}"
+                )
+        return {"startingOffsets": json.dumps(start, sort_keys=True)}
+    return {"startingTimestamp": str(time_ms(start))}
+
+
+def topic_options(spec: Spec, sink: Sink) -> dict[str, str]:
+    """The options of `format("penstock")` for writing to a topic."""
+    options = server_options(spec.server)
+    if sink.topic:
+        options["topic"] = sink.topic
+    if sink.ordered:
+        options["ordered"] = "true"
+    return options | {"delivery": sink.delivery, "value.encode": sink.encode}
+
+
+def table_options(sink: Sink) -> dict[str, str]:
+    """The options of `format("penstock_lake")` for writing to a table."""
+    options = {"path": sink.path, "table": sink.format, "compact": str(sink.compact).lower()}
+    if sink.partition_by:
+        options["partitionBy"] = ",".join(sink.partition_by)
+    return options

@@ -1,0 +1,179 @@
+"""Reads a pipeline's file. Every refusal is one sentence that names the file, the table and the key."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.client.access import Access
+from penstock.model.errors import PenstockError
+from penstock.pipeline.errors import PipelineError
+
+from .rules import check_rules
+from .spec import Expectation, Lookup, Sink, Source, Spec, Step, Watermark
+
+STATE: Final = "penstock-pipelines"
+
+_SCALARS: Final = ("name", "dead_letters", "output", "trigger", "state", "master")
+_TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "spark")
+_SERVER: Final = ("url", "token_file", "token_env", "ca_file", "cert_file", "key_file")
+_FILES: Final = ("token_file", "ca_file", "cert_file", "key_file")
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def load_spec(file: Path | str, *, url: str = "", state: Path | None = None, master: str = "") -> Spec:
+    """Read the file and check it; what is given beside it wins. Raises PipelineError."""
+    path = Path(file)
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise PipelineError(f"{file} cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PipelineError(f"{file} is no TOML: {error}") from None
+    if url:
+        server = content.get("server")
+        content["server"] = {**(server if isinstance(server, dict) else {}), "url": url}
+    if state is not None:
+        content["state"] = str(state.absolute())
+    if master:
+        content["master"] = master
+    return parse_spec(content, str(file), path.absolute().parent)
+
+
+def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
+    """A spec from the content of a TOML file. Raises PipelineError."""
+    _known(content, (*_SCALARS, *_TABLES), file, "")
+    if "name" not in content:
+        raise PipelineError(f"{file}: name is missing: what the pipeline is called")
+    given: dict[str, Any] = {
+        key: _convert(content[key], str, file, "", key)
+        for key in _SCALARS
+        if key in content and key not in ("output", "state")
+    }
+    if "output" in content:
+        given["output"] = _convert(content["output"], _type(Spec, "output"), file, "", "output")
+    state = _convert(content.get("state", STATE), str, file, "", "state")
+    spec = Spec(
+        **given,
+        server=_server(_mapping(content.get("server", {}), file, "[server]"), file, folder),
+        sources=_named(content, "sources", Source, file),
+        tables={
+            name: msgspec.structs.replace(table, path=str(folder / table.path))
+            for name, table in _named(content, "tables", Lookup, file).items()
+        },
+        steps=_steps(content.get("steps", []), file),
+        sinks={
+            name: msgspec.structs.replace(sink, path=str(folder / sink.path)) if sink.path else sink
+            for name, sink in _named(content, "sinks", Sink, file).items()
+        },
+        spark={
+            key: str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in _flat(_mapping(content.get("spark", {}), file, "[spark]"))
+        },
+        state=folder / state,
+        folder=folder,
+        file=file,
+    )
+    check_rules(spec)
+    return spec
+
+
+def _server(raw: Mapping[str, Any], file: str, folder: Path) -> Access:
+    _known(raw, _SERVER, file, "[server]")
+    texts = {key: _convert(raw[key], str, file, "[server]", key) for key in raw}
+    for key in _FILES:
+        if texts.get(key):
+            texts[key] = str(folder / texts[key])
+    if texts.get("token_file") and texts.get("token_env"):
+        raise PipelineError(f"{file}: [server] token_file and token_env exclude one another")
+    if texts.get("key_file") and not texts.get("cert_file"):
+        raise PipelineError(f"{file}: [server] key_file needs cert_file")
+    try:
+        return Access(**{"url": "http://127.0.0.1:8080", **texts})
+    except PenstockError as error:
+        raise PipelineError(f"{file}: [server] url: {error.message}") from None
+
+
+def _named(content: Mapping[str, Any], kind: str, type_: type[T], file: str) -> dict[str, T]:
+    """The tables `[kind.name]`."""
+    tables = _mapping(content.get(kind, {}), file, f"[{kind}]")
+    return {name: _struct(raw, type_, file, f"[{kind}.{name}]") for name, raw in tables.items()}
+
+
+def _steps(raw: Any, file: str) -> tuple[Step, ...]:
+    if not isinstance(raw, list):
+        raise PipelineError(f"{file}: [steps]: steps are written [[steps]], in the order in which they run")
+    return tuple(_struct(one, Step, file, _place_of(one, n)) for n, one in enumerate(raw, 1))
+
+
+def _place_of(raw: Any, number: int) -> str:
+    name = raw.get("name") if isinstance(raw, dict) else None
+    return f"[[steps]] {name}" if isinstance(name, str) else f"[[steps]] number {number}"
+
+
+def _struct(raw: Any, type_: type[T], file: str, place: str) -> T:
+    """A table of the file as the struct it makes; each key is converted by itself, so that it can be named."""
+    table = _mapping(raw, file, place)
+    fields = {field.name: field for field in msgspec.structs.fields(type_)}
+    _known(table, tuple(fields), file, place)
+    for name, field in fields.items():
+        if field.required and name not in table:
+            raise PipelineError(f"{file}: {place} {name} is missing")
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key == "watermark":
+            values[key] = _struct(value, Watermark, file, f"{place} watermark")
+        elif key == "expect":
+            if not isinstance(value, list):
+                raise PipelineError(f"{file}: {place} expect: a list of tables is expected")
+            values[key] = tuple(
+                _struct(one, Expectation, file, f"{place} expect, number {n}")
+                for n, one in enumerate(value, 1)
+            )
+        else:
+            values[key] = _convert(value, fields[key].type, file, place, key)
+    return type_(**values)
+
+
+def _known(raw: Mapping[str, Any], names: tuple[str, ...], file: str, place: str) -> None:
+    for key in raw:
+        if key not in names:
+            like = difflib.get_close_matches(key, names, 1)
+            hint = f"did you mean {like[0]}?" if like else f"there are {', '.join(names)}"
+            where = f"{place} " if place else ""
+            raise PipelineError(f"{file}: {where}{key}: unknown key; {hint}")
+
+
+def _mapping(raw: Any, file: str, place: str) -> Mapping[str, Any]:
+    if not isinstance(raw, dict):
+        raise PipelineError(f"{file}: {place}: a table is expected")
+    return raw
+
+
+def _convert(value: Any, type_: Any, file: str, place: str, key: str) -> Any:
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError as error:
+        where = f"{place} " if place else ""
+        raise PipelineError(f"{file}: {where}{key}: {_lower(str(error))}") from None
+
+
+def _type(struct: type, name: str) -> Any:
+    return next(field.type for field in msgspec.structs.fields(struct) if field.name == name)
+
+
+def _flat(raw: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """`spark.sql.x = 1` without quotes is a table of tables: put together again."""
+    found: list[tuple[str, Any]] = []
+    for key, value in raw.items():
+        name = f"{prefix}{key}"
+        found += _flat(value, f"{name}.") if isinstance(value, dict) else [(name, value)]
+    return found
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

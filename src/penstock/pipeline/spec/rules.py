@@ -1,0 +1,186 @@
+"""What must hold between the parts of a spec. Pure: nothing is asked of a server or of Spark."""
+
+import re
+from typing import Final
+
+from penstock.model.errors import PenstockError
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
+
+from .spec import AVAILABLE_NOW, Expectation, Sink, Source, Spec, Step, Watermark
+from .units import duration_ms, time_ms
+
+_PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_VIEW: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_WAYS: Final = ("sql", "python", "deduplicate", "stateful")
+_TOPIC_KEYS: Final = ("key", "value", "properties", "event_time", "ordering_key", "topic_column")
+
+
+class _Checker:
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    def fail(self, place: str, reason: str) -> PipelineError:
+        return PipelineError(f"{self.spec.file}: {place}{' ' if place else ''}{reason}")
+
+    def pipeline(self) -> None:
+        spec = self.spec
+        if not _PIPELINE.fullmatch(spec.name):
+            raise self.fail("", f"name: {spec.name!r} is no name: letters, digits, '.', '_' and '-'")
+        if not spec.sources:
+            raise self.fail("", "there is no [sources.…]: where rows come from")
+        if not spec.sinks:
+            raise self.fail("", "there is no [sinks.…]: where rows go")
+        if spec.trigger != AVAILABLE_NOW:
+            self.duration("", "trigger", spec.trigger)
+        if spec.dead_letters:
+            self.topic("", "dead_letters", spec.dead_letters)
+        for key in spec.spark:
+            if not key.startswith("spark."):
+                raise self.fail("[spark]", f"{key}: Spark's settings begin with 'spark.'")
+        self.names()
+
+    def names(self) -> None:
+        seen: dict[str, str] = {}
+        for kind, name in (
+            *(("sources", name) for name in self.spec.sources),
+            *(("tables", name) for name in self.spec.tables),
+            *(("steps", step.name) for step in self.spec.steps),
+        ):
+            place = f"[[steps]] {name}" if kind == "steps" else f"[{kind}.{name}]"
+            if not _VIEW.fullmatch(name):
+                raise self.fail(place, f"{name!r} is no name for a view: letters, digits and '_'")
+            if name.lower() in seen:
+                raise self.fail(place, f"the name is taken by {seen[name.lower()]}")
+            seen[name.lower()] = place
+
+    def source(self, name: str, source: Source) -> None:
+        place = f"[sources.{name}]"
+        if bool(source.topics) == bool(source.pattern):
+            raise self.fail(place, "one of topics and pattern is needed, and only one")
+        for topic in source.topics:
+            self.topic(place, "topics", topic)
+        if isinstance(source.start, dict):
+            pass  # offsets, checked where they are turned into an option
+        elif source.start not in ("earliest", "latest"):
+            try:
+                time_ms(source.start)
+            except (ValueError, AttributeError) as error:
+                raise self.fail(place, f"start: {error}; or earliest, latest, or offsets") from None
+        for key in ("max_rows_per_batch", "max_bytes_per_batch", "min_partitions"):
+            if getattr(source, key) < 0:
+                raise self.fail(place, f"{key}: a number from 0 on is expected")
+        if source.decode == "none" and source.on_bad_value != "fail":
+            raise self.fail(place, "on_bad_value needs decode = 'struct' or 'flat'")
+        if source.on_bad_value == "dead_letter":
+            self.dead_letters(place, "on_bad_value")
+        self.view(place, source.watermark, source.expect)
+
+    def step(self, step: Step, before: set[str]) -> None:
+        place = f"[[steps]] {step.name}"
+        ways = [way for way in _WAYS if getattr(step, way)]
+        if len(ways) != 1:
+            raise self.fail(place, f"exactly one of {', '.join(_WAYS)} is needed")
+        way = ways[0]
+        for name in step.inputs:
+            if name not in before:
+                raise self.fail(place, f"inputs: there is no source, table or earlier step {name!r}")
+        if way == "sql":
+            if step.inputs:
+                raise self.fail(place, "inputs: SQL names its inputs itself")
+        elif way == "python":
+            self.callable(place, "python", step.python)
+            if not step.inputs:
+                raise self.fail(place, "inputs is missing: what the function is called with")
+        elif len(step.inputs) != 1:
+            raise self.fail(place, f"inputs: {way} takes exactly one")
+        if way == "stateful":
+            self.callable(place, "stateful", step.stateful)
+            if not step.keys:
+                raise self.fail(place, "keys is missing: the columns that state is kept by")
+            if not step.columns:
+                raise self.fail(
+                    place, "columns is missing: what the processor emits, like 'id STRING, n BIGINT'"
+                )
+        elif step.keys or step.columns or step.time_mode != "none":
+            raise self.fail(place, "keys, columns and time_mode belong to stateful steps")
+        self.view(place, step.watermark, step.expect)
+
+    def sink(self, name: str, sink: Sink, views: set[str]) -> None:
+        place = f"[sinks.{name}]"
+        if sink.input not in views:
+            raise self.fail(place, f"input: there is no source or step {sink.input!r}")
+        to_topic = bool(sink.topic or sink.topic_column)
+        if to_topic == bool(sink.path):
+            raise self.fail(place, "either topic (or topic_column) or path is needed")
+        if sink.topic and sink.topic_column:
+            raise self.fail(place, "topic and topic_column exclude one another")
+        if to_topic:
+            if sink.topic:
+                self.topic(place, "topic", sink.topic)
+            if sink.partition_by:
+                raise self.fail(place, "partition_by belongs to tables")
+            if sink.delivery != "exactly_once" and self.spec.dead_letters:
+                raise self.fail(place, f"delivery: {sink.delivery} cannot be combined with dead_letters")
+        else:
+            for key in _TOPIC_KEYS:
+                if getattr(sink, key):
+                    raise self.fail(place, f"{key} belongs to topics")
+            if self.spec.output != "append":
+                raise self.fail(place, f"a table takes output = 'append', not {self.spec.output!r}")
+
+    def view(self, place: str, watermark: Watermark | None, expect: tuple[Expectation, ...]) -> None:
+        if watermark is not None:
+            self.duration(f"{place} watermark", "delay", watermark.delay)
+            if watermark.late == "dead_letter":
+                self.dead_letters(f"{place} watermark", "late")
+        names = [one.name for one in expect]
+        for name in names:
+            if names.count(name) > 1:
+                raise self.fail(place, f"expect: {name!r} is there twice")
+        for one in expect:
+            if one.action == "dead_letter":
+                self.dead_letters(f"{place} expect {one.name!r}", "action")
+        if self.spec.output == "complete" and (
+            any(one.action in ("drop", "dead_letter") for one in expect) or watermark is not None
+        ):
+            raise self.fail(place, "output = 'complete' allows neither a watermark nor rejected rows")
+
+    def topic(self, place: str, key: str, name: str) -> None:
+        try:
+            topic = TopicName.parse(name)
+        except PenstockError as error:
+            raise self.fail(place, f"{key}: {error.message}") from None
+        if not topic.persistent:
+            raise self.fail(place, f"{key}: {topic} keeps nothing")
+
+    def duration(self, place: str, key: str, text: str) -> None:
+        try:
+            duration_ms(text)
+        except ValueError as error:
+            raise self.fail(place, f"{key}: {error}") from None
+
+    def callable(self, place: str, key: str, text: str) -> None:
+        module, _, name = text.partition(":")
+        if not all(part.isidentifier() for part in module.split(".")) or not name.isidentifier():
+            raise self.fail(place, f"{key}: {text!r} is not module:name")
+
+    def dead_letters(self, place: str, key: str) -> None:
+        if not self.spec.dead_letters:
+            raise self.fail(
+                place, f"{key}: dead_letter needs dead_letters, the topic, at the top of the file"
+            )
+
+
+def check_rules(spec: Spec) -> None:
+    """Raises PipelineError for the first rule that a spec breaks."""
+    checker = _Checker(spec)
+    checker.pipeline()
+    for name, source in spec.sources.items():
+        checker.source(name, source)
+    before = {*spec.sources, *spec.tables}
+    for step in spec.steps:
+        checker.step(step, before)
+        before.add(step.name)
+    for name, sink in spec.sinks.items():
+        checker.sink(name, sink, before - set(spec.tables))

@@ -1,0 +1,121 @@
+"""What a pipeline's file says, as values. Read by `parse`; what must hold between them is in `rules`."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.client.access import Access
+
+Action = Literal["warn", "drop", "dead_letter", "fail"]
+Divert = Literal["drop", "dead_letter"]
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """A predicate that must be true of every row; null is not true."""
+
+    name: str
+    predicate: str
+    action: Action = "warn"
+
+
+class Watermark(msgspec.Struct, frozen=True, kw_only=True):
+    """How long after the newest event time of `column` rows may still come; later ones are `late`."""
+
+    column: str
+    delay: str
+    late: Divert = "drop"
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Topics, as a stream. The names that differ from the data source's options are in `views.options`."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    start: Any = "earliest"  # earliest | latest | a time | {topic: {partition: offset}}
+    decode: Literal["none", "struct", "flat"] = "none"
+    reader_schema: str = "latest"
+    on_new_schema: Literal["ignore", "fail", "restart"] = "ignore"
+    on_bad_value: Literal["fail", "drop", "dead_letter"] = "fail"
+    include: tuple[str, ...] = ()
+    subscription: str | None = None  # by default the pipeline's name; "" for none
+    max_rows_per_batch: int = 0  # 0: as many as there are
+    max_bytes_per_batch: int = 0
+    min_partitions: int = 0
+    fail_on_data_loss: bool = True
+    watermark: Watermark | None = None
+    expect: tuple[Expectation, ...] = ()
+
+
+class Lookup(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that is read anew in each batch, to be joined with."""
+
+    path: str
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A view made of earlier ones, in exactly one of the ways `sql`, `python`, `deduplicate` and `stateful`."""
+
+    name: str
+    sql: str = ""
+    python: str = ""  # module:function of DataFrames, returning one
+    stateful: str = ""  # module:Processor, a StatefulProcessor
+    deduplicate: tuple[str, ...] = ()  # columns
+    inputs: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # of `stateful`
+    columns: str = ""  # of `stateful`: what it emits, as DDL
+    time_mode: Literal["none", "processing_time", "event_time"] = "none"
+    watermark: Watermark | None = None
+    expect: tuple[Expectation, ...] = ()
+
+
+class Sink(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a view's rows go: a `topic`, or a table at `path`."""
+
+    input: str
+    topic: str = ""
+    topic_column: str = ""
+    key: str = ""  # columns, by name
+    value: str | tuple[str, ...] = ()  # a column, or a struct of some; by default all that have no other role
+    properties: str = ""
+    event_time: str = ""
+    ordering_key: str = ""
+    encode: str = "auto"
+    delivery: Literal["exactly_once", "sequence", "at_least_once"] = "exactly_once"
+    ordered: bool = False  # rows come in the same order when a task is repeated: for `sequence`
+    path: str = ""
+    format: Literal["delta", "parquet"] = "delta"
+    partition_by: tuple[str, ...] = ()
+    compact: bool = True
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """A pipeline. Paths are absolute; `folder` is the file's, where modules are looked for first."""
+
+    name: str
+    server: Access
+    sources: dict[str, Source]
+    tables: dict[str, Lookup] = {}
+    steps: tuple[Step, ...] = ()
+    sinks: dict[str, Sink]
+    dead_letters: str = ""
+    output: Literal["append", "update", "complete"] = "append"
+    trigger: str = "1 second"  # or available_now
+    state: Path
+    master: str = "local[*]"
+    spark: dict[str, str] = {}
+    folder: Path
+    file: str  # as the user named it
+
+    @property
+    def home(self) -> Path:
+        """The folder of this pipeline's state."""
+        return self.state / self.name
+
+    @property
+    def once(self) -> bool:
+        """Whether a run ends when everything that was there is processed."""
+        return self.trigger == AVAILABLE_NOW
+
+
+AVAILABLE_NOW = "available_now"

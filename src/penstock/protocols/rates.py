@@ -1,0 +1,123 @@
+"""How much a role may do in a second, over all doors together: requests, and bytes in both directions.
+
+Two marks in time a role say when all that it did so far is paid for (a leaky bucket). Where a request can be
+refused it is, with the time after which it would not be; where it cannot, the server reads or delivers later.
+"""
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Annotated, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from penstock.core.ports import Clock
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .pause import pause
+
+BURST_MS: Final = 1000  # what was not used may be used at once, as far back as this
+# No longer at a time: clients take half a minute without a sign of life for a lost connection.
+PAUSE_MS_MAX: Final = 20_000
+KNOWN_MAX: Final = 10_000  # roles or addresses in memory, before those that owe nothing are let go of
+SCOPE_KEY: Final = "penstock.allowance"  # where an ASGI scope has the allowance of who was admitted
+
+_ROUNDING_MS: Final = 1e-3
+
+Rate = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class RoleRates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rates of one role; None: as everybody's, 0: without bound."""
+
+    max_requests_per_s: Rate | None = None
+    max_bytes_per_s: Rate | None = None
+
+
+class Allowance:
+    """What one role, or one address where nobody says who he is, may still do."""
+
+    __slots__ = ("__weakref__", "_byte_ms", "_bytes_due", "_clock", "_request_ms", "_requests_due", "_told")
+
+    def __init__(self, clock: Clock, who: str, requests_per_s: int, bytes_per_s: int) -> None:
+        self._clock = clock
+        self._request_ms = 1000 / requests_per_s if requests_per_s else 0.0
+        self._byte_ms = 1000 / bytes_per_s if bytes_per_s else 0.0
+        self._requests_due = self._bytes_due = float("-inf")
+        self._told = (
+            f"{who} has limits.max_requests_per_s = {requests_per_s}",
+            f"{who} has limits.max_bytes_per_s = {bytes_per_s}",
+        )
+
+    def enter(self) -> None:
+        """Begin a request; raises TOO_MANY_REQUESTS, with the time after which it will be welcome."""
+        now = self._clock.monotonic_ms()
+        due = max(self._requests_due, now - BURST_MS) + self._request_ms
+        for late, told in zip((due - now, self._bytes_due - now), self._told, strict=True):
+            if late > _ROUNDING_MS:
+                refused = PenstockError(ErrorKind.TOO_MANY_REQUESTS, told)
+                refused.retry_after_s = max(1, ceil((late - _ROUNDING_MS) / 1000))
+                raise refused
+        self._requests_due = due
+
+    def take(self, requests: int, size: int) -> float:
+        """Count what was done, `size` in bytes; returns how many ms to wait before more is."""
+        now = self._clock.monotonic_ms()
+        oldest, latest = now - BURST_MS, now + PAUSE_MS_MAX
+        self._requests_due = min(latest, max(self._requests_due, oldest) + requests * self._request_ms)
+        self._bytes_due = min(latest, max(self._bytes_due, oldest) + size * self._byte_ms)
+        wait = max(self._requests_due, self._bytes_due) - now
+        return wait if wait > _ROUNDING_MS else 0.0
+
+    async def spend(self, requests: int, size: int) -> None:
+        """Count what was done, and complete when more may be."""
+        wait = self.take(requests, size)
+        if wait:
+            await pause(self._clock, wait)
+
+    @property
+    def owes(self) -> bool:
+        """Whether it differs from a new one."""
+        oldest = self._clock.monotonic_ms() - BURST_MS
+        return max(self._requests_due, self._bytes_due) > oldest
+
+
+class Rates:
+    """The allowances of all."""
+
+    def __init__(
+        self, clock: Clock, requests_per_s: int, bytes_per_s: int, roles: Mapping[str, RoleRates]
+    ) -> None:
+        self._clock = clock
+        self._general = requests_per_s, bytes_per_s
+        self._roles = roles
+        # Connections keep theirs: it must stay the one of its role for as long.
+        self._known: WeakValueDictionary[str, Allowance] = WeakValueDictionary()
+        self._kept: dict[str, Allowance] = {}
+        self._sweep_at = KNOWN_MAX
+
+    def of(self, who: str, kind: str = "role") -> Allowance | None:
+        """The allowance of a role (or of an address: `kind` is for messages); None where it is without bound."""
+        found = self._known.get(who)
+        if found is None:
+            requests, size = self._of(who)
+            if not requests and not size:
+                return None
+            found = self._known[who] = Allowance(self._clock, f"{kind} {who!r}", requests, size)
+        if who not in self._kept:
+            if len(self._kept) >= self._sweep_at:
+                self._sweep()
+            self._kept[who] = found
+        return found
+
+    def _of(self, who: str) -> tuple[int, int]:
+        requests, size = self._general
+        own = self._roles.get(who)
+        if own is not None:
+            requests = requests if own.max_requests_per_s is None else own.max_requests_per_s
+            size = size if own.max_bytes_per_s is None else own.max_bytes_per_s
+        return requests, size
+
+    def _sweep(self) -> None:
+        self._kept = {who: one for who, one in self._kept.items() if one.owes}
+        self._sweep_at = max(KNOWN_MAX, 2 * len(self._kept))

@@ -1,0 +1,137 @@
+"""`penstock pipeline` as a process: what it says, how it ends, and what survives when Spark's process is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.testing.server import Address, running
+
+needs_spark = pytest.mark.skipif(find_spec("pyspark") is None, reason="needs the extra spark")
+
+IN, OUT = TopicName.parse("in"), TopicName.parse("out")
+
+COPY = """
+name = "copy"
+trigger = "100 milliseconds"
+spark."spark.sql.shuffle.partitions" = 1
+[sources.s]
+topics = ["in"]
+[[steps]]
+name = "read"
+sql = "SELECT CAST(value AS STRING) AS value FROM s"
+[sinks.out]
+input = "read"
+topic = "out"
+"""
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Address]:
+    (tmp_path / "copy.toml").write_text(COPY)
+    with running() as server:
+        yield server
+
+
+def command(folder: Path, url: str, *words: str) -> list[str]:
+    verb, *rest = words
+    start = [sys.executable, "-m", "penstock", "pipeline", verb, str(folder / "copy.toml"), "--url", url]
+    return [*start, "--master", "local[1]", *rest]
+
+
+def call(folder: Path, url: str, *words: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(folder, url, *words), capture_output=True, text=True, timeout=timeout)
+
+
+def publish(url: str, *values: str) -> None:
+    with HttpClient(url) as client:
+        client.produce(IN, [{"value": value} for value in values])
+
+
+def copied(url: str) -> Counter[str]:
+    with HttpClient(url) as client:
+        return Counter(m["value"] for m in client.read(OUT)["messages"])
+
+
+def until(lines: Iterator[str], **wanted: Any) -> dict[str, Any]:
+    for line in lines:
+        event: dict[str, Any] = json.loads(line)
+        if all(event.get(name) == value for name, value in wanted.items()):
+            return event
+    raise AssertionError(f"the run ended before {wanted}")
+
+
+def refused(folder: Path, done: subprocess.CompletedProcess[str]) -> str:
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("penstock: ")
+    assert done.stderr.count("\n") == 1
+    assert not (folder / "penstock-pipelines").exists()
+    return done.stderr
+
+
+def test_what_cannot_run_is_said_before_spark_starts(house: Address, tmp_path: Path) -> None:
+    missing = "copy.toml: [sources.s]: topic persistent://public/default/in does not exist"
+    for verb in ("check", "run", "refresh"):
+        assert missing in refused(tmp_path, call(tmp_path, house.url, verb))
+    away = refused(tmp_path, call(tmp_path, "http://127.0.0.1:1", "run"))
+    assert "http://127.0.0.1:1 cannot be reached" in away
+    assert "has not run yet" in refused(tmp_path, call(tmp_path, house.url, "status"))
+    assert "is not running" in refused(tmp_path, call(tmp_path, house.url, "stop"))
+    assert "say --yes" in refused(tmp_path, call(tmp_path, house.url, "reset", "--to", "2026-01-31"))
+    assert "is no time like" in refused(tmp_path, call(tmp_path, house.url, "reset", "--to", "soon", "--yes"))
+    assert "the pipeline has no dead_letters" in refused(tmp_path, call(tmp_path, house.url, "redrive"))
+
+
+@needs_spark
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.timeout(600)
+def test_a_run_survives_a_kill_and_ends_when_asked(house: Address, tmp_path: Path) -> None:
+    with HttpClient(house.url) as client:
+        client.create_topic(IN)
+    publish(house.url, "a", "b")
+    process = subprocess.Popen(
+        command(tmp_path, house.url, "run"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        lines = iter(process.stdout)
+        until(lines, rows=2, state="running")
+        second = call(tmp_path, house.url, "run", "--once")
+        assert second.returncode == 1
+        assert f"is in use by process {process.pid}: the pipeline is running" in second.stderr
+        # The worker, and nothing else of ours, is killed.
+        (worker,) = _children(process.pid)
+        os.kill(worker, signal.SIGKILL)
+        publish(house.url, "c")
+        lost = until(lines, state="restarting")
+        assert lost["error"] == "Spark's process ended unexpectedly (signal SIGKILL)"
+        until(lines, rows=1, state="running")
+        assert json.loads(call(tmp_path, house.url, "status").stdout)["running"] is True
+        process.send_signal(signal.SIGTERM)
+        until(lines, state="stopped")
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert copied(house.url) == Counter("abc")
+    assert json.loads(call(tmp_path, house.url, "status").stdout)["state"] == "stopped"
+    assert "is not running" in call(tmp_path, house.url, "stop").stderr
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
+    pairs = (map(int, line.split()) for line in found.stdout.splitlines())
+    return [child for child, parent in pairs if parent == pid]

@@ -1,0 +1,247 @@
+"""Both kinds of tables keep the same promises."""
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.lake.compaction import compact
+from penstock.pipeline.lake.files import FileWriter
+from penstock.pipeline.lake.manifest import CHECKPOINT, FOLDER, KEEP
+from penstock.pipeline.lake.partitioning import By
+from penstock.pipeline.lake.tables import snapshot_of, table_at
+from penstock.pipeline.lake.values import KINDS, Batch, File, Piece, Position, Table
+
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+
+
+@pytest.fixture(params=KINDS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    return table_at(tmp_path / "table", request.param)
+
+
+def files(table: Table, numbers: list[int], schema: pa.Schema = SCHEMA, by: str = "") -> tuple[File, ...]:
+    bys = [By(by)] if by else []
+    writer = FileWriter(table.folder, schema, bys)
+    columns = {"n": numbers, "text": [str(n % 3) for n in numbers], "more": numbers}
+    writer.write(
+        pa.RecordBatch.from_arrays(
+            [pa.array(columns[field.name]).cast(field.type) for field in schema], schema=schema
+        )
+    )
+    return writer.finish()
+
+
+def add(table: Table, numbers: list[int], writer: str = "", number: int = 0, **more: object) -> bool:
+    schema = more.pop("schema", SCHEMA)
+    by = str(more.pop("by", ""))
+    made = files(table, numbers, schema, by)  # type: ignore[arg-type]
+    return table.commit(
+        Batch(
+            files=made,
+            schema=schema,  # type: ignore[arg-type]
+            partition_by=(by,) if by else (),
+            writer=writer,
+            number=number,
+            **more,  # type: ignore[arg-type]
+        )
+    )
+
+
+def numbers(table: Table, version: int | None = None) -> list[int]:
+    now = table.snapshot(version)
+    assert now is not None
+    return [
+        n
+        for file in now.files()
+        for n in pq.read_table(table.folder / file.path, columns=["n"])["n"].to_pylist()
+    ]
+
+
+def test_a_batch_counts_once(table: Table) -> None:
+    assert table.snapshot() is None
+    assert add(table, [1, 2], "q", 0)
+    assert not add(table, [1, 2], "q", 0)
+    assert add(table, [3], "q", 1)
+    assert not add(table, [1, 2], "q", 0)
+    assert add(table, [4], "other", 0)
+    assert numbers(table) == [1, 2, 3, 4]
+    now = table.snapshot()
+    assert now is not None
+    assert (now.committed("q"), now.committed("other"), now.committed("nobody")) == (1, 0, None)
+
+
+def test_columns_grow_with_a_batch(table: Table) -> None:
+    add(table, [1])
+    add(table, [2], schema=SCHEMA.append(pa.field("more", pa.int32())))
+    now = table.snapshot()
+    assert now is not None
+    assert now.schema.names == ["n", "text", "more"]
+    with pytest.raises(PipelineError, match="column n is int64"):
+        add(table, [3], schema=pa.schema([("n", pa.string())]))
+    assert numbers(table) == [1, 2]
+
+
+def test_what_is_archived_goes_on_where_it_ended(table: Table) -> None:
+    ledgers = {("t", 0): 7}
+    add(table, [1], pieces=(Piece("t", 0, 10, 20),), ledgers=ledgers)
+    with pytest.raises(DataLoss, match="ends at 20, and the batch begins at 21"):
+        add(table, [2], pieces=(Piece("t", 0, 21, 22),), ledgers=ledgers)
+    with pytest.raises(PipelineError, match="already"):
+        add(table, [2], pieces=(Piece("t", 0, 10, 20),), ledgers=ledgers)
+    add(table, [2], pieces=(Piece("t", 0, 20, 30), Piece("t", 1, 0, 5)), ledgers=ledgers)
+    now = table.snapshot()
+    assert now is not None
+    assert now.position("t", 0) == Position(10, 30, 7)
+    assert now.position("t", 1) == Position(0, 5, -1)
+    assert now.position("t", 2) is None
+    assert numbers(table) == [1, 2]
+
+
+def test_writers_at_once_lose_nothing(table: Table) -> None:
+    add(table, [0])
+    failed: list[BaseException] = []
+
+    def write(first: int) -> None:
+        try:
+            for n in range(5):
+                add(table, [first + n], f"w{first}", n)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(first,)) for first in (10, 20, 30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert sorted(numbers(table)) == [0, *range(10, 15), *range(20, 25), *range(30, 35)]
+
+
+def test_one_of_two_equal_batches_counts(table: Table) -> None:
+    add(table, [0])
+    done: list[bool] = []
+    threads = [threading.Thread(target=lambda: done.append(add(table, [1], "q", 5))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [False, False, False, True]
+    assert numbers(table) == [0, 1]
+
+
+def test_overwriting_keeps_the_past(table: Table) -> None:
+    add(table, [1, 2])
+    before = table.snapshot()
+    assert before is not None
+    add(table, [3], overwrite=True)
+    assert numbers(table) == [3]
+    assert numbers(table, before.version) == [1, 2]
+    with pytest.raises(PipelineError, match="option version"):
+        table.snapshot(99)
+
+
+def test_small_files_become_one_in_their_order(table: Table) -> None:
+    for n in range(20):
+        add(table, [2 * n, 2 * n + 1], "q", n, pieces=(Piece("t", 0, 2 * n, 2 * n + 2),))
+    assert compact(table, 1 << 30) == 20
+    now = table.snapshot()
+    assert now is not None
+    assert len(now.files()) == 1
+    assert now.files()[0].rows == 40
+    assert numbers(table) == list(range(40))
+    assert now.committed("q") == 19
+    assert now.position("t", 0) == Position(0, 40, -1)
+    add(table, [40])
+    assert numbers(table) == list(range(41)), "what comes later stays behind"
+    assert compact(table, 1 << 30) == 0
+
+
+def test_compaction_stays_within_partitions_and_fills_in_new_columns(table: Table) -> None:
+    for n in range(8):
+        add(table, [n * 3, n * 3 + 1, n * 3 + 2], by="text")
+    add(table, [100], by="text", schema=SCHEMA.append(pa.field("more", pa.int32())))
+    assert compact(table, 1 << 30, files_min=8) == 25
+    now = table.snapshot()
+    assert now is not None
+    assert sorted(file.values["text"] for file in now.files()) == ["0", "1", "2"]  # type: ignore[type-var]
+    assert sorted(numbers(table)) == [*range(24), 100]
+
+
+def test_compaction_gives_way(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(20):
+        add(table, [n])
+    stale = table.snapshot()
+    assert stale is not None
+    add(table, [99], overwrite=True)
+    fresh = table.snapshot
+    monkeypatch.setattr(type(table), "snapshot", lambda self, version=None: stale)
+    replace = type(table).replace
+
+    def late(self: Table, old: list[File], new: list[File]) -> bool:
+        monkeypatch.undo()
+        return replace(self, old, new)
+
+    monkeypatch.setattr(type(table), "replace", late)
+    assert compact(table, 1 << 30) == 0
+    assert fresh() is not None
+    assert numbers(table) == [99], "rows that were overwritten do not come back"
+
+
+def test_vacuum_takes_what_no_version_holds(table: Table) -> None:
+    add(table, [1])
+    orphan = files(table, [2])
+    old = time.time() - 3 * 3600
+    full = table.folder / orphan[0].path
+    assert table.vacuum(1) == 0, "it may be about to be committed"
+    os.utime(full, (old, old))
+    assert table.vacuum(1) == 1
+    assert not full.exists()
+    assert numbers(table) == [1]
+
+
+def test_a_table_stays_what_it_is(table: Table, tmp_path: Path) -> None:
+    add(table, [1], by="text")
+    with pytest.raises(PipelineError, match="parted by text"):
+        add(table, [1], by="n")
+    other = next(kind for kind in KINDS if kind != table.kind)
+    with pytest.raises(PipelineError, match=f"is a {table.kind} table, not {other}"):
+        table_at(table.folder, other)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("mine")
+    with pytest.raises(PipelineError, match="something else"):
+        table_at(tmp_path / "full")
+    with pytest.raises(PipelineError, match="there is no table"):
+        snapshot_of(tmp_path / "nowhere")
+
+
+def test_the_manifest_does_not_grow_for_ever(tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t", "parquet")
+    made = files(table, [0])
+    count = 2 * KEEP + CHECKPOINT + 7
+    for n in range(count):
+        assert table.commit(
+            Batch(files=made, schema=SCHEMA, partition_by=(), writer="q", number=n, overwrite=True)
+        )
+    names = [path.name for path in (tmp_path / "t" / FOLDER).glob("*.json")]
+    assert len(names) < KEEP + 2 * CHECKPOINT + 10
+    now = table.snapshot()
+    assert now is not None
+    assert (now.version, now.committed("q"), numbers(table)) == (count - 1, count - 1, [0])
+    assert table.snapshot(count - 20) is not None
+    with pytest.raises(PipelineError, match="option version"):
+        table.snapshot(3)
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t", "parquet")
+    add(table, [1])
+    (tmp_path / "t" / FOLDER / f"{0:020d}.json").write_text(json.dumps({"version": "x"}))
+    with pytest.raises(PipelineError, match="damaged"):
+        table.snapshot()

@@ -1,0 +1,100 @@
+"""Errors are told apart by what Spark leaves of them: text."""
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from penstock.client.http import RemoteError
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.pipeline.errors import DataLoss, PipelineError, SchemaChanged
+from penstock.pipeline.run.causes import ErrorClass, cause_of
+
+OURS = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/x/penstock/pipeline/source/fetch.py", line 42, in fetch
+    raise DataLoss(
+penstock.pipeline.errors.DataLoss: [PENSTOCK_DATA_LOSS] t, partition 0: offsets 1 to 2 are gone
+ SQLSTATE: 38000
+
+\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+"""
+
+USERS = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/x/pyspark/worker.py", line 12, in main
+    process()
+  File "/home/me/steps.py", line 7, in half
+    return 1 // 0
+ZeroDivisionError: integer division or modulo by zero
+"""
+
+AWAY = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset:
+Traceback (most recent call last):
+  File "/x/penstock/client/http.py", line 117, in call
+    raise _unreachable(self.url, error) from error
+penstock.model.errors.PenstockError: http://127.0.0.1:1 cannot be reached: [Errno 111] Connection refused
+ SQLSTATE: 38000
+"""
+
+
+class Spark(PySparkException):
+    """What Spark raises, without a JVM."""
+
+    def __init__(self, text: str, cause: Exception | None = None) -> None:
+        super().__init__(text)
+        self._desc = text
+        self._cause = cause
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "sentence"),
+    [
+        (DataLoss("gone"), ErrorClass.DATA_LOSS, "gone"),
+        (SchemaChanged("version 3"), ErrorClass.NEW_SCHEMA, "version 3"),
+        (PipelineError("wrong"), ErrorClass.PLAN, "wrong"),
+        (PenstockError(ErrorKind.UNAVAILABLE, "away"), ErrorClass.BROKER, "away"),
+        (RemoteError(403, 40301, "not yours"), ErrorClass.ACCESS, "not yours"),
+        (PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, "unfit"), ErrorClass.SCHEMA, "unfit"),
+        (OSError("disk"), ErrorClass.UNKNOWN, "OSError: disk"),
+        (Spark(OURS), ErrorClass.DATA_LOSS, "t, partition 0: offsets 1 to 2 are gone"),
+        (
+            Spark("Identifier: p [id = 1]", Spark("", Spark(OURS))),
+            ErrorClass.DATA_LOSS,
+            "t, partition 0: offsets 1 to 2 are gone",
+        ),
+        (
+            Spark(USERS),
+            ErrorClass.USER_CODE,
+            "ZeroDivisionError: integer division or modulo by zero (/home/me/steps.py, line 7, in half)",
+        ),
+        (
+            Spark(AWAY),
+            ErrorClass.BROKER,
+            "http://127.0.0.1:1 cannot be reached: [Errno 111] Connection refused",
+        ),
+        (
+            Spark("[USER_RAISED_EXCEPTION] expectation 'e' of v does not hold: n > 0 SQLSTATE: P0001"),
+            ErrorClass.EXPECTATION,
+            "expectation 'e' of v does not hold: n > 0",
+        ),
+        (Spark("\nsomething broke\n\nmore"), ErrorClass.UNKNOWN, "something broke"),
+    ],
+)
+def test_class_and_sentence(error: Exception, kind: ErrorClass, sentence: str) -> None:
+    cause = cause_of(error)
+    assert (cause.kind, cause.sentence) == (kind, sentence)
+
+
+def test_what_analysis_refuses_is_the_plans_fault() -> None:
+    error = AnalysisException(
+        "[UNRESOLVED_COLUMN] A column with name `a` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'Project ['a]"
+    )
+    assert cause_of(error) == (
+        ErrorClass.PLAN,
+        "A column with name `a` cannot be resolved (line 1, column 8)",
+    )
+
+
+@pytest.mark.parametrize("kind", list(ErrorClass))
+def test_only_what_may_pass_is_tried_again(kind: ErrorClass) -> None:
+    assert kind.retried == (kind in (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER, ErrorClass.UNKNOWN))

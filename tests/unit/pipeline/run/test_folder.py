@@ -1,0 +1,95 @@
+"""The state folder: owned by a name, used by one."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run.folder import Folder, Lock, in_use
+from penstock.pipeline.spec.fingerprint import fingerprint
+from penstock.pipeline.spec.parse import parse_spec
+from penstock.pipeline.spec.spec import Spec
+
+
+def spec(folder: Path, name: str = "p", topics: str = '["a", "b"]') -> Spec:
+    text = f'name = "{name}"\nstate = "{folder}"\n[sources.s]\ntopics = {topics}\n[sinks.k]\ninput = "s"\npath = "x"'
+    return parse_spec(tomllib.loads(text), f"{name}.toml", folder)
+
+
+def test_the_same_sources_have_the_same_fingerprint(tmp_path: Path) -> None:
+    first = fingerprint(spec(tmp_path))
+    assert first == fingerprint(spec(tmp_path, topics='["persistent://public/default/b", "a"]'))
+    assert first != fingerprint(spec(tmp_path, topics='["a"]'))
+
+
+def test_a_folder_is_its_owners(tmp_path: Path) -> None:
+    mine = spec(tmp_path)
+    folder = Folder(mine.home)
+    assert folder.check_owner(mine) is None
+    folder.own(mine)
+    owner = folder.check_owner(mine)
+    assert owner is not None
+    assert owner.start is None
+    with pytest.raises(PipelineError, match="belongs to pipeline 'p', not to 'q'"):
+        folder.check_owner(spec(tmp_path, "q"))
+    with pytest.raises(PipelineError, match=r"was made for s \(.*/a,.*/b\), but p.toml now reads s \(.*/c\)"):
+        folder.check_owner(spec(tmp_path, topics='["c"]'))
+
+
+def test_a_checkpoint_of_nobody_is_nobodys(tmp_path: Path) -> None:
+    mine = spec(tmp_path)
+    folder = Folder(mine.home)
+    (folder.checkpoint / "offsets").mkdir(parents=True)
+    with pytest.raises(PipelineError, match="holds a checkpoint that is not this pipeline's"):
+        folder.check_owner(mine)
+
+
+def test_what_is_forgotten_begins_anew(tmp_path: Path) -> None:
+    mine = spec(tmp_path)
+    folder = Folder(mine.home)
+    folder.own(mine, 17)
+    (folder.checkpoint / "offsets").mkdir(parents=True)
+    folder.forget()
+    assert not folder.checkpoint.exists()
+    assert folder.check_owner(mine) is None
+
+
+def test_a_folder_is_used_by_one(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "p")
+    assert not in_use(folder)
+    assert not folder.home.exists(), "to look changes nothing"
+    with Lock(folder):
+        assert in_use(folder)
+        with (
+            pytest.raises(PipelineError, match=r"p is in use by process \d+: the pipeline is running"),
+            Lock(folder),
+        ):
+            pass
+    assert not in_use(folder)
+    with Lock(folder):
+        pass
+
+
+def test_a_child_that_has_the_lock_keeps_it(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "p")
+    with Lock(folder) as lock:
+        command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(lock.file,))
+    assert in_use(folder)
+    child.communicate(timeout=20)
+    assert not in_use(folder)
+
+
+def test_status_and_control(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "p")
+    assert folder.status() is None
+    folder.say({"state": "running"})
+    assert folder.status() == {"state": "running"}
+    assert not folder.asked_to_stop()
+    folder.ask_to_stop()
+    assert folder.asked_to_stop()
+    folder.clear_control()
+    assert not folder.asked_to_stop()

@@ -1,0 +1,253 @@
+"""A pipeline's file: what it becomes, and how each mistake in it is named."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.spec.options import server_options, source_options, table_options, topic_options
+from penstock.pipeline.spec.parse import load_spec, parse_spec
+from penstock.pipeline.spec.spec import Spec
+
+FOLDER = Path("/pipelines")
+
+LEAST = """
+name = "p"
+[sources.s]
+topics = ["t"]
+[sinks.k]
+input = "s"
+topic = "u"
+"""
+
+
+def parse(text: str) -> Spec:
+    return parse_spec(tomllib.loads(text), "p.toml", FOLDER)
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(PipelineError) as refused:
+        parse(text)
+    assert "\n" not in refused.value.message
+    return refused.value.message
+
+
+def test_the_least_that_is_a_pipeline() -> None:
+    spec = parse(LEAST)
+    assert spec.name == "p"
+    assert spec.server.url == "http://127.0.0.1:8080"
+    assert spec.home == FOLDER / "penstock-pipelines" / "p"
+    assert not spec.once
+    options = source_options(spec, "s", spec.sources["s"])
+    assert options == {
+        "url": "http://127.0.0.1:8080",
+        "subscribe": "t",
+        "startingOffsets": "earliest",
+        "subscription": "p",
+    }
+    assert topic_options(spec, spec.sinks["k"]) == {
+        "url": "http://127.0.0.1:8080",
+        "topic": "u",
+        "delivery": "exactly_once",
+        "value.encode": "auto",
+    }
+
+
+def test_everything_there_is() -> None:
+    spec = parse(
+        """
+name = "all"
+dead_letters = "dead"
+output = "append"
+trigger = "available_now"
+state = "/var/state"
+master = "local[2]"
+
+[server]
+url = "https://example.org"
+token_file = "token"
+ca_file = "/etc/ca.pem"
+
+[spark]
+"spark.sql.shuffle.partitions" = 4
+spark.driver.memory = "2g"
+
+[sources.s]
+pattern = "public/default/t-.*"
+start = 2026-01-31T08:00:00Z
+decode = "flat"
+on_bad_value = "dead_letter"
+max_rows_per_batch = 10
+subscription = ""
+fail_on_data_loss = false
+watermark = { column = "at", delay = "10 minutes", late = "dead_letter" }
+expect = [{ name = "positive", predicate = "n > 0", action = "drop" }]
+
+[tables.names]
+path = "names"
+
+[[steps]]
+name = "once"
+inputs = ["s"]
+deduplicate = ["id"]
+
+[[steps]]
+name = "called"
+inputs = ["once", "names"]
+python = "steps:join"
+
+[[steps]]
+name = "kept"
+inputs = ["called"]
+stateful = "steps:Counter"
+keys = ["id"]
+columns = "id STRING, n BIGINT"
+time_mode = "event_time"
+
+[sinks.lake]
+input = "kept"
+path = "lake"
+partition_by = ["id"]
+compact = false
+"""
+    )
+    assert spec.once
+    assert spec.server.token_file == "/pipelines/token"
+    assert spec.spark == {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"}
+    assert spec.tables["names"].path == "/pipelines/names"
+    options = source_options(spec, "s", spec.sources["s"])
+    assert options == {
+        "url": "https://example.org",
+        "tokenFile": "/pipelines/token",
+        "tlsCaFile": "/etc/ca.pem",
+        "subscribePattern": "public/default/t-.*",
+        "startingTimestamp": "1769846400000",
+        "include": "properties,schema_version",
+        "value.decode": "flat",
+        "readerSchema": "latest",
+        "onNewSchema": "ignore",
+        "mode": "dead_letter",
+        "maxOffsetsPerTrigger": "10",
+        "failOnDataLoss": "false",
+    }
+    assert server_options(spec.server).items() <= options.items()
+    assert table_options(spec.sinks["lake"]) == {
+        "path": "/pipelines/lake",
+        "table": "delta",
+        "compact": "false",
+        "partitionBy": "id",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("name = ", "nmae = "), "p.toml: nmae: unknown key; did you mean name?"),
+        (("[sources.s]", "[source.s]"), "p.toml: source: unknown key; did you mean sources?"),
+        (("topics", "topic"), "p.toml: [sources.s] topic: unknown key; did you mean topics?"),
+        (('["t"]', "3"), "p.toml: [sources.s] topics: expected `array`, got `int`"),
+        (('["t"]', "[]"), "p.toml: [sources.s] one of topics and pattern is needed, and only one"),
+        (('["t"]', '["a/b"]'), "p.toml: [sources.s] topics: "),
+        (('"t"]', '"t"]\nstart = "soon"'), "p.toml: [sources.s] start: 'soon' is no time like"),
+        (('"t"]', '"t"]\ndecode = "all"'), "p.toml: [sources.s] decode: invalid enum value 'all'"),
+        (
+            ('"t"]', '"t"]\nmax_rows_per_batch = -1'),
+            "p.toml: [sources.s] max_rows_per_batch: a number from 0 on",
+        ),
+        (('"t"]', '"t"]\nstart = { t = 3 }'), None),
+        (('input = "s"', 'input = "x"'), "p.toml: [sinks.k] input: there is no source or step 'x'"),
+        (('input = "s"', ""), "p.toml: [sinks.k] input is missing"),
+        (('topic = "u"', ""), "p.toml: [sinks.k] either topic (or topic_column) or path is needed"),
+        (
+            ('topic = "u"', 'topic = "u"\npath = "p"'),
+            "p.toml: [sinks.k] either topic (or topic_column) or path",
+        ),
+        (('topic = "u"', 'path = "p"\nkey = "k"'), "p.toml: [sinks.k] key belongs to topics"),
+        (('name = "p"', 'name = "a/b"'), "p.toml: name: 'a/b' is no name"),
+        (('name = "p"', 'name = "p"\ntrigger = "often"'), "p.toml: trigger: 'often' is no duration"),
+        (
+            ('name = "p"', 'name = "p"\n[server]\nurl = "ftp://x"'),
+            "p.toml: [server] url: 'ftp://x' is no address",
+        ),
+        (
+            ('name = "p"', 'name = "p"\n[server]\nport = 3'),
+            "p.toml: [server] port: unknown key; there are url",
+        ),
+        (
+            ('name = "p"', 'name = "p"\n[spark]\nmemory = "1g"'),
+            "p.toml: [spark] memory: Spark's settings begin",
+        ),
+    ],
+)
+def test_a_mistake_is_named_in_one_sentence(change: tuple[str, str], sentence: str | None) -> None:
+    text = LEAST.replace(*change)
+    assert text != LEAST
+    if sentence is None:
+        parse(text)
+    else:
+        assert refusal(text).startswith(sentence)
+
+
+STEP = """
+[[steps]]
+name = "v"
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        ("", "p.toml: [[steps]] v exactly one of sql, python, deduplicate, stateful is needed"),
+        ('sql = "SELECT 1"\npython = "a:b"', "p.toml: [[steps]] v exactly one of"),
+        ('python = "a"\ninputs = ["s"]', "p.toml: [[steps]] v python: 'a' is not module:name"),
+        ('python = "a:b"', "p.toml: [[steps]] v inputs is missing"),
+        (
+            'python = "a:b"\ninputs = ["z"]',
+            "p.toml: [[steps]] v inputs: there is no source, table or earlier step 'z'",
+        ),
+        ('stateful = "a:B"\ninputs = ["s"]', "p.toml: [[steps]] v keys is missing"),
+        ('deduplicate = ["id"]', "p.toml: [[steps]] v inputs: deduplicate takes exactly one"),
+        (
+            'sql = "SELECT 1"\nkeys = ["k"]',
+            "p.toml: [[steps]] v keys, columns and time_mode belong to stateful",
+        ),
+        (
+            'sql = "SELECT 1"\nwatermark = { column = "t", delay = "x" }',
+            "p.toml: [[steps]] v watermark delay: 'x' is no duration",
+        ),
+        (
+            'sql = "SELECT 1"\nexpect = [{ name = "e", predicate = "x", action = "dead_letter" }]',
+            "p.toml: [[steps]] v expect 'e' action: dead_letter needs dead_letters",
+        ),
+        (
+            'sql = "SELECT 1"\nexpect = [{ name = "e" }]',
+            "p.toml: [[steps]] v expect, number 1 predicate is missing",
+        ),
+    ],
+)
+def test_a_mistake_in_a_step(step: str, sentence: str) -> None:
+    assert refusal(LEAST + STEP + step).startswith(sentence)
+
+
+def test_names_are_taken_once() -> None:
+    sentence = refusal(LEAST + '[[steps]]\nname = "S"\nsql = "SELECT 1"')
+    assert sentence == "p.toml: [[steps]] S the name is taken by [sources.s]"
+
+
+def test_a_file_that_is_not_there_or_no_toml(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"nope\.toml cannot be read: No such file"):
+        load_spec(tmp_path / "nope.toml")
+    (tmp_path / "x.toml").write_text("a = = b")
+    with pytest.raises(PipelineError, match=r"x\.toml is no TOML: .*line 1"):
+        load_spec(tmp_path / "x.toml")
+
+
+def test_what_is_given_beside_the_file_wins(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(LEAST)
+    spec = load_spec(file, url="http://other:1", state=tmp_path / "here", master="local[1]")
+    assert spec.server.url == "http://other:1"
+    assert spec.home == tmp_path / "here" / "p"
+    assert spec.master == "local[1]"
+    assert spec.folder == tmp_path
