@@ -83,8 +83,18 @@ layers: $(STAMPS)/project ## Check who imports whom
 deep: $(STAMPS)/project ## Let the property tests look further (minutes, other examples each time)
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 tests/property tests/unit $(ARGS)
 
+# What takes a short form in `make test`: doors under fuzz, crowds, renewed certificates, mixed clients with faults.
+SOAKS := tests/soak tests/integration/test_limits.py tests/integration/test_tls_renewal.py \
+  tests/integration/test_doors_fuzz.py tests/integration/test_openapi_fuzz.py tests/integration/test_small_disk.py \
+  tests/pipeline/test_kills.py tests/pipeline/test_kills_tasks.py tests/pipeline/test_kills_server.py \
+  tests/pipeline/test_mixed.py tests/pipeline/test_cluster.py
+
+.PHONY: soak
+soak: $(STAMPS)/project ## Hammer a server for long, with faults (half an hour; progress is shown)
+	@PENSTOCK_SOAK=1 $(BIN)/python -m pytest -s --timeout=3600 $(SOAKS) $(ARGS)
+
 .PHONY: bench
-NAME ?= startup rest websocket requests latency memory schemas idle store_floor codec kafka_rest binary client spark_scan spark_stream
+NAME ?= startup rest websocket requests latency memory schemas idle store_floor codec kafka_rest binary client spark_scan spark_stream spark_decode spark_sink spark_lake spark_latency
 bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)
 	@for bench in $(NAME); do echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 

@@ -12,8 +12,11 @@ import httpx
 
 import penstock
 from penstock.client.errors import AuthenticationError, AuthorizationError
+from penstock.client.stages import MEDIA
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address
+from penstock.wire.batch import pack_plain
+from penstock.wire.bulk import batch_entry, pack_sections
 
 AUDIENCE: Final = "these tests"
 NAMESPACE: Final = "public/default"
@@ -117,6 +120,11 @@ def over_pulsar(use: Callable[[penstock.Client], object]) -> Ask:
 
 
 _MESSAGE: Final = {"messages": [{"value": "hello"}]}
+_SECTIONS: Final = b"".join(
+    pack_sections(
+        [(FULL, [batch_entry(pack_plain([b"hello"]), 1, producer="p", sequence_id=0, publish_time=1)])]
+    )
+)
 _WS: Final = f"persistent/{NAMESPACE}/{TOPIC}"
 
 # By name: how a door is asked, and the action that it takes.
@@ -151,6 +159,8 @@ DOORS: Final[dict[str, tuple[Ask, str]]] = {
         "consume",
     ),
     "rest stages": (over_http("POST", "/stages", {"topics": [FULL]}), "produce"),
+    "rest stage": (over_http("PUT", "/stages/writer/1/stage/0", _SECTIONS, MEDIA), "produce"),
+    "rest entries": (over_http("POST", "/entries", _SECTIONS, MEDIA), "produce"),
     "kafka write": (over_http("POST", f"/kafka/topics/{TOPIC}/0", b"hello", "text/plain"), "produce"),
     "kafka read": (over_http("GET", f"/kafka/topics/{TOPIC}/0"), "consume"),
     "kafka topic": (over_http("GET", f"/kafka/topics/{TOPIC}"), "consume"),

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import httpx
-from starlette.applications import Starlette
 
 from penstock.backends.memory import MemoryStore
 from penstock.core.broker import Broker
@@ -15,7 +14,6 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.protocols.kafka_rest.door import KafkaRestDoor
 from penstock.protocols.kafka_rest.framing import render
-from penstock.protocols.kafka_rest.routes import KafkaRoute, routes
 from penstock.protocols.session import Gate, Limits
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
@@ -86,12 +84,11 @@ async def house(
     clock = ManualClock()
     broker = Broker(store or MemoryStore(), MemoryStore(1 << 40), WireFormat(), clock, settings)
     await broker.start()
-    (route,) = routes(Gate(broker, limits))
-    assert isinstance(route, KafkaRoute)
-    transport = httpx.ASGITransport(app=Starlette(routes=[route]), raise_app_exceptions=True)
+    door = KafkaRestDoor(Gate(broker, limits))
+    transport = httpx.ASGITransport(app=door, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://penstock") as client:
-        yield House(broker, clock, route.door, client)
-    await route.door.close()
+        yield House(broker, clock, door, client)
+    await door.close()
     await broker.close()
 
 

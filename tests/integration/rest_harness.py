@@ -7,13 +7,11 @@ from typing import Any
 
 import httpx
 import msgspec
-from starlette.applications import Starlette
 
 from penstock.backends.memory import MemoryStore
 from penstock.core.broker import Broker
 from penstock.core.settings import BrokerSettings
 from penstock.protocols.rest.door import RestDoor
-from penstock.protocols.rest.routes import TopicsRoute, routes
 from penstock.protocols.session import Gate, Limits
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
@@ -109,12 +107,11 @@ async def house(
     if change is not None:
         change(broker)
     gate = Gate(broker, limits)
-    (route,) = routes(gate)
-    assert isinstance(route, TopicsRoute)
-    transport = httpx.ASGITransport(app=Starlette(routes=[route]), raise_app_exceptions=True)
+    door = RestDoor(gate)
+    transport = httpx.ASGITransport(app=door, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://penstock") as client:
-        yield House(broker, clock, gate, client, route.door)
-    await route.door.close()
+        yield House(broker, clock, gate, client, door)
+    await door.close()
     await broker.close()
 
 

@@ -31,6 +31,14 @@ async def test_what_pulsar_s_tools_ask_first() -> None:
         assert (await at.client.get("/admin/v2/brokers/health")).text == "ok"
         assert (await at.client.get("/admin/v2/brokers/version")).text.startswith("penstock-")
         assert await at.get("/admin/v2/brokers/standalone") == ["office"]
+        at.gate.https_url, at.gate.pulsar_url = "https://inside:8443", "pulsar://inside:6650"
+        assert await at.get("/admin/v2/clusters/standalone") == {
+            "serviceUrl": "http://office",
+            "serviceUrlTls": "https://office:8443",
+            "brokerServiceUrl": "pulsar://office:6650",
+            "brokerServiceUrlTls": "",
+        }
+        await at.get("/admin/v2/clusters/other", 404)
         found = await at.get("/lookup/v2/topic/persistent/public/default/t")
         assert found["httpUrl"] == "http://office"
         assert "brokerUrlTls" in found
@@ -46,6 +54,9 @@ async def test_pages() -> None:
         assert (await at.get("/health/ready")) == {"status": "ready"}
         document = await at.get("/openapi.json")
         assert document["openapi"].startswith("3.1")
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                assert {"408", "431"} <= operation["responses"].keys()  # by the server, whatever was asked
         assert "/admin/v2/{domain}/{tenant}/{namespace}/{topic}/stats" in document["paths"]
         assert (await at.get("/asyncapi.json"))["channels"]
         docs = await at.client.get("/docs")

@@ -80,7 +80,7 @@ async def test_skipping_passes_over_what_is_acknowledged() -> None:
     async with office() as at:
         await at.produce("t", *"abcdef")
         await at.put(SUB, "earliest")
-        [subscription] = await at.broker.subscription(TopicName.parse("t"), "s")
+        [subscription] = await at.broker.subscriptions.of(TopicName.parse("t"), "s")
         subscription.cursor.add(1, 0b1)
         assert await backlog(at) == 5
         await at.post(f"{SUB}/skip/2")  # a and c

@@ -12,10 +12,13 @@ from tests.integration.auth_harness import (
     DOORS,
     FULL,
     GRANTS,
+    NAMESPACE,
     REST,
+    TOPIC,
     Asked,
     headers_of,
     issuer,
+    over_http,
     token,
 )
 
@@ -141,6 +144,40 @@ def test_what_is_open(server: Address) -> None:
         assert client.get("/metrics", headers=headers_of(token("stranger"))).status_code == 200
         assert client.get("/kafka/topics", headers=headers_of(token("stranger"))).json() == []
         assert client.get("/kafka/topics", headers=headers_of(token("only-produce"))).json() == ["locked"]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/metrics",
+        "/kafka",
+        "/kafka/topics",
+        "/stages/writer",
+        "/admin/v2/proxy-stats/metrics",
+        "/admin/v2/proxy-stats/stats",
+        f"/admin/v2/proxy-stats/persistent/{NAMESPACE}/{TOPIC}/stats",
+        "/admin/v2/clusters",
+        "/admin/v2/tenants",
+    ],
+)
+def test_wrong_credentials_for_what_names_no_topic(server: Address, path: str, wrong: str) -> None:
+    given = WRONG[wrong]()
+    answer = over_http("GET", path)(server, given)
+    assert answer.status == 401, answer.text
+    assert answer.headers["www-authenticate"].startswith('Bearer realm="penstock"')
+    _tells_no_token(answer, given)
+
+
+def test_a_batch_of_nothing_takes_no_writers_name(server: Address) -> None:
+    """It names no topic to be asked a permission of: who may publish nowhere may not commit it either."""
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        path, body = "/stages/taken/9/commit", {"stages": []}
+        for role in ("stranger", "only-consume"):
+            assert client.post(path, json=body, headers=headers_of(token(role))).status_code == 403
+        assert client.delete("/stages/taken/9", headers=headers_of(token("stranger"))).status_code == 403
+        done = client.post(path, json=body, headers=headers_of(token("only-produce")))
+        assert (done.status_code, done.json()["repeated"]) == (200, False)
 
 
 def test_a_token_in_the_query_of_any_door(server: Address) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -46,7 +48,7 @@ def house(tmp_path: Path) -> Iterator[Address]:
 def command(folder: Path, url: str, *words: str) -> list[str]:
     verb, *rest = words
     start = [sys.executable, "-m", "penstock", "pipeline", verb, str(folder / "copy.toml"), "--url", url]
-    return [*start, "--master", "local[1]", *rest]
+    return [*start, *(["--master", "local[1]"] if verb != "status" else []), *rest]
 
 
 def call(folder: Path, url: str, *words: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -60,7 +62,7 @@ def publish(url: str, *values: str) -> None:
 
 def copied(url: str) -> Counter[str]:
     with HttpClient(url) as client:
-        return Counter(m["value"] for m in client.read(OUT)["messages"])
+        return Counter(b64decode(m["value"]).decode() for m in client.read(OUT)["messages"])
 
 
 def until(lines: Iterator[str], **wanted: Any) -> dict[str, Any]:
@@ -112,6 +114,9 @@ def test_a_run_survives_a_kill_and_ends_when_asked(house: Address, tmp_path: Pat
         second = call(tmp_path, house.url, "run", "--once")
         assert second.returncode == 1
         assert f"is in use by process {process.pid}: the pipeline is running" in second.stderr
+        scratch = tmp_path / "penstock-pipelines" / "copy" / "scratch"
+        left = set(scratch.glob("blockmgr-*"))
+        assert left, "Spark's temporary files are in the state folder"
         # The worker, and nothing else of ours, is killed.
         (worker,) = _children(process.pid)
         os.kill(worker, signal.SIGKILL)
@@ -119,6 +124,7 @@ def test_a_run_survives_a_kill_and_ends_when_asked(house: Address, tmp_path: Pat
         lost = until(lines, state="restarting")
         assert lost["error"] == "Spark's process ended unexpectedly (signal SIGKILL)"
         until(lines, rows=1, state="running")
+        assert not left & set(scratch.glob("blockmgr-*")), "and those of a killed run are gone"
         assert json.loads(call(tmp_path, house.url, "status").stdout)["running"] is True
         process.send_signal(signal.SIGTERM)
         until(lines, state="stopped")
@@ -127,8 +133,42 @@ def test_a_run_survives_a_kill_and_ends_when_asked(house: Address, tmp_path: Pat
         process.kill()
         process.communicate()
     assert copied(house.url) == Counter("abc")
+    assert not scratch.exists()
     assert json.loads(call(tmp_path, house.url, "status").stdout)["state"] == "stopped"
     assert "is not running" in call(tmp_path, house.url, "stop").stderr
+    everybody = [sys.executable, "-m", "penstock", "pipeline", "status", "--url", house.url]
+    told = subprocess.run(everybody, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(told.stdout)["state"] == "stopped"
+
+
+@needs_spark
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_example_of_the_docs_works_as_printed(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    (declared,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (script,) = (block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "sales.toml" in block)
+    (tmp_path / "sales.toml").write_text(declared)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with running() as server:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            capture_output=True,
+            text=True,
+            timeout=500,
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path, "PENSTOCK_URL": server.url},
+        )
+        assert done.returncode == 0, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    sold = next(line["value"] for line in said if line.get("key") == "tea")
+    assert (sold["product"], sold["sold"], sold["revenue"]) == ("tea", 1, 3.5)
+    (dead,) = (line for line in said if "x-dlq-error" in (line.get("properties") or {}))
+    assert b64decode(dead["value"]) == b"not an order"
+    assert said[-1]["state"] == "stopped"
+    assert said[-1]["rejected"] == 1
+    assert (tmp_path / "history" / "_delta_log").is_dir()
 
 
 def _children(pid: int) -> list[int]:

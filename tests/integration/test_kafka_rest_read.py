@@ -247,7 +247,7 @@ async def test_waiting_ends_when_the_client_hangs_up() -> None:
         hung_up.set()
         await settle(50)
         assert asked.done()
-        assert len(h.door._waits._tasks) == 0
+        assert len(h.door._waits.tasks) == 0
 
 
 async def test_waiting_ends_when_the_server_drains_or_the_topic_ends() -> None:

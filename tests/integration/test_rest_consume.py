@@ -438,7 +438,7 @@ async def test_a_topic_that_goes_tells_why() -> None:
         assert visit.status == 404
         assert b"40401" in visit.body
         path = await consumer(home)
-        await home.broker.unsubscribe(NAME, "s", force=True)
+        await home.broker.subscriptions.delete(NAME, "s", force=True)
         await refused(home, "GET", path, None, 404, 40404)
         await refused(home, "GET", path, None, 404, 40403)
 

@@ -1,12 +1,13 @@
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,6 +57,26 @@ def test_what_was_published_is_there_after_a_restart(tmp_path: Path) -> None:
             assert server.terminate() == 0
 
 
+def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for a condition, with a bound."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
+
+
+def in_progress(url: str) -> int:
+    """The HTTP requests that the server is answering."""
+    found = re.search(r"^penstock_http_requests_in_progress (\S+)$", httpx.get(f"{url}/metrics").text, re.M)
+    assert found
+    return int(float(found[1]))
+
+
+def latest(url: str) -> int:
+    """Where the topic ends."""
+    return int(httpx.get(f"{url}{T}/partitions/0/offsets").json()["latest"])
+
+
 def test_a_stopping_server_answers_what_is_in_flight(server: Launched) -> None:
     publish(server.url, "first")
     started = threading.Event()
@@ -93,9 +114,10 @@ def test_a_stopping_server_answers_what_is_in_flight(server: Launched) -> None:
             )
         )
         polled = pool.submit(poll)
-        floods = [pool.submit(flood) for _ in range(3)]
         started.wait(5)
-        time.sleep(0.5)  # so that there is a flood; nothing depends on how much
+        until(lambda: in_progress(server.url) == 3)  # the two polls, and the question itself
+        floods = [pool.submit(flood) for _ in range(3)]
+        until(lambda: latest(server.url) > 10)
         code = server.terminate()
         assert code == 0
         assert quiet.result(5).json()["messages"] == []

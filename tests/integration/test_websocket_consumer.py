@@ -393,7 +393,7 @@ async def test_unsubscribe_is_refused_while_others_are_connected() -> None:
 async def test_a_deleted_subscription_closes_its_sockets() -> None:
     async with door() as server:
         receiving = await consumer(server)
-        await server.broker.unsubscribe(TOPIC, "s", force=True)
+        await server.broker.subscriptions.delete(TOPIC, "s", force=True)
         assert (await receiving.closed())[0] == 4008
         receiving = await consumer(server)
         await server.broker.delete_topic(TOPIC, force=True)
@@ -566,9 +566,22 @@ async def test_who_follows_a_pattern_waits_for_the_next_topic() -> None:
         assert await receiving.take(1) == ["b"]
 
 
-async def test_without_traffic_a_consumer_stays_unless_the_server_is_told_otherwise() -> None:
+async def test_a_consumer_without_traffic_stays_until_it_is_idle() -> None:
     clock = ManualClock()
     async with door(clock=clock) as server:
+        receiving = await consumer(server)
+        clock.turn(299_000)
+        await receiving.nothing_more()  # what it asks meanwhile counts as traffic
+        clock.turn(299_000)
+        await receiving.nothing_more()
+        clock.turn(300_000)
+        clock.turn(300_000)
+        assert await receiving.closed() == (1001, "idle for limits.websocket_idle_ms")
+
+
+async def test_a_consumer_without_traffic_stays_for_ever_where_that_is_off() -> None:
+    clock = ManualClock()
+    async with door(clock=clock, limits=Limits(websocket_idle_ms=0)) as server:
         receiving = await consumer(server)
         clock.turn(24 * 3_600_000)
         await receiving.nothing_more()

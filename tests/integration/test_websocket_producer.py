@@ -168,6 +168,24 @@ async def test_messages_of_many_schemas() -> None:
         assert [f.get("schemaVersion") for f in frames] == [0, 0, None]
 
 
+async def test_a_frame_may_say_that_its_pair_is_inline() -> None:
+    async with door() as server:
+        sending = await server.connect(f"{PRODUCER}/t")
+        receiving = await consumer(server)
+        pair = base64("\0\0\0\1k\0\0\0\1v")  # each part with its size before it
+        schemas = {"keySchema": {"type": "STRING"}, "valueSchema": {"type": "STRING"}}
+        answer = await sending.ask({"payload": pair, **schemas, "keyValueEncoding": "INLINE"})
+        assert (answer["result"], answer["schemaVersion"]) == ("ok", 0)
+        assert (await receiving.receive())["payload"] == pair
+        kept = server.broker.schemas.version(TOPIC, 0).schema
+        assert kept.properties["kv.encoding.type"] == "INLINE"
+        broken = {"payload": base64("no pair"), **schemas, "keyValueEncoding": "INLINE"}
+        assert (await sending.ask(broken))["result"] == "send-error:7"
+        unknown = await sending.ask({"payload": pair, **schemas, "keyValueEncoding": "BESIDE"})
+        assert unknown["result"] == "send-error:8"
+        assert "key_value_encoding" in unknown["errorMsg"]
+
+
 async def test_where_schemas_are_demanded_messages_without_one_fail() -> None:
     async with door() as server:
         namespace = NamespaceName("public", "default")

@@ -34,7 +34,7 @@ from penstock.testing.credentials import Issuer
         (
             f"{TOPICS}/s?topicsPattern=(",
             400,
-            "Invalid query params: invalid topicsPattern: missing ), unterminated subpattern at position 15",
+            "Invalid query params: 'public/default/(?:()' is no regular expression that is matched here: it has a ( without its )",
         ),
         (f"{READER}/t?messageId=x", 500, "Failed to create reader: invalid message id 'x'"),
         ("/ws/v2/producer/persistent/public", 400, "Invalid query params: Invalid topic name format"),

@@ -1,17 +1,20 @@
 """A standalone Spark cluster on loopback: one master and two workers, from the same wheel, as three JVMs.
 
-The wheel has no scripts to start one, so the classes are started directly. Every port is the system's choice.
+The wheel has no scripts to start one, so the classes are started directly. Every port is the system's choice. Each
+worker is a host of its own to Spark, 127.0.0.1 and 127.0.0.2: it runs a second copy of a slow task on another host
+only.
 """
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyspark
 
@@ -42,24 +45,31 @@ _MODULES: Final = [
 ]
 
 
+class Cluster(NamedTuple):
+    """The master's URL, and its workers to be killed."""
+
+    url: str
+    workers: list["_Daemon"]
+
+
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """Yield the master's URL once every worker has registered; its files stay in `folder`."""
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Yield it once every worker has registered; its files stay in `folder`."""
     daemons: list[_Daemon] = []
     try:
-        master = _Daemon(folder, "master", "org.apache.spark.deploy.master.Master")
+        master = _Daemon(folder, "master", "127.0.0.1", "org.apache.spark.deploy.master.Master")
         daemons.append(master)
         url = master.wait_for(r"Starting Spark master at (spark://\S+)")
         for number in range(WORKERS):
             name = f"worker-{number}"
             worker = _Daemon(
-                folder, name, "org.apache.spark.deploy.worker.Worker", "-c", "1", "-m", "1g",
+                folder, name, f"127.0.0.{number + 1}", "org.apache.spark.deploy.worker.Worker", "-c", "1", "-m", "1g",
                 "-d", str(folder / name), url,
             )  # fmt: skip
             daemons.append(worker)
         for daemon in daemons[1:]:
             daemon.wait_for(r"Successfully registered with master")
-        yield url
+        yield Cluster(url, daemons[1:])
     finally:
         for daemon in reversed(daemons):
             daemon.stop()
@@ -68,17 +78,17 @@ def cluster(folder: Path) -> Iterator[str]:
 class _Daemon:
     """One JVM; what it says is kept in `<name>.log`."""
 
-    def __init__(self, folder: Path, name: str, main: str, *arguments: str) -> None:
+    def __init__(self, folder: Path, name: str, host: str, main: str, *arguments: str) -> None:
         home = find_java()
         command = [
             str(home / "bin" / "java"), "-Xmx256m", *_MODULES, "-cp", f"{_HOME / 'jars'}/*",
-            main, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments,
+            main, "--host", host, "--port", "0", "--webui-port", "0", *arguments,
         ]  # fmt: skip
         environment = os.environ | {
             "JAVA_HOME": str(home),
             "SPARK_HOME": str(_HOME),
             "SPARK_SCALA_VERSION": "2.13",  # else the launcher looks for a build tree
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "PYSPARK_PYTHON": sys.executable,
         }
         environment.pop("PYSPARK_GATEWAY_PORT", None)
@@ -119,6 +129,14 @@ class _Daemon:
             said = "".join(self._lines[-20:])
             raise RuntimeError(f"{'it ended' if ended else 'no such line in time'}: {pattern}\n{said}")
         return found[0]
+
+    def kill(self) -> None:
+        """SIGKILL, for a worker and its executors at once."""
+        children = Path(f"/proc/{self._process.pid}/task").glob("*/children")
+        executors = [int(pid) for file in children for pid in file.read_text().split()]
+        for pid in (*executors, self._process.pid):
+            os.kill(pid, signal.SIGKILL)
+        self._process.wait()
 
     def stop(self) -> None:
         self._process.terminate()

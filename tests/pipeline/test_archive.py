@@ -393,3 +393,15 @@ def test_typed_values(spark: SparkSession, tmp_path: Path) -> None:
         assert [row.schema_version for row in got] == [0] * 20 + [n % 2 for n in range(20)]
         with pytest.raises(PipelineError, match="no column value"):
             run_replay(spark, ReplaySpec(server=server, table=flat.table, topic="x", id="r"))
+
+        # Each is published again under its own schema, which the other topic is given first.
+        assert run_archive(spark, raw).rows == 20
+        client.create_topic(TopicName.parse("copy"))
+        register(client, "copy", SchemaInfo(SchemaType.AVRO, json.dumps(V1).encode()))
+        register(client, "copy", SchemaInfo(SchemaType.AVRO, json.dumps(V0).encode()))
+        assert run_replay(spark, ReplaySpec(server=server, table=raw.table, topic="copy", id="c")).rows == 40
+        again = read(subscribe="copy", readerSchema="version:0", include="schema_version")
+        assert [(row.value.id, row.value.to) for row in again] == [
+            (row.value.id, row.value.to) for row in original
+        ]
+        assert [row.schema_version for row in again] == [1] * 20 + [1 - n % 2 for n in range(20)]

@@ -1,6 +1,7 @@
 """Declared pipelines on a real session: every input is in exactly one place, also after a restart."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,3 +245,23 @@ def test_state_is_kept_between_runs_and_a_run_stops_between_batches(house: House
     events = [json.loads(m["value"]) for m in house.messages("persistent://penstock/system/pipelines")]
     assert {"starting", "running", "stopped"} <= {event["state"] for event in events}
     assert all(event["pipeline"] == "counter" for event in events)
+
+
+def test_the_notebook_of_the_docs(
+    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    (declared,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (cell,) = (
+        found for found in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "sales.toml" in found
+    )
+    house.create("orders")
+    house.publish("orders", [{"product": "tea", "price": 3.5, "at": "2026-01-31T08:00:10Z"}])
+    (house.folder / "sales.toml").write_text(declared.replace("http://127.0.0.1:8080", house.url))
+    # Relative paths are the file's in it, and the program's elsewhere.
+    monkeypatch.chdir(house.folder)
+    exec(cell.replace('load("history")', f'load("{house.folder}/history")'), {"spark": house.spark})
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] in ("starting", "running", "idle")
+    assert said[1] in ("0", "1")  # how much the first run took before it was stopped
+    assert "|" in said[3]

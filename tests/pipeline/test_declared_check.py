@@ -92,6 +92,26 @@ def test_what_does_not_fit_is_named(house: House, change: tuple[str, str], sente
     assert not (house.folder / "state").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("SELECT key, CAST", "SELECT kee, CAST"), "[[steps]] read: sql: A column, variable"),
+        (("GROUP BY window(at, '1 minute')", "GROUP BY window(at + INTERVAL 1 DAY, '1 minute')"), "append"),
+    ],
+)
+def test_a_run_that_cannot_be_planned_leaves_nothing(
+    house: House, change: tuple[str, str], sentence: str
+) -> None:
+    text = GOOD.replace(*change)
+    assert text != GOOD
+    for _ in range(2):  # and can be tried again
+        with pytest.raises(PipelineError) as refused:
+            house.pipeline(text).start()
+        assert sentence in refused.value.message
+        assert refused.value.error_class == "plan"  # type: ignore[attr-defined]
+        assert not (house.folder / "state").exists()
+
+
 def test_user_code_that_is_not_there_or_fails(house: House) -> None:
     python = 'inputs = ["s"]\npython = "{}"\nwatermark'
     (house.folder / "broken_module.py").write_text("1 / 0\n")

@@ -360,16 +360,18 @@ def test_sql(client: HttpClient, spark: SparkSession, house: Address) -> None:
         spark.sql("DROP TABLE typed")
 
 
-def test_a_stream_that_is_to_restart(
-    client: HttpClient, spark: SparkSession, house: Address, tmp_path: Path
+@pytest.mark.parametrize(("on_new", "trouble"), [("restart", "schema"), ("fail", "user")])
+def test_a_version_that_ends_a_stream(
+    client: HttpClient, spark: SparkSession, house: Address, tmp_path: Path, on_new: str, trouble: str
 ) -> None:
-    topic = topic_with(client, "streamed", V0)
+    name = f"streamed-{on_new}"
+    topic = topic_with(client, name, V0)
     put(client, topic, {"id": 1, "to": "a"}, version=0)
 
     def frame() -> DataFrame:
-        reader = spark.readStream.format("penstock").option("url", house.url).option("subscribe", "streamed")
+        reader = spark.readStream.format("penstock").option("url", house.url).option("subscribe", name)
         reader = reader.option("startingOffsets", "earliest").option("value.decode", "struct")
-        return reader.option("onNewSchema", "restart").load().selectExpr("CAST(value.id AS BIGINT) AS id")
+        return reader.option("onNewSchema", on_new).load().selectExpr("CAST(value.id AS BIGINT) AS id")
 
     def start() -> Any:
         writer = frame().writeStream.format("parquet").option("path", str(tmp_path / "out"))
@@ -379,11 +381,13 @@ def test_a_stream_that_is_to_restart(
     try:
         query.processAllAvailable()
         wider = {**V0, "fields": [{"name": "id", "type": "long"}, V0["fields"][1]]}
-        register(client, "streamed", SchemaInfo(SchemaType.AVRO, json.dumps(wider).encode()))
+        register(client, name, SchemaInfo(SchemaType.AVRO, json.dumps(wider).encode()))
         put(client, topic, {"id": 2**40, "to": "b"}, version=1)
-        with pytest.raises(PySparkException) as error:
+        with pytest.raises(
+            PySparkException, match="has schema version 1, the query was planned with 0"
+        ) as error:
             query.awaitTermination(60)
-        assert classify(str(error.value)) == "schema"
+        assert classify(str(error.value)) == trouble
     finally:
         query.stop()
     again = start()

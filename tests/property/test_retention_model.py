@@ -59,7 +59,7 @@ class RetentionMachine(RuleBasedStateMachine):
     @rule(name=NAMES)
     def subscribe(self, name: str) -> None:
         async def created() -> None:
-            await self.bench.broker.create_subscription(TOPIC, name, EARLIEST)
+            await self.bench.broker.subscriptions.create(TOPIC, name, EARLIEST)
 
         if name not in self.acked:
             self.wait(created())
@@ -68,7 +68,7 @@ class RetentionMachine(RuleBasedStateMachine):
     @rule(name=NAMES)
     def unsubscribe(self, name: str) -> None:
         if self.acked.pop(name, None) is not None:
-            self.wait(self.bench.broker.unsubscribe(TOPIC, name))
+            self.wait(self.bench.broker.subscriptions.delete(TOPIC, name))
 
     @precondition(lambda self: self.acked)
     @rule(name=NAMES, at=st.integers(0, 12), run=st.integers(1, 6))
@@ -81,7 +81,7 @@ class RetentionMachine(RuleBasedStateMachine):
         end = min(start + run, len(self.times))
 
         async def acknowledged() -> None:
-            subscription._acknowledged(start, (1 << (end - start)) - 1)
+            subscription._out.acknowledged(start, (1 << (end - start)) - 1)
 
         self.wait(acknowledged())
         self.acked[name].update(range(start, end))

@@ -69,7 +69,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.run(self.start())
-        self.run(self.broker.create_subscription(TOPIC, "s", EARLIEST))
+        self.run(self.broker.subscriptions.create(TOPIC, "s", EARLIEST))
 
     async def start(self) -> None:
         self.broker = Broker(self.store, MemoryStore(), WireFormat(), self.clock)

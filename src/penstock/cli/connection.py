@@ -1,5 +1,6 @@
 """What every command that talks to a server shares: where it is, and how its answers are printed."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec
@@ -12,6 +13,8 @@ from penstock.model.names import TopicName
 
 P = ParamSpec("P")
 
+
+_VARIABLE: Final = "PENSTOCK_TOKEN"
 
 # By option, the field of `Access` that it sets.
 _ACCESS: Final = {
@@ -49,6 +52,35 @@ def connected(run: Callable[Concatenate[HttpClient, P], Any]) -> Callable[P, Any
         given = {field: str(options.pop(option) or "") for option, field in _ACCESS.items()}
         with HttpClient(Access(**given)) as client:
             return run(client, *args, **options)
+
+    return command
+
+
+def by_reference(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the same options as an argument `server`: an `Access` that holds no token, only where it is.
+
+    What runs on Spark travels in plans.
+    """
+
+    @click.option(
+        "--url",
+        envvar="PENSTOCK_URL",
+        default="http://127.0.0.1:8080",
+        show_default=True,
+        help="The server. [env: PENSTOCK_URL]",
+    )
+    @_file("token-file", "A file with a token; without one, the token in PENSTOCK_TOKEN.")
+    @_file("tls-ca-file", "Certificates to trust instead of the system's (PEM).")
+    @_file("tls-cert-file", "Our own certificate (PEM).")
+    @_file("tls-key-file", "Its key, where that is in another file (PEM).")
+    @wraps(run)
+    def command(*args: Any, **options: Any) -> Any:
+        given = {
+            field: str(options.pop(option) or "") for option, field in _ACCESS.items() if option != "token"
+        }
+        if not given["token_file"] and os.environ.get(_VARIABLE):
+            given["token_env"] = _VARIABLE
+        return run(*args, server=Access(**given), **options)
 
     return command
 

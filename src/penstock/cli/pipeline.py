@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
+from penstock.client.access import Access
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import Folder, in_use
 from penstock.pipeline.run.orders import Job
@@ -18,6 +19,7 @@ from penstock.pipeline.spec.spec import Spec
 from penstock.pipeline.spec.units import time_ms
 
 from . import output
+from .connection import by_reference
 from .pipeline_show import Display, show_check
 
 LOOK_S: Final = 0.2
@@ -141,9 +143,18 @@ def stop(spec: Spec, timeout: float) -> None:
 
 
 @command.command()
-@_declared
-def status(spec: Spec) -> None:
-    """What a pipeline last said about itself."""
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.option("--state", type=click.Path(file_okay=False, path_type=Path), help="Where pipelines keep state.")
+@by_reference
+def status(file: str | None, state: Path | None, server: Access) -> None:
+    """What the pipeline of FILE last said about itself; without FILE, what all of a server's pipelines said."""
+    if file is None:
+        from penstock.pipeline.run.said import last_events
+
+        columns = ("pipeline", "state", "batch", "rows", "rows_per_second", "lag", "rejected", "error")
+        output.rows(columns, last_events(server), "no pipeline has run")
+        return
+    spec = load_spec(file, state=state)
     folder = Folder(spec.home)
     found = folder.status()
     if found is None:
@@ -183,7 +194,7 @@ class Session:
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         if output.for_people():
             click.echo("Spark starts …", err=True)
-        self._session = session(self._name, self._master, **self._conf)
+        self._session = session(self._name, self._master, scratch=None, **self._conf)
         self._session.sparkContext.setLogLevel("ERROR")
         return self._session
 

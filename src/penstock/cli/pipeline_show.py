@@ -1,15 +1,18 @@
 """What `penstock pipeline` shows: one line that lives on a terminal, JSON lines in a pipe."""
 
+import threading
 import time
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import click
 
 from penstock.pipeline.spec.spec import Spec
 
 from . import output
+
+TICK_S: Final = 1.0
 
 
 class Display:
@@ -22,13 +25,18 @@ class Display:
         self._event: dict[str, Any] = {}
         self._waiting = ""
         self._since = time.monotonic()
+        self._news = threading.Event()
+        self._over = False
 
     def __enter__(self) -> Self:
         if not self._as_json:
             from rich.live import Live
 
-            self._live = Live(get_renderable=self._render, refresh_per_second=8, transient=False)
+            # Drawn when there is news, and every second while seconds are counted: drawing is not free.
+            self._live = Live(get_renderable=self._render, auto_refresh=False, transient=False)
             self._live.__enter__()
+            self._drawing = threading.Thread(target=self._draw, name="display", daemon=True)
+            self._drawing.start()
         return self
 
     def __exit__(
@@ -36,6 +44,9 @@ class Display:
     ) -> None:
         if self._live is not None:
             self._waiting = ""
+            self._over = True
+            self._news.set()
+            self._drawing.join()
             self._live.__exit__(kind, error, trace)
 
     def __call__(self, event: dict[str, Any]) -> None:
@@ -46,8 +57,15 @@ class Display:
             self._event = event
             if event["state"] != "starting":
                 self._waiting = ""
+        self._news.set()
         if self._as_json and "waiting" not in event:
             output.line(event)
+
+    def _draw(self) -> None:
+        while not self._over:
+            self._live.refresh()
+            self._news.wait(TICK_S if self._waiting else None)
+            self._news.clear()
 
     def _render(self) -> Any:
         from rich.table import Table

@@ -1,19 +1,25 @@
 """`penstock pipeline archive`, `replay` and `redrive`: work that is done once, not declared."""
 
+import re
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from penstock.client.access import Access
+from penstock.client.http import HttpClient
+from penstock.client.logs import look
+from penstock.model.errors import ErrorKind
+from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.spec.spec import Spec
 
 from . import output
+from .connection import by_reference
 from .pipeline import _declared, _spark, _time, command
 
 
@@ -30,8 +36,13 @@ def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> Non
     if not spec.dead_letters:
         raise PipelineError(f"{spec.file}: the pipeline has no dead_letters")
     choice = Choice(error=error, since=_time("--since", since), until=_time("--until", until))
+    try:
+        re.compile(error)
+    except re.error as wrong:
+        raise PipelineError(f"--error: {error!r} is no regular expression: {wrong}") from None
     Folder(spec.home).owner()
     preflight(spec)
+    _check_there(spec.server, [spec.dead_letters], "there are no dead letters: ")
     with _spark(spec) as spark:
         report = run_redrive(spec, spark, choice)
     more = f"; {report.without_origin} hold no message of a topic" if report.without_origin else ""
@@ -42,20 +53,15 @@ def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> Non
     )
 
 
-def _server(run: Any) -> Any:
-    for option in (
-        click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
-        click.option("--token-file", default="", help="A file with a token."),
-        click.option(
-            "--url",
-            envvar="PENSTOCK_URL",
-            default="http://127.0.0.1:8080",
-            show_default=True,
-            help="The server.",
-        ),
-    ):
-        run = option(run)
-    return run
+_master = click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+
+
+def _check_there(server: Access, topics: Sequence[str], so: str = "") -> None:
+    """Before Spark is started. `so`: what it means when a topic is not there."""
+    with HttpClient(server) as client:
+        missing = look(client, [TopicName.parse(topic) for topic in topics]).missing
+    if missing:
+        raise PipelineError(f"{so}topic {missing[0]} does not exist", ErrorKind.TOPIC_NOT_FOUND)
 
 
 @command.command()
@@ -65,7 +71,8 @@ def _server(run: Any) -> Any:
 @click.option("--decode", type=click.Choice(["none", "struct", "flat"]), default="none", show_default=True)
 @click.option("--partition-by", default="day(timestamp)", show_default=True)
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C.")
-@_server
+@_master
+@by_reference
 def archive(
     topics: tuple[str, ...],
     table: Path,
@@ -73,14 +80,15 @@ def archive(
     decode: str,
     partition_by: str,
     follow: bool,
-    **server: str,
+    master: str,
+    server: Access,
 ) -> None:
     """Keep TOPICS as a table: append what is new."""
     from penstock.pipeline.lake.archive import run_archive
     from penstock.pipeline.lake.arrears import ArchiveSpec
 
     spec = ArchiveSpec(
-        server=Access(url=server["url"], token_file=server["token_file"]),
+        server=server,
         table=str(table),
         topics=topics,
         kind=kind,
@@ -88,7 +96,8 @@ def archive(
         partition_by=partition_by,
         once=not follow,
     )
-    with _session("penstock-archive", server["master"]) as spark:
+    _check_there(server, topics)
+    with _session("penstock-archive", master) as spark:
         report = run_archive(spark, spec, progress=_told, stopped=_stopping())
     output.done(
         f"archived {report.rows:,} messages in {report.batches} batches",
@@ -106,8 +115,15 @@ def archive(
 @click.option("--source", default="", help="The archived topic, where the table has several.")
 @click.option("--from", "since", metavar="TIME", help="From the first message published at or after it.")
 @click.option("--until", metavar="TIME", help="Up to the first message published at or after it.")
+@click.option(
+    "--from-offset", multiple=True, metavar="PARTITION:OFFSET", help="From that message of a partition on."
+)
+@click.option(
+    "--until-offset", multiple=True, metavar="PARTITION:OFFSET", help="Up to it, itself not included."
+)
 @click.option("--keep-partitions", is_flag=True, help="Into the partitions they came from.")
-@_server
+@_master
+@by_reference
 def replay(
     topic: str,
     table: Path,
@@ -115,29 +131,47 @@ def replay(
     source: str,
     since: str | None,
     until: str | None,
+    from_offset: tuple[str, ...],
+    until_offset: tuple[str, ...],
     keep_partitions: bool,
-    **server: str,
+    master: str,
+    server: Access,
 ) -> None:
     """Publish a range of an archive to TOPIC again."""
     from penstock.pipeline.lake.replay import ReplaySpec, run_replay
 
     spec = ReplaySpec(
-        server=Access(url=server["url"], token_file=server["token_file"]),
+        server=server,
         table=str(table),
         topic=topic,
         id=name,
         source=source,
         from_time=_time("--from", since),
         to_time=_time("--until", until),
+        from_offsets=_offsets("--from-offset", from_offset),
+        to_offsets=_offsets("--until-offset", until_offset),
         keep_partitions=keep_partitions,
     )
-    with _session("penstock-replay", server["master"]) as spark:
+    with _session("penstock-replay", master) as spark:
         report = run_replay(spark, spec, progress=_told, stopped=_stopping())
     output.done(
         f"replayed {report.rows:,} messages in {report.batches} batches",
         rows=report.rows,
         batches=report.batches,
     )
+
+
+def _offsets(option: str, texts: Sequence[str]) -> dict[int, int]:
+    """Offsets by partition."""
+    found: dict[int, int] = {}
+    for text in texts:
+        partition, _, offset = text.partition(":")
+        if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (partition, offset)):
+            raise PipelineError(f"{option}: {text!r} is no PARTITION:OFFSET like 0:100")
+        if int(partition) in found:
+            raise PipelineError(f"{option}: partition {int(partition)} is named twice")
+        found[int(partition)] = int(offset)
+    return found
 
 
 def _stopping() -> Callable[[], bool]:

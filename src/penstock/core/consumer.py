@@ -203,8 +203,8 @@ class Consumer:
         Raises MESSAGE_NOT_FOUND. It is durable after `flush`, or within the cursor's flush time.
         """
         source = self.source_of(message_id)
-        if not source.acknowledge(message_id.entry, message_id.batch_index):
-            await source.acknowledge_late(message_id)
+        if not source.answers.acknowledge(message_id.entry, message_id.batch_index):
+            await source.answers.acknowledge_late(message_id)
 
     async def reply(
         self,
@@ -238,7 +238,7 @@ class Consumer:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, "cumulative acknowledgement needs a message's own id"
             )
-        await self.source_of(message_id).acknowledge_up_to(message_id)
+        await self.source_of(message_id).answers.acknowledge_up_to(message_id)
 
     def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:
         """Give a message back for redelivery after the consumer's delay (or `delay_ms`).
@@ -246,12 +246,13 @@ class Consumer:
         False when the message is not out with anybody, which changes nothing. Raises MESSAGE_NOT_FOUND.
         """
         delay = self.options.nack_delay_ms if delay_ms is None else delay_ms
-        return self.source_of(message_id).negative(message_id.entry, message_id.batch_index, delay)
+        source = self.source_of(message_id)
+        return source.answers.negative(message_id.entry, message_id.batch_index, delay)
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Return what was taken from the outbox but never handed on; it does not count as a redelivery."""
         for delivery in deliveries:
-            delivery.subscription.give_back(self, delivery)
+            delivery.subscription.answers.give_back(self, delivery)
 
     async def seek(self, target: MessageId) -> None:
         """Go on after `target` in its partition; EARLIEST and LATEST count for every partition.

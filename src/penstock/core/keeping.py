@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.model.policy import QuotaAction
 
 from .backlog import Backlog
 from .policies import Policies
@@ -110,6 +111,9 @@ class Keeper:
             self._foretell(topic, last, lasts, last.timer_at)
         if last.wants_append(topic):
             self.mark(topic)
+        quota = topic.policies.size_quota
+        if quota.limit >= 0 and quota.action is QuotaAction.EVICT and not topic.backlog.surely_room:
+            self.mark(topic, soon=True)  # nobody may publish again to find that it is beyond
 
     def moved(self, subscription: Subscription) -> None:
         """A subscription's cursor moved, or it went."""
@@ -182,6 +186,9 @@ class Keeper:
             if not topic.deleted:
                 log.warning("retention of %s: %s", topic.name, error.message)
                 self._marked[topic] = None
+            return
+        except Exception:  # one topic must not keep the others from being looked at
+            log.exception("retention of %s failed", topic.name)
             return
         before = self._looks.get(topic)
         if before is None:

@@ -182,7 +182,7 @@ class Requests:
             raise PenstockError(
                 ErrorKind.TOO_LARGE, f"a reply of {len(content)} bytes; the most is {REPLY_BYTES_MAX}"
             )
-        if not source.has_out(message_id.entry, message_id.batch_index, consumer):
+        if not source.answers.has_out(message_id.entry, message_id.batch_index, consumer):
             raise PenstockError(
                 ErrorKind.MESSAGE_NOT_FOUND,
                 f"message {message_id} is not out with this consumer: it cannot reply",

@@ -90,7 +90,8 @@ async def _trim(topic: Topic, found: Look) -> None:
     # The first entry that stays by each rule; what either lets go of goes.
     stays: list[int] = [topic.first_entry]
     if minutes >= 0:
-        young = await topic.store.find_time(topic.ledger, topic.clock.now_ms() - 60_000 * minutes)
+        since = max(0, topic.clock.now_ms() - 60_000 * minutes)
+        young = await topic.store.find_time(topic.ledger, since)
         stays.append(_first(topic, young))
     if mb >= 0 and topic.size_bytes > mb * _MB:
         fits = await topic.store.find_size(topic.ledger, mb * _MB)

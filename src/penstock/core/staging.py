@@ -20,6 +20,7 @@ from .tasks import finished
 from .topic import Topic
 from .topics import Topics
 
+WRITERS_MAX: Final = 100_000  # whose last commits are kept, in memory too
 BATCHES_MAX: Final = 10_000  # of all writers, each with a stage a task: numbers of them are kept in memory
 
 _BatchKey = tuple[str, int]
@@ -161,6 +162,10 @@ class Staging:
             done = self.committed(writer, batch)
             if done is not None:
                 return done, False
+            if writer not in self._commits and len(self._commits) >= WRITERS_MAX:
+                raise PenstockError(
+                    ErrorKind.TOO_MANY_REQUESTS, f"the last commits of {WRITERS_MAX} writers are kept"
+                )
             held = self._batches.get((writer, batch)) or Batch()
             won = held.won(stages)
             topics: dict[int, Topic] = {}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .subscription import Subscription
 
 LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)  # the buckets of Pulsar's storage_write_latency
+TIME_MAX: Final = 2**63 - 1  # ms; what the store can compare
 READ_BYTES: Final = 1 << 20  # one read of the store; large enough to be efficient, small enough to be fair
 
 
@@ -230,7 +231,7 @@ class Topic:
 
     async def offset_at_time(self, publish_time: int) -> int:
         """The offset of the first message published at or after `publish_time` (ms); the end when none was."""
-        found = await self.store.find_time(self.ledger, publish_time)
+        found = await self.store.find_time(self.ledger, min(max(0, publish_time), TIME_MAX))
         return self.next_offset if found is None else found.offset
 
     async def grown(self, beyond: int, timeout_ms: float) -> bool:
@@ -261,7 +262,8 @@ class Topic:
             kept = (await self.read(before_entry, 1))[0].offset
         else:
             kept = self.next_offset
-        self.size_bytes -= await finished(self.store.trim(self.ledger, before_entry))
+        gone = await finished(self.store.trim(self.ledger, before_entry))
+        self.size_bytes -= gone  # as it is now: more may have been appended meanwhile
         if before_entry <= self.first_entry:  # another went further meanwhile
             return
         self.first_entry, self.first_offset = before_entry, kept

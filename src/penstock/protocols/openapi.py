@@ -13,6 +13,15 @@ from penstock.model.errors import ErrorKind
 
 from .session import Gate
 
+# What nearly every operation may be refused with.
+ALWAYS: Final = (
+    ErrorKind.BAD_PARAMETER,
+    ErrorKind.UNAUTHENTICATED,
+    ErrorKind.FORBIDDEN,
+    ErrorKind.UNAVAILABLE,
+)
+_BEFORE: Final = (ErrorKind.SLOW_REQUEST, ErrorKind.HEAD_TOO_LARGE)  # by the server, before a door sees it
+
 _REF: Final = "#/components/schemas/{name}"
 
 
@@ -149,7 +158,7 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {str(operation.status): done}
     for number, meaning in operation.further:
         responses[str(number)] = {"description": meaning, **({"content": content} if number < 300 else {})}
-    for status, kinds in sorted(_by_status(operation.errors).items()):
+    for status, kinds in sorted(_by_status((*operation.errors, *_BEFORE)).items()):
         codes = ", ".join(f"{kind.face.code} {kind.name.lower().replace('_', ' ')}" for kind in kinds)
         responses[str(status)] = {
             "description": codes,

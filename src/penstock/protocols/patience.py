@@ -1,61 +1,110 @@
-"""Waiting for news on behalf of a request whose body was read: until they come, its time is over, its client
-hangs up or the server drains."""
+"""Waiting on behalf of a request: until there is news, its time is over, its client hangs up or the server drains."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from penstock.core.ports import Clock
 from penstock.core.tasks import Tasks
+from penstock.model.errors import PenstockError
+
+from .holds import Hold
+from .session import Session
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-class Waits:
-    """All requests that are waiting. A wait is a task of its own and a timer; it does nothing until woken."""
+class Patience:
+    """Watches one request's client; to be used as a context manager once the request's body was read.
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._tasks = Tasks()
-        self._scopes: set[asyncio.Timeout] = set()
-        self.draining = False
+    `lapsed` is why the client may have no more of it: its credentials expired, or a permission was revoked.
+    """
 
-    async def until(self, news: Coroutine[Any, Any, bool], wait_ms: float, receive: Receive) -> bool:
-        """Await `news`; False when that was in vain."""
-        if self.draining or wait_ms <= 0:
+    def __init__(self, waits: "Waits", receive: Receive) -> None:
+        self.gone = False
+        self.lapsed: PenstockError | None = None
+        self._hold: Hold | None = None
+        self._waits = waits
+        self._receive = receive
+        self._scope: asyncio.Timeout | None = None
+        self._watch: asyncio.Task[Any] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._waits.running.add(self)
+        self._watch = self._waits.tasks.spawn(self._watch_client(), "watch client")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._waits.running.discard(self)
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._hold is not None:
+            self._hold.close()
+
+    def hold(self, session: Session, check: Callable[[], object]) -> None:
+        """Wait no longer than the session may; raises what `check` does now."""
+        self._hold = session.hold(check, self._lapse)
+
+    def _lapse(self, error: PenstockError) -> None:
+        self.lapsed = error
+        self.stop()
+
+    async def _watch_client(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self.stop()
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no more reason to wait for anything."""
+        return self.gone or self._waits.draining or self.lapsed is not None
+
+    async def until(self, news: Coroutine[Any, Any, bool], wait_ms: float | None) -> bool:
+        """Await `news`, for at most `wait_ms`; False when that was in vain."""
+        if self.over or (wait_ms is not None and wait_ms <= 0):
             news.close()
             return False
-        scope = asyncio.timeout(None)
-
-        async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            self._stop(scope)
-
-        timer = self._clock.call_later(wait_ms, lambda: self._stop(scope))
-        watching = self._tasks.spawn(watch(), "watch client")
+        timer = None if wait_ms is None else self._waits.clock.call_later(wait_ms, self.stop)
         try:
-            async with scope:
-                self._scopes.add(scope)
+            async with asyncio.timeout(None) as self._scope:
                 return await news
         except TimeoutError:
             return False
         finally:
-            self._scopes.discard(scope)
-            timer.cancel()
-            watching.cancel()
+            self._scope = None
+            if timer is not None:
+                timer.cancel()
 
-    def _stop(self, scope: asyncio.Timeout) -> None:
-        if scope in self._scopes:
-            self._scopes.discard(scope)
-            scope.reschedule(asyncio.get_running_loop().time())
+    def stop(self) -> None:
+        """End the wait that is going on."""
+        if self._scope is not None:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+            self._scope = None
+
+    async def client_took_it(self) -> bool:
+        """After a part of an answer was sent: whether the client was still there, as far as can be known."""
+        await asyncio.sleep(0)  # lets a hang-up that is known by now be heard of
+        return not self.gone
+
+
+class Waits:
+    """All requests that may be waiting; `drain` ends their waits, and those of later ones at once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.tasks = Tasks()
+        self.running: set[Patience] = set()
+        self.draining = False
 
     def drain(self) -> None:
-        """End every wait, and those to come at once."""
         self.draining = True
-        for scope in list(self._scopes):
-            self._stop(scope)
+        for patience in list(self.running):
+            patience.stop()
 
     async def close(self) -> None:
         self.drain()
-        await self._tasks.close()
+        await self.tasks.close()

@@ -198,6 +198,15 @@ class Session:
         if self.gate.auth is not None:
             self._demand(PRODUCE, topic)
 
+    def may_produce_somewhere(self) -> None:
+        """Raise FORBIDDEN unless there is something that the role may publish to."""
+        auth = self.gate.auth
+        if auth is not None:
+            self.check_time()
+            assert self.role is not None
+            if not auth.permissions.produces(self.role):
+                raise self._forbidden("produce to", "any topic")
+
     def may_consume(self, topic: TopicName, subscription: str | None = None) -> None:
         """Raise FORBIDDEN unless the role may read `topic`."""
         if self.gate.auth is not None:

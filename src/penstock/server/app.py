@@ -23,6 +23,7 @@ from .config import Config
 from .dispatch import Dispatcher
 from .metrics.doors import Doors as WatchedDoors
 from .metrics.page import MetricsPage
+from .origins import Origins
 from .pages import Pages
 from .rated import Rated
 from .stores import open_stores
@@ -87,7 +88,13 @@ def build_for(gate: Gate, config: Config | None = None) -> App:
         "lookup": admin,
     }
     dispatcher = Dispatcher(doors, {"ws": websocket}, Pages(gate))
-    watched = WatchedDoors(dispatcher if gate.rates is None else Rated(dispatcher), log_access=config.log.access)
+    origins = Origins(
+        dispatcher,
+        config.http.allowed_origins,
+        gate.audit,
+        own_names_only=gate.auth is None and not config.auth.insecure,
+    )
+    watched = WatchedDoors(origins if gate.rates is None else Rated(origins), log_access=config.log.access)
     doors["metrics"] = MetricsPage(
         gate, watched, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
     )

@@ -3,6 +3,7 @@
 Where the values come from is `sources`. docs/configuration.md lists every key; a test keeps it complete.
 """
 
+import re
 from pathlib import Path
 from typing import Final, Literal
 
@@ -25,6 +26,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     websocket_ping_s: int = 30  # Pulsar's keepAliveIntervalSeconds; 0 sends none
     websocket_compression: bool = False  # permessage-deflate costs more than it saves on small frames
     drain_ms: int = 10_000  # how long a stopping server waits for what is in flight
+    # Web pages that may call, `scheme://host[:port]`, beside those of this server and of loopback addresses; *: all.
+    allowed_origins: tuple[str, ...] = ()
 
 
 PULSAR_LISTEN: Final = "127.0.0.1:6650"  # given up, with a warning, where somebody else has it
@@ -85,6 +88,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 PORT_MAX: Final = 65_535
 OFF: Final = "off"  # in place of an address: not served
+ANY_ORIGIN: Final = "*"
+
+_ORIGIN: Final = re.compile(
+    r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/:?#@*\[\]]+)(:[0-9]{1,5})?", re.IGNORECASE
+)
 
 
 class ConfigError(Exception):
@@ -101,3 +109,9 @@ def host_and_port(listen: str) -> tuple[str, int]:
     elif ":" in host:
         raise ValueError(f"{listen!r} is not host:port: an IPv6 address goes in brackets")
     return host, int(port)
+
+
+def check_origin(text: str) -> None:
+    """Raise ValueError for what is no origin of a web page as browsers write it (RFC 6454), nor `*` or `null`."""
+    if text not in (ANY_ORIGIN, "null") and not _ORIGIN.fullmatch(text):
+        raise ValueError(f"{text!r} is not scheme://host[:port], as in https://app.example, or *")

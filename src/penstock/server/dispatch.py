@@ -39,16 +39,16 @@ class Dispatcher:
         try:
             await door(scope, receive, send)
         except PenstockError as error:
-            await _refuse(scope, send, error.kind, error.message)
+            await refuse(scope, send, error)
         except HTTPException as error:
             found = _BY_STATUS.get(error.status_code, ErrorKind.BAD_PARAMETER)
             message = error.detail if found is ErrorKind.BAD_PARAMETER else _unknown(scope, found)
-            await _refuse(scope, send, found, message, error.headers)
+            await refuse(scope, send, PenstockError(found, message), error.headers)
         except Exception as error:
             if type(error).__name__ == "ClientDisconnected":  # uvicorn's: nobody is there to be told
                 raise
             log.exception("request failed", extra={"method": scope.get("method"), "path": path})
-            await _refuse(scope, send, ErrorKind.INTERNAL, "internal error")
+            await refuse(scope, send, PenstockError(ErrorKind.INTERNAL, "internal error"))
 
 
 def _unknown(scope: Scope, kind: ErrorKind) -> str:
@@ -57,16 +57,13 @@ def _unknown(scope: Scope, kind: ErrorKind) -> str:
     return f"there is nothing at {scope['path']}"
 
 
-async def _refuse(
-    scope: Scope,
-    send: Send,
-    kind: ErrorKind,
-    message: str,
-    headers: Mapping[str, str] | None = None,
+async def refuse(
+    scope: Scope, send: Send, error: PenstockError, headers: Mapping[str, str] | None = None
 ) -> None:
     """Answer with an error, or give up where the answer has begun: the server then cuts the connection."""
     upgrade = scope["type"] == "websocket"
-    body = error_body(kind, message)
+    kind = error.kind
+    body = error_body(kind, error.message)
     sent = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     sent += [
         (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.protocols.auth.settings import MASK, Secret
 
-from .config import OFF, Config, ConfigError, host_and_port
+from .config import OFF, Config, ConfigError, check_origin, host_and_port
 
 PREFIX: Final = "PENSTOCK_"
 INTEGER_MAX: Final = 2**53  # what JSON carries everywhere
@@ -150,6 +150,12 @@ def _problem(name: str, value: object, default: object) -> str | None:
     if name in _ADDRESSES and value != OFF:
         try:
             host_and_port(str(value))
+        except ValueError as error:
+            return str(error)
+    if name == "http.allowed_origins" and isinstance(value, tuple):
+        try:
+            for origin in value:
+                check_origin(origin)
         except ValueError as error:
             return str(error)
     return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import msgspec
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -126,6 +126,21 @@ def broker_part(index: int, timestamp: int | None = None) -> bytes:
     """What a broker says of an entry: the offset of its last message, and when it came."""
     body = BrokerEntryMetadata(broker_timestamp=timestamp, index=index).SerializeToString()
     return b"".join((_BROKER_MAGIC, len(body).to_bytes(4, "big"), body))
+
+
+def has_texts(message: Message) -> bool:
+    """Whether all texts of a command are texts: of those that are no UTF-8, protobuf gives the bytes."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            if isinstance(value, bytes) or (
+                not isinstance(value, str) and any(isinstance(each, bytes) for each in value)
+            ):
+                return False
+        elif field.type == field.TYPE_MESSAGE:
+            inner = (value,) if isinstance(value, Message) else value
+            if not all(has_texts(each) for each in inner):
+                return False
+    return True
 
 
 def _decode(data: bytes, at: int, end: int) -> Frame:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from penstock.core import keeping
 from penstock.core.keeping import PRODUCERS_EVERY_MS
 from penstock.core.settings import BrokerSettings
 from penstock.core.topic import Topic
@@ -45,11 +46,11 @@ async def log(b: Bench, topic: TopicName = TOPIC) -> Topic:
 
 
 async def subscribed(b: Bench, name: str = "s") -> None:
-    await b.broker.create_subscription(TOPIC, name, EARLIEST)
+    await b.broker.subscriptions.create(TOPIC, name, EARLIEST)
 
 
 async def acknowledge(b: Bench, count: int, name: str = "s") -> None:
-    (found,) = await b.broker.subscription(TOPIC, name)
+    (found,) = await b.broker.subscriptions.of(TOPIC, name)
     found.skip(found.cursor.mark + count)
     await settle()
 
@@ -100,7 +101,7 @@ async def test_what_a_durable_subscription_has_not_acknowledged_stays() -> None:
         await acknowledge(b, 3)
         await b.clock.advance(CHECK + 1)
         assert topic.first_entry == 3
-        await b.broker.unsubscribe(TOPIC, "s")
+        await b.broker.subscriptions.delete(TOPIC, "s")
         await b.clock.advance(CHECK + 1)
         assert topic.first_entry == 4
 
@@ -451,3 +452,77 @@ async def test_many_topics_that_nothing_happens_to_cost_nothing() -> None:
 
         assert len(looks) <= 2 * len(names)
         assert (await log(b, names[1])).first_entry == 1
+
+
+async def test_who_is_held_hears_at_once_that_the_server_goes_down() -> None:
+    async with bench() as b:
+        await log(b)
+        await subscribed(b)
+        await decide(b, **size_quota(10, QuotaAction.HOLD))
+        producer = await b.broker.producer(TOPIC)
+        await producer.publish([OutMessage(payload=b"x" * 1000)])
+        held = [
+            asyncio.get_running_loop().create_task(producer.publish([OutMessage(payload=b"%d" % n)]))
+            for n in range(3)
+        ]
+        await settle()
+        b.broker.drain()
+        for one in held:
+            (result,) = await one
+            assert isinstance(result, PenstockError)
+            assert result.kind is ErrorKind.UNAVAILABLE
+        (result,) = await producer.publish([OutMessage(payload=b"later")])
+        assert isinstance(result, PenstockError)
+        assert result.kind is ErrorKind.UNAVAILABLE
+
+
+async def test_one_topic_that_fails_keeps_no_other_from_its_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = TopicName.parse("other")
+    looked: list[TopicName] = []
+    inner = keeping.look
+
+    async def look(topic: Topic) -> keeping.Look:
+        looked.append(topic.name)
+        if topic.name == TOPIC:
+            raise OverflowError
+        return await inner(topic)
+
+    monkeypatch.setattr(keeping, "look", look)
+    async with bench() as b:
+        for name in (TOPIC, other):
+            await log(b, name)
+            await decide(b, name, message_ttl_s=1)
+        await b.clock.advance(CHECK + 1)
+        assert looked[-2:] == [TOPIC, other]
+
+
+async def test_retention_beyond_all_time() -> None:
+    async with bench() as b:
+        topic = await log(b)
+        await decide(b, retention=Retention(2**62, 2**62))  # as a configuration, or an older server, may say
+        await b.clock.advance(CHECK + 1)
+        assert await topic.offset_at_time(-(2**80)) == await topic.offset_at_time(2**80) == 0
+
+
+async def test_what_is_appended_during_a_trim_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with bench() as b:
+        topic = await log(b)
+        producer = await b.broker.producer(TOPIC)
+        for _ in range(3):
+            await producer.publish([OutMessage(payload=b"x" * 1000)])
+        one = topic.size_bytes // 3
+        trim, may = topic.store.trim, asyncio.Event()
+
+        async def later(ledger: int, before_entry: int) -> int:
+            await may.wait()
+            return await trim(ledger, before_entry)
+
+        monkeypatch.setattr(
+            topic.store, "trim", lambda *a: asyncio.get_running_loop().create_task(later(*a)), raising=True
+        )
+        trimming = asyncio.get_running_loop().create_task(topic.trim(2))
+        await settle()
+        await producer.publish([OutMessage(payload=b"x" * 1000)])
+        may.set()
+        await trimming
+        assert topic.size_bytes == 2 * one

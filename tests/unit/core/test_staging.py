@@ -5,6 +5,7 @@ from tests.unit.core.brokers import TOPIC, Bench
 from tests.unit.core.brokers import bench as bench_of
 
 from penstock.backends.memory import MemoryStore
+from penstock.core import staging
 from penstock.core.settings import BrokerSettings
 from penstock.core.staged import Expected
 from penstock.core.topic import Topic
@@ -217,3 +218,12 @@ async def test_one_stage_of_a_batch_can_be_dropped() -> None:
         assert await refused(commit(bench, one, two)) is ErrorKind.STAGE_NOT_FOUND
         await commit(bench, two)
         assert staging.size_bytes == 0
+
+
+async def test_writers_that_are_remembered_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "WRITERS_MAX", 1)
+    async with bench_of() as bench:
+        await commit(bench, batch=0)
+        await commit(bench, batch=1)  # known already
+        another = bench.broker.staging.commit("another", 0, [], may_produce=allow)
+        assert await refused(another) is ErrorKind.TOO_MANY_REQUESTS

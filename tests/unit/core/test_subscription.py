@@ -252,11 +252,11 @@ async def test_end_of_topic_only_when_terminated_and_drained() -> None:
 async def test_deleting_a_subscription_closes_its_consumers() -> None:
     async with bench() as b:
         consumer = await b.consumer(EXCLUSIVE)
-        assert await kind_of(b.broker.unsubscribe(TOPIC, "s")) is ErrorKind.SUBSCRIPTION_BUSY
-        await b.broker.unsubscribe(TOPIC, "s", force=True)
+        assert await kind_of(b.broker.subscriptions.delete(TOPIC, "s")) is ErrorKind.SUBSCRIPTION_BUSY
+        await b.broker.subscriptions.delete(TOPIC, "s", force=True)
         assert consumer.closed
         assert not await consumer.ready()
-        assert await kind_of(b.broker.subscription(TOPIC, "s")) is ErrorKind.SUBSCRIPTION_NOT_FOUND
+        assert await kind_of(b.broker.subscriptions.of(TOPIC, "s")) is ErrorKind.SUBSCRIPTION_NOT_FOUND
 
 
 async def test_ids_of_nowhere_are_answered_and_change_nothing() -> None:

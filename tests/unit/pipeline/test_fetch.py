@@ -14,6 +14,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.source.fetch import ATTEMPTS_MAX, fetch
 from penstock.pipeline.source.offsets import Range
+from penstock.pipeline.source.patience import AWAY_S, BACKOFF_MAX_S
 
 WANTED = Range("persistent://public/default/t", 0, False, 5, 10, 40)
 SIZE = 24 + 3
@@ -51,7 +52,8 @@ class Scripted:
 
     def read(self, wanted: Range = WANTED, **options: Any) -> list[int]:
         client = cast(HttpClient, self)
-        return [frame.offset for frame in fetch(client, wanted, sleep=self.slept.append, **options)]
+        found = fetch(client, wanted, sleep=self.slept.append, clock=lambda: sum(self.slept), **options)
+        return [frame.offset for frame in found]
 
 
 def test_a_range_may_begin_and_end_within_entries() -> None:
@@ -70,7 +72,14 @@ def test_it_gives_up() -> None:
     server = Scripted(*[PenstockError(ErrorKind.UNAVAILABLE, "gone")] * 99)
     with pytest.raises(PenstockError, match="gone"):
         server.read()
-    assert len(server.asked) == ATTEMPTS_MAX
+    assert AWAY_S - BACKOFF_MAX_S < sum(server.slept) <= AWAY_S
+    assert len(server.asked) == len(server.slept) + 1
+
+
+def test_it_outlasts_a_restart_of_a_minute() -> None:
+    server = Scripted(SIZE, *[PenstockError(ErrorKind.UNAVAILABLE, "away")] * 34)
+    assert server.read() == [10, 20, 30]
+    assert sum(server.slept) > 60
 
 
 def test_refusals_are_final() -> None:
@@ -91,6 +100,7 @@ def test_refusals_are_final() -> None:
 def test_what_is_gone_is_said(server: Scripted, said: str, read: list[int]) -> None:
     with pytest.raises(DataLoss, match=said):
         server.read()
+    assert len(server.slept) <= ATTEMPTS_MAX, "it is not waited for"
     assert server.read(fail_on_data_loss=False) == read
 
 

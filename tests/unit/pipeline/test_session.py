@@ -17,5 +17,11 @@ def test_only_a_local_session_is_bound_to_loopback() -> None:
     assert "spark.driver.host" not in settings_for("spark://somewhere:7077", {})
 
 
+def test_only_a_local_session_takes_its_checkpoints_for_local_files() -> None:
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    assert name in settings_for("local[2]", {})
+    assert name not in settings_for("spark://somewhere:7077", {})
+
+
 def test_what_is_given_wins() -> None:
     assert settings_for("local[2]", {"spark.driver.memory": "4g"})["spark.driver.memory"] == "4g"

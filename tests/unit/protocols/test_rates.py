@@ -16,10 +16,9 @@ def entered(allowance: rates.Allowance, tries: int) -> int:
     for _ in range(tries):
         try:
             allowance.enter()
-        except PenstockError as error:
-            assert error.kind is ErrorKind.TOO_MANY_REQUESTS
-        else:
-            let_in += 1
+        except PenstockError:
+            continue
+        let_in += 1
     return let_in
 
 
@@ -48,6 +47,7 @@ def test_the_time_told_is_when_it_is_welcome() -> None:
     allowance.take(0, 5500)  # a large body, and its answer
     with pytest.raises(PenstockError, match=r"role 'shop' has limits.max_bytes_per_s = 1000") as caught:
         allowance.enter()
+    assert caught.value.kind is ErrorKind.TOO_MANY_REQUESTS
     assert caught.value.retry_after_s == 5  # 4.5 s, one of the 5.5 having been due before
     clock.turn(4499)
     with pytest.raises(PenstockError) as caught:

@@ -126,3 +126,18 @@ def test_addresses(text: str, meant: tuple[str, int]) -> None:
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="not host:port"):
         host_and_port(text)
+
+
+def test_rates_of_roles(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(
+        "[limits]\nmax_requests_per_s = 5\n[limits.role_rates]\nspark = { max_requests_per_s = 0 }\n"
+    )
+    limits = load(file=file).limits
+    assert (limits.max_requests_per_s, limits.role_rates["spark"].max_requests_per_s) == (5, 0)
+    assert limits.role_rates["spark"].max_bytes_per_s is None
+    told = load(environment={"PENSTOCK_LIMITS__ROLE_RATES": '{"a": {"max_bytes_per_s": 7}}'}).limits
+    assert told.role_rates["a"].max_bytes_per_s == 7
+    for bad in ('{"a": {"max_bytes_per_s": -1}}', '{"a": {"max_bytes": 1}}', '{"a": 1}'):
+        with pytest.raises(ConfigError, match=r"limits\.role_rates"):
+            load(environment={"PENSTOCK_LIMITS__ROLE_RATES": bad})

@@ -16,6 +16,7 @@ from penstock.wire.frames import (
     decode,
     encode,
     encode_with_entry,
+    has_texts,
 )
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
@@ -156,3 +157,19 @@ def test_ids_of_a_peer_may_be_any_unsigned_number() -> None:
     assert unsigned(largest) == unsigned(-1) == b"\xff" * 9 + b"\x01"
     assert unsigned(2**63) == b"\x80" * 9 + b"\x01"
     assert unsigned(300) == b"\xac\x02"
+
+
+def test_texts_that_are_none_are_seen() -> None:
+    """protobuf gives the bytes where a text is no UTF-8, at any depth."""
+    good = BaseCommand(type=BaseCommand.LOOKUP)
+    lookup = getattr(good, FIELD[BaseCommand.LOOKUP])
+    lookup.topic, lookup.request_id = "topic", 1
+    subscribe = BaseCommand(type=BaseCommand.SUBSCRIBE)
+    subscribe.subscribe.topic, subscribe.subscribe.subscription = "t", "s"
+    subscribe.subscribe.subType, subscribe.subscribe.consumer_id, subscribe.subscribe.request_id = 1, 1, 1
+    subscribe.subscribe.metadata.add(key="inner", value="value")
+    for command, word in ((good, b"topic"), (subscribe, b"inner")):
+        field = FIELD[command.type]
+        assert has_texts(getattr(command, field))
+        broken = BaseCommand.FromString(command.SerializeToString().replace(word, b"\xff" + word[1:]))
+        assert not has_texts(getattr(broken, field))

@@ -11,7 +11,7 @@ from typing import Final
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .connection import open_reader, translate
-from .folder import LOCK_NAME, FolderLock, sync_folder
+from .folder import LOCK_NAME, FolderLock, make_private, sync_folder
 from .schema import APPLICATION_ID, VERSION
 
 STEP_PAGES: Final = 4096  # between two steps other threads get their turn at Python's lock
@@ -39,9 +39,7 @@ def copy(file: Path, target: Path, progress: Progress = lambda *_: None) -> None
 
 
 def _copy(file: Path, draft: Path, progress: Progress) -> None:
-    os.close(
-        os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    )  # it holds all that the storage does
+    make_private(draft)  # it holds all that the storage does
     with (
         closing(open_reader(file)) as source,
         closing(sqlite3.connect(draft, isolation_level=None)) as copied,
@@ -71,6 +69,8 @@ def restore(backup: Path, folder: Path, file_name: str, *, force: bool = False) 
             )
         file = folder / file_name
         draft = file.with_name(f"{file_name}.part")
+        draft.unlink(missing_ok=True)
+        make_private(draft)
         shutil.copyfile(backup, draft)
         # What belongs to the old file must be gone first: SQLite would take it for the new one's.
         for suffix in ("", "-wal", "-shm", "-journal"):

@@ -15,6 +15,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 
 from .check_cursors import check_cursors
+from .check_documents import check_documents
 from .check_entries import LogRow, check_entries
 from .connection import open_reader, translate
 from .schema import APPLICATION_ID, MIGRATIONS, first_id
@@ -119,6 +120,8 @@ def _check_content(
     report.size_bytes = sum(log.end.byte - log.first_byte for log in logs.values())
     report.cursors = connection.execute("SELECT count(*) FROM cursors").fetchone()[0]
     for found in check_cursors(connection, logs):
+        report.add(*found)
+    for found in check_documents(connection):
         report.add(*found)
     _check_topics(connection, logs, report)
     _check_schemas(connection, report)

@@ -1,11 +1,13 @@
 """Connections to the file, and SQLite's errors in the project's words."""
 
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 
+from .folder import make_private
 from .schema import PAGE_BYTES
 
 WAL_PAGES: Final = (
@@ -41,6 +43,8 @@ def open_writer(file: Path) -> sqlite3.Connection:
             ErrorKind.UNAVAILABLE,
             f"Python has SQLite {sqlite3.sqlite_version}; {'.'.join(map(str, SQLITE_MIN))} is needed",
         )
+    with contextlib.suppress(OSError):  # SQLite says why better
+        make_private(file)
     connection = sqlite3.connect(
         file, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=STATEMENTS_CACHED
     )

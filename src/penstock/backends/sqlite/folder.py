@@ -7,6 +7,8 @@ from pathlib import Path
 from penstock.model.errors import ErrorKind, PenstockError
 
 LOCK_NAME = "penstock.lock"
+FOLDER_MODE = 0o700  # of a folder that is made here: what is stored is nobody else's to read
+FILE_MODE = 0o600  # also where the folder was there before; SQLite's files beside it follow it
 
 
 class FolderLock:
@@ -23,7 +25,7 @@ class FolderLock:
         """Make the folder where it is missing and lock it; raises UNAVAILABLE."""
         try:
             made = not folder.exists()
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             file = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             reason = error.strerror or error
@@ -46,6 +48,11 @@ class FolderLock:
     def release(self) -> None:
         """Let another server have the folder."""
         os.close(self._file)
+
+
+def make_private(file: Path) -> None:
+    """Make an empty file that only its owner reads, where there is none."""
+    os.close(os.open(file, os.O_CREAT | os.O_WRONLY, FILE_MODE))
 
 
 def sync_folder(folder: Path) -> None:

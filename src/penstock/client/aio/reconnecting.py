@@ -60,12 +60,14 @@ class Reconnecting:
         while True:
             since = loop.time()
             await self._lost.wait()
-            self._lost.clear()
             if loop.time() - since >= STABLE_S:
                 backoff.reset()
             else:  # lost as soon as made: not at once again
                 await asyncio.sleep(backoff.next_s())
             while True:
+                # An attempt may be lost before it fails: that is no reason to connect again after the next one,
+                # which would forget what came over it and will not come again.
+                self._lost.clear()
                 try:
                     await self._connect()
                     break

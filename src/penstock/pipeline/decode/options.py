@@ -7,12 +7,13 @@ import msgspec
 
 from penstock.pipeline.errors import PipelineError
 
-NAMES: Final = ("value.decode", "readerSchema", "onNewSchema", "mode")
+NAMES: Final = ("value.decode", "readerSchema", "onNewSchema", "mode", "keepBytes")
 
 _CHOICES: Final = {
     "value.decode": ("none", "struct", "flat"),
     "onNewSchema": ("ignore", "fail", "restart"),
     "mode": ("failfast", "permissive", "dead_letter"),
+    "keepBytes": ("false", "true"),
 }
 _LATEST: Final = -1
 
@@ -25,6 +26,7 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True):
     ddl: str = ""
     on_new: str = "ignore"
     mode: str = "failfast"
+    keep_bytes: bool = False  # every row's message as it came, beside what it was decoded to
 
     @property
     def keeps_broken(self) -> bool:
@@ -47,6 +49,7 @@ def parse_typed(texts: Mapping[str, str]) -> Typed | None:
         ddl=ddl,
         on_new=_choice(texts, "onNewSchema"),
         mode=_choice(texts, "mode"),
+        keep_bytes=_choice(texts, "keepBytes") == "true",
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from .raw import BadRows, Flags, Ints
+from .scan import PADDING
 
 
 class Decoder:
@@ -57,12 +58,24 @@ def decode(decoder: Decoder, payloads: pa.Array, rows: Ints | None = None) -> tu
 
 
 def bounds(payloads: pa.Array) -> tuple[memoryview, Ints, Ints]:
-    """The bytes of a binary array, and where each item begins and ends."""
+    """The bytes of a binary array, up to the end of what it shares, and where each item begins and ends."""
     _, offsets, data = payloads.buffers()
     if not len(payloads):
         none = np.zeros(0, np.int64)
         return memoryview(b""), none, none
     places: Any = np.frombuffer(offsets, np.int32, len(payloads) + 1, payloads.offset * 4).astype(np.int64)
-    first, last = int(places[0]), int(places[-1])
-    view = memoryview(data)[first:last] if data is not None else memoryview(b"")
+    first = int(places[0])
+    view = memoryview(data)[first:] if data is not None else memoryview(b"")
     return view, places[:-1] - first, places[1:] - first
+
+
+def padded(payloads: pa.Array) -> pa.Array:
+    """The same with room behind the bytes, so that those who scan them, one after the other, need no copy."""
+    valid, offsets, data = payloads.buffers()
+    if data is None:
+        return payloads
+    room: Any = np.zeros(len(data) + PADDING, np.uint8)
+    room[: len(data)] = np.frombuffer(data, np.uint8)
+    return pa.Array.from_buffers(
+        payloads.type, len(payloads), [valid, offsets, pa.py_buffer(room)], offset=payloads.offset
+    )

@@ -25,6 +25,7 @@ from .target import column_type, decoder_for
 
 RAW: Final = "_raw"
 ERROR: Final = "_error"
+KEY: Final = "_key"
 
 _METADATA: Final = "penstock.reader"
 _LOOK_S: Final = 2.0  # between two looks at the registry
@@ -56,6 +57,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         some = self.reader or next(iter(next(iter(self.schemas.values())).values()))
         return some.type is SchemaType.KEY_VALUE
 
+    @property
+    def keeps_key(self) -> bool:
+        """Whether the messages' keys are kept as they came: where a broken row's column `key` cannot hold it too."""
+        return self.typed.keep_bytes or (self.typed.keeps_broken and self.typed.flat and self.pair)
+
     def columns(self, plain: StructType) -> StructType:
         """The table's columns, from those that it has without decoding."""
         value = self.value_type
@@ -64,8 +70,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             fields = [StructField(f.name, value) if f.name == "value" else f for f in fields]
         else:
             fields = self._flat(fields, value)
+        if self.typed.keeps_broken or self.typed.keep_bytes:
+            fields.append(StructField(RAW, BinaryType()))
         if self.typed.keeps_broken:
-            fields += [StructField(RAW, BinaryType()), StructField(ERROR, StringType())]
+            fields.append(StructField(ERROR, StringType()))
+        if self.keeps_key:
+            fields.append(StructField(KEY, BinaryType()))
         _check_clashes([field.name for field in fields])
         return self._pinned(fields)
 

@@ -12,6 +12,7 @@ from penstock.codec.key_value import join, key_value_parts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.pipeline.source.patience import patiently
 
 _KEPT_MAX: Final = 1024
 _kept: OrderedDict[tuple[str, str, int, int], SchemaInfo] = OrderedDict()
@@ -36,7 +37,8 @@ def one_version(access: Access, topic: str, ledger: int, version: int) -> Schema
     found = _kept.get(key)
     if found is None:
         with HttpClient(access) as client:
-            found = _schema(client.call("GET", f"{schemas_path(TopicName.parse(topic))}/schema/{version}"))
+            path = f"{schemas_path(TopicName.parse(topic))}/schema/{version}"
+            found = _schema(patiently(lambda: client.call("GET", path)))
         _kept[key] = found
         if len(_kept) > _KEPT_MAX:
             _kept.popitem(last=False)

@@ -16,16 +16,21 @@ from penstock.codec.avro.types import Array, Enum, Fixed, Map, Primitive, Record
 from .cursor import Cursor
 from .raw import Choice, Fields, Flags, Ints, Items, Nothing, Numbers, Raw, Scalars, join, spread, take
 
-_PADDING: Final = 8  # so that eight bytes can be read wherever one can
+PADDING: Final = 8  # so that eight bytes can be read wherever one can
 
 Scan = Callable[[Cursor], Raw]
 
 
 def scan(read: Scan, data: bytes | memoryview, begins: Ints, ends: Ints) -> tuple[Raw, Flags, Numbers]:
-    """Read `data[begins:ends]`, a payload a row: what they hold, which are broken, and the bytes."""
-    padded = np.zeros(len(data) + _PADDING, np.uint8)
-    padded[: len(data)] = np.frombuffer(data, np.uint8)
-    words = np.ndarray((len(data) + 1,), "<u8", padded.data, 0, (1,))
+    """Read `data[begins:ends]`, a payload a row: what they hold, which are broken, and the bytes.
+
+    Where `data` goes on for a while behind the last payload, it is not copied.
+    """
+    padded = np.frombuffer(data, np.uint8)
+    if len(padded) < (int(ends.max()) if len(ends) else 0) + PADDING:
+        padded = np.zeros(len(data) + PADDING, np.uint8)
+        padded[: len(data)] = np.frombuffer(data, np.uint8)
+    words = np.ndarray((len(padded) - PADDING + 1,), "<u8", padded.data, 0, (1,))
     cursor = Cursor(padded, words, begins.astype(np.int64), ends.astype(np.int64))
     raw = read(cursor)
     return raw, cursor.bad | (cursor.at != cursor.ends), padded

@@ -1,7 +1,11 @@
 """Raw rows become typed ones: each message decoded by the schema that it was written with."""
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo
@@ -9,14 +13,16 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.rows.rows import Place
 
 from .pairs import PairDecoder
-from .payloads import decode
-from .plan import ERROR, RAW, Plan
+from .payloads import decode, padded
+from .plan import ERROR, KEY, RAW, Plan
 from .raw import Ints
 from .registry import one_version
 from .shapes import arrow_type
 from .target import decoder_for
 
 VERSION = "schema_version"  # the raw rows must have this column
+
+RUN_ROWS: Final = 50  # of one version in a row: fewer are cheaper to take one by one
 
 _NONE = -1
 
@@ -47,6 +53,10 @@ class TypedRows:
         columns = self._flat(columns, value) if self._plan.typed.flat else columns | {"value": value}
         if self._plan.typed.keeps_broken:
             columns |= _broken(payloads, wrong)
+        if self._plan.typed.keep_bytes:
+            columns |= {RAW: payloads, KEY: keys}
+        elif self._plan.keeps_key:
+            columns |= {KEY: pc.if_else(columns[ERROR].is_valid(), keys, None)}
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     def _flat(self, columns: dict[str, pa.Array], value: pa.StructArray) -> dict[str, pa.Array]:
@@ -71,15 +81,14 @@ class TypedRows:
         found: list[pa.Array] = []
         rows: list[Ints] = []
         wrong: dict[int, str] = {}
+        payloads = padded(payloads)
         for version in np.unique(numbers).tolist():
             index = np.flatnonzero(numbers == version)
             column, errors = self._group(version, payloads, keys, index)
             wrong |= {int(index[row]): why for row, why in errors.items()}
             found.append(column)
             rows.append(index)
-        order = np.empty(len(numbers), np.int64)
-        order[np.concatenate(rows)] = np.arange(len(numbers))
-        return pa.concat_arrays(found).take(pa.array(order)), wrong
+        return _merge(found, rows, len(numbers)), wrong
 
     def _group(
         self, version: int, payloads: pa.Array, keys: pa.Array, index: Ints | None
@@ -122,6 +131,23 @@ class TypedRows:
             if error.kind is ErrorKind.SCHEMA_NOT_FOUND:
                 return None
             raise
+
+
+def _merge(columns: Sequence[pa.Array], rows: Sequence[Ints], count: int) -> pa.Array:
+    """One column of several, whose items belong at `rows`, which ascend in each."""
+    order = np.empty(count, np.int64)  # where each row is in the columns, one after the other
+    order[np.concatenate(rows)] = np.arange(count)
+    begins = np.flatnonzero(np.diff(order, prepend=-2) != 1)
+    if len(begins) * RUN_ROWS > count:
+        return pa.concat_arrays(columns).take(pa.array(order))
+    # A version holds for an entry's messages: its rows come in runs, which are copied as a whole.
+    lengths = np.diff(begins, append=count).tolist()
+    firsts = np.cumsum([0, *map(len, columns)])
+    wholes = (np.searchsorted(firsts, order[begins], side="right") - 1).tolist()
+    places = (order[begins] - firsts[wholes]).tolist()
+    return pa.concat_arrays(
+        [columns[n].slice(at, length) for n, at, length in zip(wholes, places, lengths, strict=True)]
+    )
 
 
 def _broken(payloads: pa.Array, wrong: dict[int, str]) -> dict[str, pa.Array]:

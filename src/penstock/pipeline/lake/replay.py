@@ -28,6 +28,7 @@ from .progress import Progress, Report
 from .tables import folder_of, snapshot_of
 from .times import offset_at
 from .values import Piece, Snapshot
+from .versions import versions_for
 
 FOLDER: Final = "_replays"
 ROWS_MAX: Final = 500_000  # of a commit
@@ -77,11 +78,13 @@ def run_replay(
     plan = _planned(spec, folder)
     report = Report()
     total = sum(piece.end - piece.start for batch in plan.batches for piece in batch)
+    sources = {piece.topic for batch in plan.batches for piece in batch}
+    versions = versions_for(spec.server, sources, spec.topic)
     for number, pieces in enumerate(plan.batches):
         if stopped():
             break
         begun = time.monotonic()
-        frame = _frame(spark, spec, tuple(pieces))
+        frame = _frame(spark, spec, tuple(pieces), versions)
         frame.write.format("penstock").mode("append").options(
             topic=spec.topic, writer=f"replay-{spec.id}", batch=str(number), **server_options(spec.server)
         ).save()
@@ -190,8 +193,10 @@ def _write(path: Path, plan: Plan) -> None:
         aside.unlink()
 
 
-def _frame(spark: SparkSession, spec: ReplaySpec, pieces: tuple[Piece, ...]) -> DataFrame:
-    """The rows as the sink takes them, each with its origin."""
+def _frame(
+    spark: SparkSession, spec: ReplaySpec, pieces: tuple[Piece, ...], versions: dict[int, int]
+) -> DataFrame:
+    """The rows as the sink takes them, each with its origin and the version of its schema."""
     table = (
         spark.read.format(FORMAT).option("path", spec.table).option("offsets", write_pieces(pieces)).load()
     )
@@ -203,6 +208,9 @@ def _frame(spark: SparkSession, spec: ReplaySpec, pieces: tuple[Piece, ...]) -> 
     else:
         properties = own
     columns = [f.col(name) for name in _CARRIED if name in table.columns]
+    if versions and "schema_version" in table.columns:
+        pairs = [f.lit(number) for pair in versions.items() for number in pair]
+        columns.append(f.create_map(*pairs)[f.col("schema_version")].cast("bigint").alias("schema_version"))
     if spec.keep_partitions:
         columns.append(f.col("partition"))
     return table.select(*columns, properties.alias("properties"))

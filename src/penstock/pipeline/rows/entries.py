@@ -18,6 +18,7 @@ from penstock.wire.compression import decompress
 from penstock.wire.fields import schema_version_number
 
 _SIZE: Final = Struct(">I")
+_UINT64_MAX: Final = 2**64 - 1
 
 # Fields of MessageMetadata that a message sent alone carries for itself, and their tags in a batch: properties,
 # partition_key, ordering_key; event_time, partition_key_b64_encoded, null_value, null_partition_key.
@@ -56,8 +57,16 @@ def _open(data: bytes) -> Opened:
         raise ValueError("its metadata is cut short")
     numbers, texts = _metadata(data, 4, end)
     payload = data[end:]
+    producer, schema_version, encrypted = b"", None, False
+    for number, text in texts:
+        if number == 1:
+            producer = text
+        elif number == 16:
+            schema_version = schema_version_number(text)
+        elif number == 13:
+            encrypted = True
     # Encrypted, or one chunk of a larger message: only the receiver can open it.
-    sealed = numbers.get(27, 1) > 1 or any(number == 13 for number, _ in texts)
+    sealed = encrypted or numbers.get(27, 1) > 1
     if not sealed and (codec := numbers.get(8, 0)):
         payload = decompress(codec, payload, numbers.get(9, 0))
 
@@ -70,13 +79,6 @@ def _open(data: bytes) -> Opened:
         count = 1
     elif not 0 < count <= MESSAGES_MAX:
         raise ValueError(f"a batch of {count} messages")
-
-    producer, schema_version = b"", None
-    for number, text in texts:
-        if number == 1:
-            producer = text
-        elif number == 16:
-            schema_version = schema_version_number(text)
     return Opened(
         producer.decode(errors="replace"),
         numbers.get(2, 0),
@@ -104,8 +106,18 @@ def _metadata(data: bytes, at: int, end: int) -> tuple[dict[int, int], list[tupl
             continue
         value = data[at]
         at += 1
-        if value > 0x7F:
-            value, at = read_varint(data, at - 1)
+        if value > 0x7F:  # as `read_varint`, without a call for each: an entry may hold but one message
+            value &= 0x7F
+            shift = 0
+            byte = 0x80
+            while byte > 0x7F:
+                shift += 7
+                if shift > 63:
+                    raise ValueError("varint too long")
+                byte = data[at]
+                at += 1
+                value |= (byte & 0x7F) << shift
+            value &= _UINT64_MAX
         if kind == 0:
             numbers[tag >> 3] = value
         elif kind == 2:
@@ -122,8 +134,8 @@ def _lone_metadata(numbers: dict[int, int], texts: list[tuple[int, bytes]], size
     """What a message sent alone says of itself, as SingleMessageMetadata."""
     own: list[bytes] = []
     for number, text in texts:
-        if tag := _LONE_TEXTS.get(number):
-            own += (tag, varint(len(text)), text)
+        if number in _LONE_TEXTS:
+            own += (_LONE_TEXTS[number], varint(len(text)), text)
     own += (b"\x18", varint(size))
     for number, tag in _LONE_NUMBERS.items():
         if number in numbers:

@@ -150,7 +150,7 @@ def _read(fields: Fields, data: Bytes, tag: int, rows: Ints, at: Ints, count: in
     """Read the field `tag` of `rows` at `at`; returns where their next fields begin."""
     number = tag >> 3
     if tag & 7 == 0 and tag < 0x80:
-        value, at = _varints(data, at)
+        value, at = varints(data, at)
         if name := _NUMBERS.get(number):
             column = getattr(fields, name)
             if column is None:
@@ -159,7 +159,7 @@ def _read(fields: Fields, data: Bytes, tag: int, rows: Ints, at: Ints, count: in
             column[rows] = value
         return at
     if tag & 7 == 2 and tag < 0x80:
-        length, at = _varints(data, at)
+        length, at = varints(data, at)
         end = at + length
         if (length < 0).any() or (end > len(data)).any():
             raise ValueError("a message's metadata is cut short")
@@ -176,7 +176,7 @@ def _read(fields: Fields, data: Bytes, tag: int, rows: Ints, at: Ints, count: in
     raise ValueError(f"unknown field {number} in a message's metadata")
 
 
-def _varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
+def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """Decode a varint at every position; returns the values and where what follows begins."""
     last = len(data) - 1
     byte = data[np.minimum(at, last)]

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import MessageId, read_varint
 
 from . import columns
 from .entries import Opened, open_entry
 from .fields import Fields, Ints, find_values, read_fields
 from .frames import Frame
+from .ids import message_ids
+from .properties import properties
 
 BLOCK_ROWS: Final = 16_384  # makes the calls of numpy and Arrow cheap; twice as many gain nothing
 BLOCK_BYTES: Final = 4 << 20
@@ -187,38 +188,7 @@ class _Maker:
         return pa.repeat(pa.scalar(0, pa.int32()), self._rows)  # 0: the time of publishing
 
     def properties(self) -> pa.Array:
-        data = memoryview(self._data)
-        rows = np.concatenate([r for _, _, r in self._fields.properties] or [np.empty(0, np.int64)])
-        begins = np.concatenate([b for b, _, _ in self._fields.properties] or [np.empty(0, np.int64)])
-        ends = np.concatenate([e for _, e, _ in self._fields.properties] or [np.empty(0, np.int64)])
-        order = np.argsort(rows, kind="stable")
-        known: dict[bytes, tuple[str, str]] = {}  # the same few pairs come again and again
-        counts = np.zeros(self._rows, np.int64)
-        keys: list[str] = []
-        texts: list[str] = []
-        row_before, here = -1, 0
-        seen: dict[str, int] = {}
-        for row, begin, end in zip(
-            rows[order].tolist(), begins[order].tolist(), ends[order].tolist(), strict=True
-        ):
-            raw = bytes(data[begin:end])
-            pair = known.get(raw)
-            if pair is None:
-                pair = known[raw] = _key_value(raw)
-            if row != row_before:
-                row_before, here = row, len(keys)
-                seen.clear()
-            key, text = pair
-            if key in seen:  # Spark refuses a map with a key twice; the last one counts, as in Pulsar
-                texts[seen[key]] = text
-                continue
-            seen[key] = len(keys)
-            keys.append(key)
-            texts.append(text)
-            counts[row] = len(keys) - here
-        offsets = np.zeros(self._rows + 1, np.int32)
-        np.cumsum(counts, out=offsets[1:])
-        return pa.MapArray.from_arrays(offsets, pa.array(keys, pa.string()), pa.array(texts, pa.string()))
+        return properties(self._data, self._fields.properties, self._rows)
 
     def event_time(self) -> pa.Array:
         times = self._fields.event_time
@@ -226,17 +196,14 @@ class _Maker:
 
     def message_id(self) -> pa.Array:
         place = self._place
-        partition = place.partition if place.partitioned else -1
-        ids: list[str] = []
-        for frame, entry in zip(self._frames, self._entries, strict=True):
-            if entry.lone_value >= 0:
-                ids.append(str(MessageId(place.ledger, frame.entry_id, partition)))
-                continue
-            ids += [
-                str(MessageId(place.ledger, frame.entry_id, partition, index, entry.count))
-                for index in range(entry.count)
-            ]
-        return pa.array(ids, pa.string())
+        alone = self._of_frames([e.lone_value >= 0 for e in self._entries]) != 0
+        return message_ids(
+            place.ledger,
+            place.partition if place.partitioned else -1,
+            np.array([f.entry_id for f in self._frames], np.uint64)[self._owner].view(np.int64),
+            np.where(alone, -1, self._index),
+            self._of_frames([e.count for e in self._entries]),
+        )
 
     def producer_name(self) -> pa.Array:
         return pa.array([e.producer for e in self._entries], pa.string()).take(pa.array(self._owner))
@@ -300,17 +267,3 @@ def _unbase64(key: bytes | None) -> Any:
         return b64decode(key, validate=True)
     except ValueError:
         return key
-
-
-def _key_value(raw: bytes) -> tuple[str, str]:
-    """Pulsar's KeyValue: key = 1, value = 2."""
-    texts = {1: b"", 2: b""}
-    at = 0
-    while at < len(raw):
-        tag, at = read_varint(raw, at)
-        if tag & 7 != 2:
-            raise PenstockError(ErrorKind.BAD_ENCODING, "a property is broken")
-        length, at = read_varint(raw, at)
-        texts[tag >> 3] = raw[at : at + length]
-        at += length
-    return texts[1].decode(errors="replace"), texts[2].decode(errors="replace")

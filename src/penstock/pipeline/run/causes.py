@@ -55,6 +55,18 @@ _CONDITION: Final = re.compile(r"^\[[\w.]+\]\s*")
 _MARK: Final = re.compile(r"^(\[PENSTOCK_\w+\]\s*)+")
 _EXPECTATION: Final = re.compile(r"expectation '.*' of \w+ does not hold: .*")
 
+# Spark's names for state that the steps, or the schema of what they read, no longer fit.
+_STATE_CHANGED: Final = re.compile(
+    r"\[(?:STATE_STORE_(?:KEY_SCHEMA_NOT_COMPATIBLE|VALUE_SCHEMA_NOT_COMPATIBLE|INVALID_VALUE_SCHEMA_EVOLUTION"
+    r"|INVALID_VARIABLE_TYPE_CHANGE|INVALID_CONFIG_AFTER_RESTART|COLUMN_FAMILY_SCHEMA_INCOMPATIBLE"
+    r"|VALUE_SCHEMA_EVOLUTION_THRESHOLD_EXCEEDED)"
+    r"|STREAMING_STATEFUL_OPERATOR_(?:NOT_MATCH_IN_STATE_METADATA|MISSING_STATE_DIRECTORY))\b"
+)
+NEW_CHECKPOINT: Final = (
+    "the steps now keep other state than the checkpoint has, as they or the schema of what they read have changed: a"
+    " new checkpoint is needed; run full-refresh, or give the pipeline another name"
+)
+
 _ACCESS: Final = (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN)
 _CLASSES: Final = {
     "DataLoss": ErrorClass.DATA_LOSS,
@@ -69,6 +81,8 @@ def cause_of(error: BaseException) -> Cause:
         return Cause(_kind(error), _MARK.sub("", error.message))
     if isinstance(error, PySparkException):
         return _spark_cause(error)
+    if (java := getattr(error, "java_exception", None)) is not None:  # which has no exception of Python's
+        return Cause(ErrorClass.UNKNOWN, _first_line(str(java.getMessage())))
     return Cause(
         ErrorClass.UNKNOWN, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     )
@@ -95,6 +109,8 @@ def _kind(error: PenstockError) -> ErrorClass:
 
 def _spark_cause(error: PySparkException) -> Cause:
     text = _deepest(error)
+    if _STATE_CHANGED.search(text):
+        return Cause(ErrorClass.PLAN, NEW_CHECKPOINT)
     if found := _EXPECTATION.search(text):
         return Cause(ErrorClass.EXPECTATION, _STATE.sub("", found[0]).strip())
     if _TRACEBACK in text:
@@ -126,6 +142,8 @@ def _python_cause(trace: str) -> Cause:
     full = raised[-1][1] or raised[-1][3]
     said = _MARK.sub("", _STATE.sub("", raised[-1][2] or "").strip())
     name = full.rpartition(".")[2]
+    if full.startswith("penstock.") and "(option onNewSchema=fail)" in said:
+        return Cause(ErrorClass.SCHEMA, said)
     if full.startswith("penstock."):
         return Cause(_CLASSES.get(name, _remote(said)), said or name)
     if places and any(part in places[-1][0] for part in ("/penstock/", "/pyspark/", "/pyspark.zip/")):

@@ -1,19 +1,14 @@
 """`check`: everything that can be known without running a pipeline. Nothing is written, nothing of a topic read."""
 
-from typing import Any
-
 import msgspec
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Spec
 
-from .causes import spark_sentence
 from .folder import Folder
 from .outputs import collect_outputs
 from .preflight import preflight
-from .query import is_direct
+from .query import check_streaming, is_direct
 from .runner import session_for
 from .shape import topic_rows
 from .views import build_views
@@ -41,7 +36,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
     for name, sink in spec.sinks.items():
         rows = views[sink.input].frame
         sinks[name] = dict((rows if sink.path else topic_rows(spec, name, sink, rows)).dtypes)
-    _check_streaming(spec, session, outputs.frame)
+    check_streaming(spec, session, outputs.frame)
     return Checked(
         views={name: dict(view.frame.dtypes) for name, view in views.items()},
         sinks=sinks,
@@ -49,20 +44,6 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
         direct=is_direct(spec, outputs),
         branches=outputs.branches,
     )
-
-
-def _check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None:
-    """What Spark itself asks of a streaming query before it starts it."""
-    if not frame.isStreaming:
-        raise PipelineError(f"{spec.file}: no sink has rows of a source")
-    jvm: Any = session._jvm
-    analysis = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-    modes = jvm.org.apache.spark.sql.streaming.OutputMode
-    mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[spec.output]()
-    try:
-        analysis.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
-    except PySparkException as error:
-        raise PipelineError(f"{spec.file}: {spark_sentence(error)}") from None
 
 
 def _plan(frame: DataFrame) -> str:

@@ -5,11 +5,13 @@
                lock           held as long as the pipeline runs
                status.json    the last thing it said about itself
                control        what somebody asks of it: stop
+               scratch/       what Spark needs while it runs: spilled and cached data, copies of state
 """
 
 import fcntl
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -39,6 +41,10 @@ class Folder:
         self.home = home
         self.checkpoint = home / "checkpoint"
         self.lock = home / "lock"
+        self.scratch = home / "scratch"
+        self.made: list[
+            Path
+        ] = []  # folders that were not there before the lock was taken, the innermost first
         self._owner = home / "owner.json"
         self._status = home / "status.json"
         self._control = home / "control"
@@ -66,7 +72,8 @@ class Folder:
                 f"{self.home} belongs to pipeline {owner.pipeline!r}, not to {spec.name!r}: choose another state"
                 " folder"
             )
-        if owner.fingerprint != fingerprint(spec):
+        begun = (self.checkpoint / "metadata").exists()  # before, nothing of the sources is remembered
+        if begun and owner.fingerprint != fingerprint(spec):
             raise PipelineError(
                 f"the checkpoint in {self.home} was made for {_listed(owner.sources)}, but {spec.file} now reads"
                 f" {_listed(source_topics(spec))}: give the pipeline another name, or run full-refresh"
@@ -88,6 +95,22 @@ class Folder:
             self.checkpoint.rename(gone)
         self._owner.unlink(missing_ok=True)
         shutil.rmtree(gone, ignore_errors=True)
+
+    def vacate(self) -> None:
+        """Leave nothing where nothing has run: no checkpoint, and nobody's name on it. For who holds the lock."""
+        if self._owner.exists() or self.checkpoint.exists():
+            return
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        for file in (self._status, self._control, self.lock):
+            file.unlink(missing_ok=True)
+        with suppress(OSError):  # something else is there, and stays
+            for folder in self.made:
+                folder.rmdir()
+
+    def clean_scratch(self) -> Path:
+        """The folder for what a run leaves behind when it is killed; empty. For who holds the lock."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        return self.scratch
 
     def status(self) -> dict[str, Any] | None:
         """What the pipeline last said about itself."""
@@ -121,6 +144,12 @@ class Lock:
 
     def __enter__(self) -> Self:
         home = self._folder.home
+        while not self._taken(home):  # whoever had it took the file with him, see `vacate`
+            pass
+        return self
+
+    def _taken(self, home: Path) -> bool:
+        self._folder.made += [folder for folder in (home, *home.parents) if not folder.exists()]
         try:
             home.mkdir(parents=True, exist_ok=True)
             file = os.open(self._folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -133,10 +162,13 @@ class Lock:
             os.close(file)
             who = f" by process {holder}" if holder else ""
             raise PipelineError(f"the state folder {home} is in use{who}: the pipeline is running") from None
+        if not _is_at(file, self._folder.lock):
+            os.close(file)
+            return False
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
         self._file = file
-        return self
+        return True
 
     @property
     def file(self) -> int:
@@ -150,6 +182,14 @@ class Lock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether an open file is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except OSError:
+        return False
 
 
 def in_use(folder: Folder) -> bool:

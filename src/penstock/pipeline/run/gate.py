@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline.rows.columns import BASIC, INCLUDABLE
 from penstock.pipeline.spec.lateness import Window
+from penstock.pipeline.spec.options import keeps_bytes_visible
 from penstock.pipeline.spec.spec import Expectation, Source, Step
 
 from .late import late_column
@@ -22,6 +23,8 @@ WHY: Final = "_why"
 WHY_TYPE: Final = "struct<view: string, name: string, action: string, text: string>"
 ERROR: Final = "_error"
 RAW: Final = "_raw"
+KEY: Final = "_key"
+_HIDDEN: Final = (WHY, ERROR, RAW, KEY)
 
 LATE: Final = "late"
 UNREADABLE: Final = "unreadable"
@@ -64,9 +67,10 @@ def gate(
     return frame.withColumn(WHY, why.cast(WHY_TYPE))
 
 
-def passed(gated: DataFrame) -> DataFrame:
-    """The rows that passed, without what the gate needed to know."""
-    return gated.where(f.col(WHY).isNull()).drop(WHY, ERROR, RAW)
+def passed(gated: DataFrame, view: Source | Step) -> DataFrame:
+    """The rows that passed, without what the gate needed to know, unless the view is to have it."""
+    rows = gated.where(f.col(WHY).isNull()).drop(WHY, ERROR)
+    return rows if isinstance(view, Step) or keeps_bytes_visible(view) else rows.drop(RAW, KEY)
 
 
 def warned(frame: DataFrame, name: str, expect: Iterable[Expectation]) -> DataFrame:
@@ -83,20 +87,28 @@ def warned(frame: DataFrame, name: str, expect: Iterable[Expectation]) -> DataFr
 
 
 def dead_column(gated: DataFrame) -> Column:
-    """What a rejected row still has of its message, as a struct; null for rows that passed."""
+    """What a rejected row still has of its message, as a struct; null for rows that passed.
+
+    Its `value` is JSON of the row, and `whole` false, where the message's own is no longer there.
+    """
     types = dict(gated.dtypes)
     if types.get("value", "").startswith("struct"):
         row = f.col("value")
     else:
         own = [name for name in visible(gated) if "offset" not in types or name not in _OF_MESSAGES]
         row = f.struct(*(f.col(f"`{name}`") for name in own or visible(gated)))
-    value = f.to_json(row).cast("binary")
-    if RAW in types:
-        value = f.coalesce(f.col(RAW), value)
+    value, whole = f.to_json(row).cast("binary"), True
+    if RAW in types:  # the message as it came; null where its value is
+        value = f.col(RAW)
     elif types.get("value") in ("binary", "string"):
         value = f.col("value").cast("binary")
-    columns = [value.alias("value")]
+    else:
+        whole = False
+    columns = [value.alias("value"), f.lit(whole).alias("whole")]
     for name, kind in _DEAD.items():
+        if name == "key" and KEY in types:
+            columns.append(f.col(KEY).alias(name))
+            continue
         fits = types.get(name) == kind or (kind == "binary" and types.get(name) == "string")
         columns.append((f.col(name) if fits else f.lit(None)).cast(kind).alias(name))
     return f.when(f.col(WHY).isNotNull(), f.struct(*columns, f.col(WHY).alias("why")))
@@ -104,7 +116,7 @@ def dead_column(gated: DataFrame) -> Column:
 
 def visible(frame: DataFrame) -> list[str]:
     """The columns that are the user's."""
-    return [name for name in frame.columns if name not in (WHY, ERROR, RAW)]
+    return [name for name in frame.columns if name not in _HIDDEN]
 
 
 # What a message has beside its value: told in properties, not in the value.

@@ -1,5 +1,6 @@
 """A pipeline in this process: for notebooks, `spark-submit` and tests."""
 
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -13,17 +14,21 @@ from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
 from . import progress
-from .causes import Cause, cause_of
+from .backoff import Backoff
+from .causes import Cause, ErrorClass, cause_of
 from .folder import Folder, Lock
+from .keeper import Keeper
 from .preflight import preflight
 from .report import Reporter
-from .runner import Failed, Runner
+from .runner import Runner
 
 
 class Pipeline:
-    """A declared pipeline that runs in a session of this process, without a supervisor.
+    """A declared pipeline that runs in a session of this process.
 
-    Its state folder is locked from `start` to the end of `stop` or `await_termination`.
+    A thread keeps it running: where the server is away, or a schema asks for a new plan, the query is started
+    again; any other error ends it, and is raised by `await_termination` and `stop`. Its state folder is locked
+    from `start` to its end.
     """
 
     def __init__(
@@ -31,14 +36,18 @@ class Pipeline:
         spec: Spec,
         spark: SparkSession | None = None,
         listener: Callable[[dict[str, Any]], None] | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
         self.spec = spec
         self._spark = spark
         self._folder = Folder(spec.home)
         self._lock = Lock(self._folder)
         self._listener = listener
+        self._backoff = backoff or Backoff()
         self._reporter: Reporter | None = None
-        self._runner: Runner | None = None
+        self._keeper: Keeper | None = None
+        self._over = threading.Event()
+        self._error: Cause | None = None
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -47,84 +56,100 @@ class Pipeline:
 
     @property
     def active(self) -> bool:
-        return self._runner is not None and self._runner.active
+        """Whether it runs, or waits to run again."""
+        return self._keeper is not None and not self._over.is_set()
 
     def start(self, *, once: bool | None = None) -> "Pipeline":
         """Begin, or go on where the checkpoint says. `once`: process what is there, and end.
 
         Raises PipelineError in one sentence; nothing is written then.
         """
-        if self._runner is not None:
+        if self._keeper is not None:
             raise PipelineError(f"pipeline {self.spec.name} was started already")
         spec = self.spec
+        self._over.clear()
         self._folder.check_owner(spec)
         preflight(spec)
-        with _given_back(self._lock):
+        self._lock.__enter__()
+        try:
             self._folder.clear_control()
-            owner = self._folder.check_owner(spec)
+            self._folder.check_owner(spec)
             self._reporter = Reporter(spec, self._folder, str(uuid.uuid4()), self._listener)
             self._reporter(progress.state_event(progress.STARTING, query=None))
-            try:
-                spark = self._spark or session(spec.name, spec.master, **spec.spark)
-                self._runner = Runner(spec, self._folder, spark, self._reporter)
-                if owner is None:
-                    self._folder.own(spec)
-                query = self._runner.start(owner, once=spec.once if once is None else once)
-            except Exception as error:
-                self._runner = None
-                raise self._failed(cause_of(error)) from error
-            self._reporter(progress.state_event(progress.RUNNING, query=query))
+            spark = self._spark or session(
+                spec.name, spec.master, scratch=self._folder.clean_scratch(), **spec.spark
+            )
+            keeper = Keeper(
+                lambda: self._attempt(spark),
+                lambda: self._folder.check_owner(spec),
+                self._report,
+                self._backoff,
+                once=spec.once if once is None else once,
+            )
+            query = keeper.start()
+        except BaseException as error:
+            self._end(cause_of(error))
+            if not isinstance(error, Exception):
+                raise
+            raise self._raised() from error
+        self._keeper = keeper
+        self._report(progress.state_event(progress.RUNNING, query=query))
+        threading.Thread(target=self._keep, args=(keeper,), name="pipeline", daemon=True).start()
         return self
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; False when the time is over before. Raises PipelineError where it failed."""
-        if self._runner is None:
+        if self._keeper is None:
             raise PipelineError(f"pipeline {self.spec.name} was not started")
-        try:
-            over = self._runner.wait(timeout_s)
-        except Failed as failed:
-            self._runner = None
-            raise self._failed(failed.cause) from None
-        if over:
-            self._end(progress.state_event(progress.STOPPED))
-        return over
+        if not self._over.wait(timeout_s):
+            return False
+        if self._error is not None:
+            raise self._raised()
+        return True
 
     def stop(self, timeout_s: float | None = None) -> None:
         """Stop after the batch that runs now."""
-        if self._runner is not None:
-            self._runner.stop()
+        if self._keeper is not None and not self._over.is_set():
+            self._keeper.stop()
             if not self.await_termination(timeout_s):
-                self._runner.kill()
+                self._keeper.kill()
                 self.await_termination()
 
-    def _failed(self, cause: Cause) -> PipelineError:
-        self._end(
-            progress.state_event(progress.FAILED) | {"error": cause.sentence, "error_class": cause.kind.value}
-        )
+    def _attempt(self, spark: SparkSession) -> Runner:
+        preflight(self.spec)  # a query would wait for the server without a word
+        return Runner(self.spec, self._folder, spark, self._report)
+
+    def _keep(self, keeper: Keeper) -> None:
+        try:
+            cause = keeper.keep()
+        except BaseException as error:  # a thread's error is nobody's else
+            cause = cause_of(error)
+        self._end(cause)
+
+    def _report(self, event: dict[str, Any]) -> None:
+        assert self._reporter is not None
+        self._reporter(event)
+
+    def _raised(self) -> PipelineError:
+        cause = self._error or Cause(ErrorClass.UNKNOWN, "it ended")
         error = PipelineError(cause.sentence)
         error.error_class = cause.kind.value  # type: ignore[attr-defined]
         return error
 
-    def _end(self, event: dict[str, Any]) -> None:
-        self._runner = None
-        if self._reporter is not None:
-            self._reporter(event)
-            self._reporter.close()
-        self._lock.__exit__(None, None, None)
-
-
-class _given_back:  # noqa: N801 - used as a function
-    """Take a lock, and keep it unless the block fails."""
-
-    def __init__(self, lock: Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        self._lock.__enter__()
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is not None:
+    def _end(self, cause: Cause | None) -> None:
+        self._error = cause
+        try:
+            if self._reporter is not None:
+                event = progress.state_event(progress.STOPPED if cause is None else progress.FAILED)
+                if cause is not None:
+                    event |= {"error": cause.sentence, "error_class": cause.kind.value}
+                self._reporter(event)
+                self._reporter.close()
+            if self._keeper is None:
+                self._folder.vacate()
+        finally:
             self._lock.__exit__(None, None, None)
+            self._over.set()
 
 
 def pipeline(given: Spec | Path | str, spark: SparkSession | None = None, **overrides: Any) -> Pipeline:

@@ -12,14 +12,17 @@ from pyspark.sql import functions as f
 
 # A letter that was dead before keeps its own properties, but not why it died then.
 PREFIX: Final = "x-dlq-"
+ROW: Final = f"{PREFIX}row"  # how the value was written, where it is that of a row and not of a message
 
 
 def letters(dead: DataFrame) -> DataFrame:
     """Rows of `gate.dead_column`, without a `value`. What no longer holds its message's bytes is JSON in `_raw`."""
     own = f.map_filter("properties", lambda name, _: ~f.startswith(name, f.lit(PREFIX)))
+    json = f.create_map(f.lit(ROW), f.lit("json"))
+    row = f.when(own.isNull(), json).otherwise(f.map_concat(own, json))
     return dead.select(
         f.col("key"),
-        own.alias("properties"),
+        f.when(f.col("whole"), own).otherwise(row).alias("properties"),
         *("event_time", "ordering_key", "topic", "partition", "offset", "schema_version"),
         f.col("value").alias("_raw"),
         f.concat(f.col("why.view"), f.lit(": "), f.col("why.text")).alias("_error"),
@@ -33,10 +36,10 @@ def alone(found: DataFrame) -> DataFrame:
 
 def beside(rows: DataFrame, found: DataFrame) -> DataFrame:
     """Letters that go out with good rows."""
-    types = dict(rows.dtypes)
-    found = reduce(
-        lambda frame, name: frame.withColumn(name, f.col(name).cast(types[name])),
-        (name for name in ("key", "ordering_key") if name in types),
-        found,
+    # Not the other way round: a letter's key may be bytes that are no text.
+    rows = reduce(
+        lambda frame, name: frame.withColumn(name, f.col(name).cast("binary")),
+        (name for name in ("key", "ordering_key") if name in rows.columns),
+        rows,
     )
     return rows.unionByName(found, allowMissingColumns=True)

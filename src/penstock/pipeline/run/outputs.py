@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline.spec.spec import Source, Spec, Step
 
-from .gate import WHY, dead_column, visible
+from .gate import KEY, RAW, WHY, dead_column, visible
 from .metrics import METRICS
 from .views import View, feeds_steps
 
@@ -50,7 +50,7 @@ def collect_outputs(spec: Spec, views: dict[str, View]) -> Outputs:
     order = list(dict.fromkeys(sink.input for sink in spec.sinks.values()))
     turned_away = [view for view in views.values() if view.gated is not None]
     if len(order) == 1 and not turned_away:
-        frame = views[order[0]].frame.observe(METRICS, f.count(f.lit(1)).alias("written"))
+        frame = views[order[0]].frame.drop(RAW, KEY).observe(METRICS, f.count(f.lit(1)).alias("written"))
         return Outputs(frame, order, mixed=False, branches=1)
     branches: list[DataFrame] = []
     for number, name in enumerate(order):

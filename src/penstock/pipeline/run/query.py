@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.options import server_options, table_options, topic_options
 from penstock.pipeline.spec.spec import Spec
 
+from .causes import spark_sentence
 from .letters import alone, beside, letters
 from .outputs import Outputs
 from .shape import topic_rows
@@ -45,6 +48,20 @@ def start_query(
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=spec.trigger)
     query: StreamingQuery = writer.start()
     return query
+
+
+def check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None:
+    """What Spark itself asks of a streaming query before it starts it."""
+    if not frame.isStreaming:
+        raise PipelineError(f"{spec.file}: no sink has rows of a source")
+    jvm: Any = session._jvm
+    analysis = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[spec.output]()
+    try:
+        analysis.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
+    except PySparkException as error:
+        raise PipelineError(f"{spec.file}: {spark_sentence(error)}") from None
 
 
 def is_direct(spec: Spec, outputs: Outputs) -> bool:

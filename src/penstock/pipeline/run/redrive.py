@@ -22,9 +22,13 @@ from penstock.pipeline.spec.options import server_options
 from penstock.pipeline.spec.spec import Spec
 
 from .folder import Folder, Lock, replace
-from .letters import PREFIX
+from .letters import PREFIX, ROW
 
 ORIGIN: Final = f"{PREFIX}topic"
+VERSION: Final = f"{PREFIX}schema-version"
+
+_INCLUDE: Final = "properties,event_time,ordering_key"
+_MESSAGE: Final = ("key", "value", "event_time", "ordering_key", "properties", "schema_version")
 
 Ranges = list[tuple[int, int]]
 
@@ -60,7 +64,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
-    """Publish the chosen letters again: key, value and properties as they were."""
+    """Publish the chosen letters again: key, value, properties and schema version as they were."""
     if not spec.dead_letters:
         raise PipelineError(f"{spec.file}: the pipeline has no dead_letters")
     try:
@@ -90,7 +94,7 @@ def _publish(spec: Spec, spark: SparkSession, state: State, path: Path) -> int:
             (int(row.partition), int(row.offset)) for row in rows.select("partition", "offset").collect()
         ]
         if offsets:
-            again = rows.select("value", "key", "properties", f.col("origin").alias("topic"))
+            again = rows.select(*_MESSAGE, f.col("origin").alias("topic"))
             writer = again.write.format("penstock").mode("append").options(**server_options(spec.server))
             writer.option("writer", f"redrive-{spec.name}").option("batch", str(state.number)).save()
     finally:
@@ -107,7 +111,7 @@ def _letters(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
     batch = state.pending
     assert batch is not None
     topic = TopicName.parse(spec.dead_letters)
-    options: dict[str, Any] = server_options(spec.server) | {"subscribe": str(topic), "include": "properties"}
+    options: dict[str, Any] = server_options(spec.server) | {"subscribe": str(topic), "include": _INCLUDE}
     options["endingOffsets"] = msgspec.json.encode(
         {str(topic): {str(partition): end for partition, end in batch.ends.items()}}
     ).decode()
@@ -124,10 +128,10 @@ def _letters(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
     return rows.select(
         "partition",
         "offset",
-        "key",
-        "value",
+        *("key", "value", "event_time", "ordering_key"),
         own.alias("properties"),
-        f.col("properties")[ORIGIN].alias("origin"),
+        f.col("properties")[VERSION].cast("bigint").alias("schema_version"),
+        f.when(f.col("properties")[ROW].isNull(), f.col("properties")[ORIGIN]).alias("origin"),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -24,11 +25,13 @@ from . import progress
 from .causes import Cause, cause_of
 from .folder import Folder, Owner
 from .outputs import collect_outputs
-from .query import start_query
+from .query import check_streaming, start_query
 from .views import build_views
 
 STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 LOOK_S: Final = 5.0  # whether the JVM is still there
+IDLE_S: Final = 60.0  # between two events that say that nothing happens; Spark says it every other second
+NEVER: Final = float("-inf")
 LISTENER_S: Final = 10.0  # for Spark's events of the last batch to arrive
 
 _CONF: Final = {
@@ -68,12 +71,21 @@ class Runner:
             if owner is not None and owner.start is not None
             else self._spec
         )
+        _be_active(self._spark)
         views = build_views(spec, self._spark, self._folder.checkpoint)
         outputs = collect_outputs(spec, views)
         self.branches = outputs.branches
+        check_streaming(spec, self._spark, outputs.frame)
+        self._folder.own(self._spec, owner.start if owner is not None else None)
         self._listener = _Listener(self)
         self._spark.streams.addListener(self._listener)
-        self._query = start_query(spec, views, outputs, self._folder.checkpoint, once=once)
+        try:
+            self._query = start_query(spec, views, outputs, self._folder.checkpoint, once=once)
+        except BaseException:
+            self._spark.streams.removeListener(self._listener)
+            if owner is None:  # nothing has begun
+                self._folder.forget()
+            raise
         self._listener.query = str(self._query.id)
         return str(self._query.id)
 
@@ -152,6 +164,7 @@ class _Listener(StreamingQueryListener):
         super().__init__()
         self._runner = runner
         self.query = ""
+        self._idle_at = NEVER  # when it was last told that there is nothing to do
         self.over = threading.Event()
         self.batch_over = threading.Event()  # set only while somebody waits for it
 
@@ -162,6 +175,7 @@ class _Listener(StreamingQueryListener):
         found = json.loads(event.progress.json)
         if str(found.get("id")) != self.query:
             return
+        self._idle_at = NEVER
         said = progress.batch_event(found, self._runner.branches)
         if not found.get("numInputRows") and not said["rows"] and not said["written"]:
             said["state"] = progress.IDLE
@@ -171,8 +185,10 @@ class _Listener(StreamingQueryListener):
         self._runner.wake()
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        if str(event.id) == self.query:
-            self._runner.told(progress.state_event(progress.IDLE))
+        if str(event.id) != self.query or time.monotonic() - self._idle_at < IDLE_S:
+            return
+        self._idle_at = time.monotonic()
+        self._runner.told(progress.state_event(progress.IDLE))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         if str(event.id) == self.query:
@@ -189,6 +205,13 @@ def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
         ):  # the others belong to Spark as a whole, and are set where it is started
             mine.conf.set(key, value)
     return mine
+
+
+def _be_active(spark: SparkSession) -> None:
+    """Let Spark find a session from this thread: without one it knows no data source of Python's."""
+    sessions = SparkSession._get_j_spark_session_class(spark._jvm)
+    if sessions.getActiveSession().isEmpty():
+        sessions.setActiveSession(spark._jsparkSession)
 
 
 def with_start(spec: Spec, start_ms: int) -> Spec:

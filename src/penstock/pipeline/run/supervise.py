@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -30,6 +30,8 @@ from .report import Reporter
 CONTROL_S: Final = 0.5  # how soon `penstock pipeline stop` is seen
 END_S: Final = 20.0  # a worker whose query is over has to close Spark
 
+WORKER: Final = (sys.executable, "-m", "penstock.pipeline.run.worker")
+
 Watch = Callable[[dict[str, Any]], None]
 Outcome = Literal["done", "lost", "failed"]
 
@@ -40,11 +42,19 @@ class Supervisor:
     `watch` is told every event, and `{"waiting": …}` while there is something to wait for.
     """
 
-    def __init__(self, spec: Spec, job: Job, watch: Watch, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        job: Job,
+        watch: Watch,
+        backoff: Backoff | None = None,
+        command: Sequence[str] = WORKER,
+    ) -> None:
         self._spec = spec
         self._job = job
         self._watch = watch
         self._backoff = backoff or Backoff()
+        self._command = command
         self._folder = Folder(spec.home)
         self._stops = 0
         self._planned = False  # since then, what passes is waited for
@@ -71,9 +81,12 @@ class Supervisor:
                 raise
             finally:
                 if self._worker is not None:
-                    self._worker.end(0)
+                    self._worker.end(END_S)
                 report.close()
                 self._folder.clear_control()
+                self._folder.clean_scratch()
+                if not self._planned:
+                    self._folder.vacate()
         if self._error[0]:
             raise PipelineError(self._error[0])
 
@@ -81,7 +94,8 @@ class Supervisor:
         while True:
             began = time.monotonic()
             if self._worker is None:
-                self._worker = _Process(self._job, lock)
+                self._folder.clean_scratch()  # of a worker that was killed
+                self._worker = _Process(self._command, self._job, lock)
             self._worker.say(START)
             outcome, said = self._listen(self._worker, report)
             if outcome != "failed":
@@ -150,8 +164,7 @@ _GONE: Final = Said(over=True, error="gone")
 class _Process:
     """The worker: a process group of its own, so that Ctrl-C is ours to hand on, and nothing of it is left."""
 
-    def __init__(self, job: Job, lock: Lock) -> None:
-        command = [sys.executable, "-m", "penstock.pipeline.run.worker"]
+    def __init__(self, command: Sequence[str], job: Job, lock: Lock) -> None:
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -171,7 +184,8 @@ class _Process:
         try:
             return self._heard.get(timeout=timeout_s)
         except queue.Empty:
-            return None
+            # What it started may hold its end of the pipe open: only the process itself says that it is gone.
+            return _GONE if self._process.poll() is not None else None
 
     def why(self) -> str:
         """How it ended, for people."""

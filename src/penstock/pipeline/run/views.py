@@ -59,7 +59,7 @@ def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, checkpoi
     gated = None
     if rejects(view) or any(one.action == "fail" for one in view.expect):
         gated = warned(gate(frame, name, view, checkpoint, windows_of(spec, name)), name, view.expect)
-        frame = passed(gated)
+        frame = passed(gated, view)
     else:
         frame = warned(frame, name, view.expect)
     if view.watermark is not None:

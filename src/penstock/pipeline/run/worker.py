@@ -48,6 +48,8 @@ class Worker:
             failed = not self._once(job)
             if not failed:
                 break
+            if self._spark is not None and not self._alive():
+                return 1  # a worker without a JVM is of no use: the supervisor starts another
         if self._spark is not None:
             self._spark.stop()
         return 1 if failed else 0
@@ -60,8 +62,9 @@ class Worker:
             folder = Folder(spec.home)
             owner = folder.check_owner(spec)
             self._runner = Runner(spec, folder, self._session(spec), self._tell)
-            if owner is None:
-                folder.own(spec)
+            if self._stopping.is_set():
+                self._say(Said(over=True))
+                return True
             self._say(Said(waiting="the plan"))
             query = self._runner.start(owner, once=spec.once if job.once is None else job.once)
             planned = True
@@ -85,9 +88,16 @@ class Worker:
             self._say(Said(waiting="Spark"))
             from penstock.pipeline.session import session
 
-            self._spark = session(spec.name, spec.master, **spec.spark)
+            scratch = Folder(spec.home).scratch  # emptied by the supervisor
+            self._spark = session(spec.name, spec.master, scratch=scratch, **spec.spark)
             self._spark.sparkContext.setLogLevel("ERROR")
         return self._spark
+
+    def _alive(self) -> bool:
+        try:
+            return not self._spark.sparkContext._jsc.sc().isStopped()
+        except Exception:
+            return False
 
     def _over(self, cause: Cause, planned: bool) -> None:
         self._say(

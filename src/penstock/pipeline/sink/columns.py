@@ -1,5 +1,6 @@
 """Which columns a frame may have that is written to topics, and of which types."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql.types import (
@@ -31,7 +32,9 @@ _KINDS: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
     "deliver_at": (_TIMES, "timestamp"),
     "deliver_after_ms": (_WHOLE, "a whole number"),
     "ordering_key": (_BYTES, "string or binary"),
+    "schema_version": (_WHOLE, "a whole number"),
     "_raw": ((BinaryType,), "binary"),
+    "_key": ((BinaryType,), "binary"),
     "_error": ((StringType,), "string"),
 }
 _OTHERS: Final = ("value", "properties", "headers")
@@ -44,7 +47,6 @@ ORIGIN: Final = (
     "message_id",
     "producer_name",
     "sequence_id",
-    "schema_version",
 )
 
 
@@ -79,6 +81,12 @@ def check_columns(schema: StructType, *, topic: bool, dead_letter_topic: bool) -
         raise PipelineError(
             "column topic says where a row came from, as there is a column offset; option topic is needed"
         )
+    if chooses_version(names) and not is_plain(schema["value"].dataType):
+        kind = schema["value"].dataType.simpleString()
+        raise PipelineError(
+            f"column schema_version is for values that are bytes; column value is {kind}, which gets its version"
+            " when it is encoded"
+        )
     if "_error" in names and not dead_letter_topic:
         raise PipelineError("column _error needs option deadLetterTopic, for the rows that have one")
 
@@ -112,6 +120,11 @@ def _check_properties(schema: StructType) -> None:
             raise PipelineError(
                 f"column headers is {kind.simpleString()}; it must be array<struct<key:string,value:binary>>"
             )
+
+
+def chooses_version(names: Sequence[str]) -> bool:
+    """Whether a row says by which version of the topic's schema its bytes are to be read, not what it was once."""
+    return "schema_version" in names and "offset" not in names
 
 
 def is_plain(kind: DataType) -> bool:

@@ -1,11 +1,13 @@
 """How values are encoded for the topics that are written to."""
 
+from collections.abc import Collection
 from typing import Final
 
 from pyspark.sql.types import DataType, StringType, StructType
 
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
 
 from .columns import is_plain
 from .options import Options
@@ -22,12 +24,29 @@ class Plans:
         self._options = options
         self._kind = kind
         self._known: dict[TopicName, Encoding | None] = {}
+        self._versions: dict[TopicName, set[int]] = {}
 
     def encoding_of(self, topic: TopicName) -> Encoding | None:
         """The encoding for a topic's values; None where they go out as the bytes they are. Raises PipelineError."""
         if topic not in self._known:
             self._known[topic] = self._plan(topic)
         return self._known[topic]
+
+    def check_versions(self, topic: TopicName, versions: Collection[int]) -> None:
+        """Raises PipelineError for a version that the topic's schema does not have."""
+        known = self._versions.setdefault(topic, set())
+        if all(version in known for version in versions):
+            return
+        from penstock.pipeline.decode.registry import all_versions
+
+        with HttpClient(self._options.server) as client:
+            known |= set(all_versions(client, str(topic.base)))
+        for version in versions:
+            if version not in known:
+                there = f"there are {', '.join(map(str, sorted(known)))}" if known else "it has no schema"
+                raise PipelineError(
+                    f"column schema_version: {topic} has no schema version {version}; {there}"
+                )
 
     def _plan(self, topic: TopicName) -> Encoding | None:
         texts = self._options.texts

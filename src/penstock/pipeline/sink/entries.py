@@ -57,6 +57,12 @@ class Gathering:
             if self._count >= MESSAGES_MAX:
                 yield self.flush()
 
+    def use(self, schema_version: int | None) -> Iterator[bytes]:
+        """What is added from now on is of that version; an entry has one, so what was gathered goes out before."""
+        if schema_version != self._schema_version:
+            yield from self.finish()
+            self._schema_version = schema_version
+
     def flush(self) -> bytes:
         """The entry of what was gathered."""
         entry = batch_entry(

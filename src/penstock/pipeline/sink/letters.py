@@ -25,6 +25,7 @@ _ORIGIN: Final = {
 def letters(batch: pa.RecordBatch, writer: str, number: int) -> Columns:
     """The messages of rows with an `_error`. `writer` and `number` say which batch they were rejected in."""
     names = batch.schema.names
+    key = next((name for name in ("_key", "key") if name in names), None)  # as it came, if it is there
     value = batch.column("_raw") if "_raw" in names else batch.column("value")
     if not (pa.types.is_binary(value.type) or pa.types.is_string(value.type)):
         raise PipelineError("column _raw is missing: rejected rows go on with their value as it was")
@@ -37,7 +38,7 @@ def letters(batch: pa.RecordBatch, writer: str, number: int) -> Columns:
         rows.append([*given[row], *told])
     return Columns(
         value=pieces.as_binary(value),
-        key=keys_of(batch.column("key")) if "key" in names else None,
+        key=keys_of(batch.column(key)) if key is not None else None,
         properties=encoded_properties(rows),
         event_time=milliseconds(batch.column("event_time")) if "event_time" in names else None,
         ordering_key=pieces.as_binary(batch.column("ordering_key")) if "ordering_key" in names else None,

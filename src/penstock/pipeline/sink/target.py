@@ -14,6 +14,8 @@ from .messages import Columns, Keys, encoded_keys, payloads
 from .pieces import Numbers
 from .routing import Router
 
+_NONE: Final = -1
+
 GATHERED_BYTES_MAX: Final = 64 << 20  # of all partitions of a topic, in entries that are not full
 
 
@@ -51,6 +53,7 @@ class Target:
         self._router = Router(str(topic), partitions, start, MESSAGES_MAX)
         version = None if encoding is None else encoding.schema_version
         names = [topic.of_partition(n) for n in range(partitions)] if partitions else [topic]
+        self._version = version
         self._gatherings = [Gathering(str(name), producer, batch, version, compression) for name in names]
 
     def encode(self, values: Any) -> Any:
@@ -62,8 +65,16 @@ class Target:
         keys = None if self._encoding is None else self._encoding.keys(values)
         return None if keys is None else encoded_keys(keys)
 
-    def write(self, columns: Columns, wanted: Any | None, deliver_at: Any | None, properties: Any) -> None:
-        """Write rows; `wanted` are partitions, `deliver_at` ms since the epoch, both null for none.
+    def write(
+        self,
+        columns: Columns,
+        wanted: Any | None,
+        deliver_at: Any | None,
+        properties: Any,
+        versions: Any | None = None,
+    ) -> None:
+        """Write rows; `wanted` are partitions, `deliver_at` ms since the epoch, `versions` of the topic's schema, all
+        null for none.
 
         `properties(row)` are a row's, for the few that travel alone.
         """
@@ -76,22 +87,28 @@ class Target:
         if deliver_at is not None:
             times = deliver_at.fill_null(0).to_numpy(zero_copy_only=False)
             delayed = times > 0 if (times > 0).any() else None
+        numbers = None if versions is None else versions.fill_null(_NONE).to_numpy(zero_copy_only=False)
         for number in np.unique(chosen):
             gathering = self._gatherings[number]
-            where = np.nonzero(chosen == number)[0]
-            if delayed is None:
-                whole = len(where) == rows
-                self._send(gathering, gathering.add(messages if whole else messages.take(pa.array(where))))
-                continue
-            for run in np.split(where, np.nonzero(np.diff(delayed[where]) | delayed[where][1:])[0] + 1):
-                if not len(run):
+            for where in _runs(np.nonzero(chosen == number)[0], numbers):
+                if numbers is not None:
+                    version = int(numbers[where[0]])
+                    self._send(gathering, gathering.use(self._version if version == _NONE else version))
+                if delayed is None:
+                    whole = len(where) == rows
+                    self._send(
+                        gathering, gathering.add(messages if whole else messages.take(pa.array(where)))
+                    )
                     continue
-                if delayed[run[0]]:
-                    row = int(run[0])
-                    message = _message(columns, row, int(times[row]), properties(row))
-                    self._send(gathering, gathering.alone(message))
-                else:
-                    self._send(gathering, gathering.add(messages.take(pa.array(run))))
+                for run in np.split(where, np.nonzero(np.diff(delayed[where]) | delayed[where][1:])[0] + 1):
+                    if not len(run):
+                        continue
+                    if delayed[run[0]]:
+                        row = int(run[0])
+                        message = _message(columns, row, int(times[row]), properties(row))
+                        self._send(gathering, gathering.alone(message))
+                    else:
+                        self._send(gathering, gathering.add(messages.take(pa.array(run))))
         if sum(each.size for each in self._gatherings) > GATHERED_BYTES_MAX:
             self.finish()
 
@@ -103,6 +120,13 @@ class Target:
     def _send(self, gathering: Gathering, entries: Iterator[bytes]) -> None:
         for entry in entries:
             self._put(gathering.log, entry)
+
+
+def _runs(where: Numbers, versions: Numbers | None) -> list[Numbers]:
+    """`where` cut where the version changes: an entry has one for all its messages, and rows stay in order."""
+    if versions is None:
+        return [where]
+    return np.split(where, np.nonzero(np.diff(versions[where]))[0] + 1)
 
 
 def _message(columns: Columns, row: int, deliver_at: int, properties: dict[str, str] | None) -> OutMessage:

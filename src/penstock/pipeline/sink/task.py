@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 
+from .columns import chooses_version
 from .encodings import Plans
 from .letters import letters
 from .messages import columns_of, milliseconds
@@ -85,7 +86,11 @@ class Task:
         wanted = None
         if "partition" in batch.schema.names and "offset" not in batch.schema.names:
             wanted = batch.column("partition")
-        target.write(columns, wanted, _deliver_at(batch), lambda row: _properties(batch, row))
+        versions = None
+        if chooses_version(batch.schema.names):
+            versions = batch.column("schema_version").cast(pa.int64())
+            self._plans.check_versions(topic, pc.unique(versions).drop_null().to_pylist())
+        target.write(columns, wanted, _deliver_at(batch), lambda row: _properties(batch, row), versions)
 
     def _bury(self, batch: pa.RecordBatch) -> None:
         topic = self._options.dead_letter_topic

@@ -17,6 +17,7 @@ from penstock.client.stages import StageCount, Stages
 from penstock.model.names import TopicName
 from penstock.model.stage import StageKey
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.source.patience import AWAY_S, patiently
 
 from .columns import check_columns
 from .encodings import Plans, plan
@@ -59,8 +60,10 @@ class TopicSink:
         check_columns(
             schema, topic=options.topic is not None, dead_letter_topic=options.dead_letter_topic is not None
         )
-        self._plans: Plans = plan(options, schema)
-        _open_topics(options)
+        # Of a stream this may be any batch: it outlasts a restart.
+        most_s = AWAY_S if streaming else PLAN_RETRY_S
+        self._plans: Plans = patiently(lambda: plan(options, schema), most_s)
+        patiently(lambda: _open_topics(options), most_s)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
@@ -154,5 +157,5 @@ def _open_topics(options: Options) -> None:
     """Have the topics that the options name made, so that a wrong one is told before anything runs."""
     topics: list[TopicName] = [t for t in (options.topic, options.dead_letter_topic) if t is not None]
     if topics:
-        with Stages(options.server, retry_s=PLAN_RETRY_S) as client:
+        with Stages(options.server, retry_s=0) as client:
             client.open_topics(topics)

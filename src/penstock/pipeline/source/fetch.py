@@ -11,9 +11,10 @@ from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.rows.frames import Frame, read_frames
 
 from .offsets import Range
+from .patience import AWAY_S, Absence
 
-ATTEMPTS_MAX: Final = 6  # without a single entry between them; Spark itself may retry the task after that
-BACKOFF_S: Final = 0.1  # doubled each time: about 3 s in all, enough for a server to be started again
+ATTEMPTS_MAX: Final = 6  # at what the server should not answer; Spark itself may retry the task after that
+BACKOFF_S: Final = 0.1  # doubled each time
 
 
 def fetch(
@@ -22,16 +23,17 @@ def fetch(
     *,
     fail_on_data_loss: bool = True,
     sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Frame]:
     """Yield the entries that hold `wanted`, each once; the first and the last may hold more.
 
     Raises DataLoss where offsets are missing or the topic was made anew; without `fail_on_data_loss` what is
-    there is read. Raises UNAVAILABLE and its like when all attempts have failed.
+    there is read. Raises UNAVAILABLE and its like when the server is away for too long.
     """
     topic = TopicName.parse(wanted.topic)
     where = f"{wanted.topic}, partition {wanted.partition}"
     at = wanted.start
-    attempt = 0
+    retries = _Retries(clock)
     while at < wanted.end:
         before = at
         try:
@@ -53,8 +55,9 @@ def fetch(
                     at = end
                     yield frame
             if at >= wanted.end:
+                retries.absence.over()
                 return
-            error: Exception = DataLoss(f"{where}: the log ends at {at}, before {wanted.end}")
+            error: PenstockError = DataLoss(f"{where}: the log ends at {at}, before {wanted.end}")
         except ValueError as broken:
             error = PenstockError(ErrorKind.BAD_ENCODING, str(broken))
         except EOFError as broken:
@@ -63,9 +66,30 @@ def fetch(
             if not refused.retriable:
                 raise
             error = refused
-        attempt = 0 if at > before else attempt + 1
-        if attempt == ATTEMPTS_MAX:
-            if isinstance(error, DataLoss) and not fail_on_data_loss:
-                return
+        try:
+            wait_s = retries.wait_s(error, moved=at > before)
+        except DataLoss:
+            if fail_on_data_loss:
+                raise
+            return
+        sleep(wait_s)
+
+
+class _Retries:
+    """How often, and for how long, a broken range is asked for again; anew where it moved on."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.absence = Absence(AWAY_S, clock)
+        self._attempts = 0
+
+    def wait_s(self, error: PenstockError, *, moved: bool) -> float:
+        """How long to wait. Raises `error` when it was enough."""
+        if moved:
+            self._attempts = 0
+            self.absence.over()
+        if error.retriable:
+            return self.absence.wait_s(error)
+        self._attempts += not moved
+        if self._attempts == ATTEMPTS_MAX:
             raise error
-        sleep(BACKOFF_S * 2**attempt)
+        return BACKOFF_S * 2.0**self._attempts

@@ -22,6 +22,7 @@ class Follower:
     def __init__(self, subscription: str) -> None:
         self._subscription = subscription
         self._at: dict[Key, Spot] = {}
+        self._behind = False  # as was logged
 
     def follow(self, client: HttpClient, done: Marks) -> None:
         """Everything before `done` has been committed."""
@@ -49,8 +50,13 @@ class Follower:
             if not error.retriable:
                 raise PipelineError(f"option subscription: {error.message}", error.kind) from None
             # It is told again with the next batch; the query itself needs nothing of it.
-            log.warning("subscription %s could not follow the query: %s", self._subscription, error.message)
+            if not self._behind:
+                log.warning(
+                    "subscription %s cannot follow the query now: %s", self._subscription, error.message
+                )
+            self._behind = True
             return
+        self._behind = False
         for reason in refused.values():
             log.warning("subscription %s could not follow the query: %s", self._subscription, reason)
         self._at |= spots

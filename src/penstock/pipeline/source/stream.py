@@ -1,6 +1,7 @@
 """Topics as a stream: Spark's micro-batches, between marks that Spark keeps in its checkpoint."""
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from penstock.client.http import HttpClient
 from penstock.client.logs import Look, Size, sizes
+from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.decode.plan import Watch
 from penstock.pipeline.errors import DataLoss
@@ -30,7 +32,7 @@ from .marks import Key, Marks, Reach, Spot, advance, beginnings, between, reach,
 from .offsets import Log, times
 from .options import parse_options
 from .pace import Pace
-from .patience import patiently
+from .patience import AWAY_S, START_S, Absence, patiently
 from .planned import plan_for
 from .splits import split
 
@@ -63,6 +65,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen = False  # by a trigger that reads what is available now, and ends
         self._idle_at: Any = None  # the start at which the last look found nothing
         self._told: set[str] = set()  # losses that were logged
+        self._absence = Absence(AWAY_S)
 
     # -- what Spark asks on the driver
 
@@ -70,7 +73,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins."""
         options = self._options
         asked = times(options.start)
-        found = patiently(lambda: ask(self._http, options, times=asked))
+        found = patiently(lambda: ask(self._http, options, times=asked), START_S)
         check_there(options, found)
         logs = logs_of(options, found.logs or [], asked)
         return write_marks(Marks(beginnings(logs, options.start), initial=True))
@@ -85,16 +88,30 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember what is available now: nothing beyond it is read."""
-        self._look(0)
+        patiently(lambda: self._look(0), START_S)
         self._frozen = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch ends, `start` itself when there is nothing to read.
 
         Spark asks when everything before `start` has been committed; so the subscription follows here.
+
+        While the server is away there is nothing to read, so that the query can be stopped meanwhile; but where
+        that would be an answer in itself (the first batch, or a query that ends with nothing to read) it waits.
         """
-        self._watch.look(self._http)
         before = read_marks(start)
+        if before.initial or self._frozen:
+            return patiently(lambda: self._next(start, before, limit))
+        try:
+            end = self._next(start, before, limit)
+        except PenstockError as error:
+            time.sleep(self._absence.wait_s(error))
+            return start
+        self._absence.over()
+        return end
+
+    def _next(self, start: dict[str, Any], before: Marks, limit: ReadLimit) -> dict[str, Any]:
+        self._watch.look(self._http)
         if not before.initial:
             self._follower.follow(self._http, before)
         sight = self._look(self._pace.wait_ms if start == self._idle_at else 0)
@@ -160,7 +177,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._frozen and self._sight is not None:
             return self._sight
         seen = self._sight.found.seen if self._sight is not None else None
-        found = patiently(lambda: ask(self._http, self._options, seen=seen, wait_ms=wait_ms))
+        found = ask(self._http, self._options, seen=seen, wait_ms=wait_ms)
         if found.logs is not None or self._sight is None:
             self._sight = Sight(found, logs_of(self._options, found.logs or []))
         return self._sight
@@ -202,7 +219,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         def measure(limits: Mapping[Key, int | None]) -> dict[Key, Size]:
             ranges = [(*key, found.begins[key], most) for key, most in limits.items()]
-            return dict(zip(limits, patiently(lambda: sizes(self._http, ranges)), strict=True))
+            return dict(zip(limits, sizes(self._http, ranges), strict=True))
 
         waiting = {key: each.total for key, each in measure(dict.fromkeys(takes)).items()}
         cuts = measure(dict(share(waiting, size, turn)))

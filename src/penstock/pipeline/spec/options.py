@@ -10,6 +10,8 @@ from penstock.pipeline.errors import PipelineError
 from .spec import Sink, Source, Spec
 from .units import time_ms
 
+RAW: Final = "_raw"  # in `include`: the bytes of a decoded message, and its key in `_key`
+
 _SERVER: Final = {
     "url": "url",
     "token_file": "tokenFile",
@@ -33,11 +35,9 @@ def source_options(spec: Spec, name: str, source: Source) -> dict[str, str]:
     else:
         options["subscribePattern"] = source.pattern
     options |= start_options(spec, name, source.start)
-    include = list(source.include)
-    if spec.dead_letters and "properties" not in include:
-        include.append("properties")  # a dead letter carries them
-    if spec.dead_letters and source.decode != "none" and "schema_version" not in include:
-        include.append("schema_version")
+    include = [column for column in source.include if column != RAW]
+    if spec.dead_letters:  # which carry them
+        include += [column for column in ("properties", "schema_version") if column not in include]
     if include:
         options["include"] = ",".join(include)
     if source.decode != "none":
@@ -45,6 +45,8 @@ def source_options(spec: Spec, name: str, source: Source) -> dict[str, str]:
         options["readerSchema"] = source.reader_schema
         options["onNewSchema"] = source.on_new_schema
         options["mode"] = "failfast" if source.on_bad_value == "fail" else "dead_letter"
+        if keeps_bytes(source):
+            options["keepBytes"] = "true"
     subscription = spec.name if source.subscription is None else source.subscription
     if subscription:
         options["subscription"] = subscription
@@ -58,6 +60,18 @@ def source_options(spec: Spec, name: str, source: Source) -> dict[str, str]:
     if not source.fail_on_data_loss:
         options["failOnDataLoss"] = "false"
     return options
+
+
+def keeps_bytes(source: Source) -> bool:
+    """Whether rows that were decoded can still be rejected, and must have their message then."""
+    late = source.watermark is not None and source.watermark.late == "dead_letter"
+    rejected = late or any(one.action == "dead_letter" for one in source.expect)
+    return source.decode != "none" and (rejected or keeps_bytes_visible(source))
+
+
+def keeps_bytes_visible(source: Source) -> bool:
+    """Whether steps see the message: theirs may reject rows too."""
+    return RAW in source.include
 
 
 def start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:

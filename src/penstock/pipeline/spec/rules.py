@@ -54,12 +54,30 @@ class _Checker:
                 raise self.fail(place, f"the name is taken by {seen[name.lower()]}")
             seen[name.lower()] = place
 
+    def subscriptions(self) -> None:
+        """Two sources would move one subscription back and forth."""
+        seen: dict[tuple[str, str], str] = {}
+        for name, source in self.spec.sources.items():
+            subscription = self.spec.name if source.subscription is None else source.subscription
+            for topic in source.topics:
+                other = seen.setdefault((subscription, str(TopicName.parse(topic))), name)
+                if subscription and other != name:
+                    raise self.fail(
+                        f"[sources.{name}]",
+                        f"subscription: {topic} is read by [sources.{other}] too, under the same subscription"
+                        f" {subscription!r}; give one of them another",
+                    )
+
     def source(self, name: str, source: Source) -> None:
         place = f"[sources.{name}]"
         if bool(source.topics) == bool(source.pattern):
             raise self.fail(place, "one of topics and pattern is needed, and only one")
         for topic in source.topics:
             self.topic(place, "topics", topic)
+        try:
+            re.compile(source.pattern)
+        except re.error as error:
+            raise self.fail(place, f"pattern: {source.pattern!r} is no regular expression: {error}") from None
         if isinstance(source.start, dict):
             pass  # offsets, checked where they are turned into an option
         elif source.start not in ("earliest", "latest"):
@@ -70,6 +88,10 @@ class _Checker:
         for key in ("max_rows_per_batch", "max_bytes_per_batch", "min_partitions"):
             if getattr(source, key) < 0:
                 raise self.fail(place, f"{key}: a number from 0 on is expected")
+        if source.decode == "none" and "_raw" in source.include:
+            raise self.fail(
+                place, "include: _raw needs decode = 'struct' or 'flat'; else value has the bytes"
+            )
         if source.decode == "none" and source.on_bad_value != "fail":
             raise self.fail(place, "on_bad_value needs decode = 'struct' or 'flat'")
         if source.on_bad_value == "dead_letter":
@@ -178,6 +200,7 @@ def check_rules(spec: Spec) -> None:
     checker.pipeline()
     for name, source in spec.sources.items():
         checker.source(name, source)
+    checker.subscriptions()
     before = {*spec.sources, *spec.tables}
     for step in spec.steps:
         checker.step(step, before)

@@ -27,6 +27,14 @@ class Call(msgspec.Struct, frozen=True):
     def broker(self) -> Broker:
         return self.session.gate.broker
 
+    def reached(self, url: str, advertised: bool = False) -> str:
+        """A door's address by the name of this host that led the client here; "" of a door that is closed."""
+        host = self.host.rpartition(":")[0] if self.host[-1:] != "]" and ":" in self.host else self.host
+        if not url or advertised or not host:
+            return url
+        scheme, _, address = url.partition("://")
+        return f"{scheme}://{host}:{address.rpartition(':')[2]}"
+
     # -- names
 
     @property

@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.openapi import Operation, Parameter
+from penstock.protocols.openapi import ALWAYS, Operation, Parameter
 
 from .routes import ENDPOINTS
 from .table import Endpoint
@@ -16,13 +16,7 @@ _QUOTA: Final[dict[str, Any]] = {"type": "string", "enum": ["destination_storage
 _QUERY: Final = {"mode": _MODES, "backlogQuotaType": _QUOTA, "messageTTL": _NUMBER}
 _NUMBERS: Final = ("version", "count", "seconds", "timestamp", "position")
 
-_ALWAYS: Final = (
-    ErrorKind.BAD_PARAMETER,
-    ErrorKind.UNAUTHENTICATED,
-    ErrorKind.FORBIDDEN,
-    ErrorKind.NOT_FOUND,
-    ErrorKind.UNAVAILABLE,
-)
+_ALWAYS: Final = (*ALWAYS, ErrorKind.NOT_FOUND)
 # What an endpoint whose path has this may be refused with besides.
 _BY_PART: Final = {
     "{tenant}": (ErrorKind.INVALID_NAME, ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.NAMESPACE_IN_USE),

@@ -49,8 +49,10 @@ class Setting(NamedTuple):
 
 def _retention(body: RetentionBody) -> Retention:
     minutes, mb = body.retentionTimeInMinutes, body.retentionSizeInMB
-    if minutes < -1 or mb < -1:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, "retention's bounds are -1, for none, or more")
+    if not (-1 <= minutes < 1 << 31 and -1 <= mb < 1 << 31):  # Pulsar's are of 32 bits
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER, "retention's bounds are -1, for none, or more, up to 2147483647"
+        )
     if (minutes == 0) != (mb == 0):
         raise PenstockError(
             ErrorKind.BAD_PARAMETER,

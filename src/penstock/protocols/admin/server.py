@@ -28,7 +28,15 @@ async def cluster(call: Call) -> Answer:
     """Describe a cluster."""
     if call.path["cluster"] != CLUSTER:
         raise PenstockError(ErrorKind.NOT_FOUND, f"cluster {call.path['cluster']} does not exist")
-    return Answer(body={"serviceUrl": f"http://{call.host}", "brokerServiceUrl": ""})
+    gate = call.session.gate
+    return Answer(
+        body={
+            "serviceUrl": call.reached(gate.http_url) or f"http://{call.host}",
+            "serviceUrlTls": call.reached(gate.https_url),
+            "brokerServiceUrl": call.reached(gate.pulsar_url, gate.pulsar_advertised),
+            "brokerServiceUrlTls": call.reached(gate.pulsar_tls_url, gate.pulsar_tls_advertised),
+        }
+    )
 
 
 @table.on("GET", "/admin/v2/brokers", "/admin/v2/brokers/{cluster}", answer=list[str])

@@ -21,7 +21,7 @@ SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
 
 async def _found(call: Call) -> list[Subscription]:
     """The subscription on every partition; raises TOPIC_NOT_FOUND, SUBSCRIPTION_NOT_FOUND."""
-    return await call.broker.subscription(call.consumed_topic, call.path["subscription"])
+    return await call.broker.subscriptions.of(call.consumed_topic, call.path["subscription"])
 
 
 def _check_place(position: Position, logs: list[Topic]) -> None:
@@ -48,7 +48,7 @@ async def create(call: Call) -> Answer:
     if not position.special:
         # An id is of no topic that is not there: none is made for it.
         _check_place(position, await call.broker.topics.all_of(name, create=False))
-    await call.broker.create_subscription(
+    await call.broker.subscriptions.create(
         name,
         subscription,
         position.target,
@@ -61,7 +61,9 @@ async def create(call: Call) -> Answer:
 @table.on("DELETE", SUBSCRIPTION, query=("force",))
 async def delete(call: Call) -> Answer:
     """Delete a subscription; with `force` its consumers are disconnected."""
-    await call.broker.unsubscribe(call.consumed_topic, call.path["subscription"], force=call.flag("force"))
+    await call.broker.subscriptions.delete(
+        call.consumed_topic, call.path["subscription"], force=call.flag("force")
+    )
     return NO_CONTENT
 
 

@@ -114,7 +114,7 @@ async def create_partitioned(call: Call) -> Answer:
 @table.on("POST", f"{TOPIC}/partitions", body=int)
 async def grow(call: Call) -> Answer:
     """Let a partitioned topic grow to so many partitions."""
-    await call.broker.grow(call.topic, call.body(int))
+    await call.broker.subscriptions.grow(call.topic, call.body(int))
     return NO_CONTENT
 
 

@@ -56,7 +56,12 @@ class Permissions:
         try:
             checked = {role: check_actions(actions) for role, actions in grants.items()}
             if "://" in place or place.count("/") == 2:
-                self._of_topics[TopicName.parse(place)] = checked
+                name = TopicName.parse(place)
+                if name.partition >= 0 and any(ADMIN in actions for actions in checked.values()):
+                    raise PenstockError(
+                        ErrorKind.BAD_PARAMETER, "a partition is administered with its topic: name that"
+                    )
+                self._of_topics[name] = checked
             else:
                 self._of_namespaces[NamespaceName.parse(place)] = checked
         except PenstockError as error:
@@ -100,6 +105,18 @@ class Permissions:
             return True
         policies = self._namespaces.find(namespace)
         return policies is not None and any(by.get(role) for by in policies.topic_permissions.values())
+
+    def produces(self, role: str) -> bool:
+        """Whether a role may publish to anything at all."""
+        namespaces = self._namespaces
+        if role in self._super_users or any(namespaces.administers(role, t) for t in namespaces.tenants):
+            return True
+        grants = [*self._of_namespaces.values(), *self._of_topics.values()]
+        for namespace in namespaces.all():
+            policies = namespaces.find(namespace)
+            if policies is not None:
+                grants += [policies.permissions, *policies.topic_permissions.values()]
+        return any(_grants(by.get(role, ()), PRODUCE) for by in grants)
 
     # -- grants
 

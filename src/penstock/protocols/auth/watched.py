@@ -27,7 +27,7 @@ class WatchedFile(Generic[T]):
         self._read = read
         self._now_ms = now_ms
         self._looked_ms = now_ms()
-        self._mark: object = None
+        self._mark: object = None  # of what was read last, good or not
         self.version = 0
         self.value = self._load()
 
@@ -38,10 +38,16 @@ class WatchedFile(Generic[T]):
             return
         self._looked_ms = now
         try:
-            if self._stat() == self._mark:
+            mark = self._stat()
+            if mark == self._mark:
                 return
+            self._mark = mark  # what is no good is read, and said, once: anybody can have it looked at
             self.value = self._load()
         except (AuthConfigError, OSError) as error:
+            if isinstance(error, OSError):
+                if self._mark is None:
+                    return
+                self._mark = None
             log.error("a file of credentials cannot be read; the one before counts: %s", error)
             return
         self.version += 1
@@ -49,7 +55,7 @@ class WatchedFile(Generic[T]):
 
     def _stat(self) -> object:
         found = self._path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
     def _load(self) -> T:
         try:

@@ -43,7 +43,7 @@ def _acknowledge(talk: ConsumerTalk, data: MessageIdData) -> bool:
     source = talk.source
     if data.ledgerId != source.topic.ledger:
         return False
-    return source.acknowledge_but(data.entryId, talk.unacked(data), talk.consumer)
+    return source.answers.acknowledge_but(data.entryId, talk.unacked(data), talk.consumer)
 
 
 async def _ack_late(
@@ -58,7 +58,7 @@ async def _ack_late(
                 await _cumulative(talk, data)
             else:
                 source = talk.consumer.source_of(message_id(data))
-                await source.acknowledge_but_late(data.entryId, talk.unacked(data), talk.consumer)
+                await source.answers.acknowledge_but_late(data.entryId, talk.unacked(data), talk.consumer)
         except PenstockError as error:
             refused = error
     if not command.HasField("request_id"):

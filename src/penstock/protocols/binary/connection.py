@@ -213,7 +213,9 @@ class Connection(asyncio.Protocol):
 
     def held(self) -> int:
         """Bytes that wait: commands not begun, entries not stored, and what is written and not taken."""
-        return 0 if self.closed else self._unwritten() + self.session.waiting_bytes + self.session.pending_bytes
+        return (
+            0 if self.closed else self._unwritten() + self.session.waiting_bytes + self.session.pending_bytes
+        )
 
     def _unwritten(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

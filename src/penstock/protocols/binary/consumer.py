@@ -143,12 +143,12 @@ class ConsumerTalk:
 
     def redeliver(self, entry_id: int) -> None:
         """Deliver an entry again at once; nothing happens unless this consumer has it."""
-        self.source.negative(entry_id, -1, 0, by=self.consumer)
+        self.source.answers.negative(entry_id, -1, 0, by=self.consumer)
 
     def redeliver_all(self) -> None:
         """Deliver again everything that the consumer has."""
         self._drop_hand()
-        self.source.redeliver_all(self.consumer)
+        self.source.answers.redeliver_all(self.consumer)
 
     def _drop_hand(self) -> None:
         """What is in hand was never written: it cost no permits, and does not count as delivered."""

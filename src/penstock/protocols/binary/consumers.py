@@ -156,14 +156,14 @@ def unsubscribe(session: "Session", command: CommandUnsubscribe, frame: Frame) -
 async def _unsubscribe(session: "Session", command: CommandUnsubscribe) -> None:
     talk = talk_of(session, command.consumer_id)
     if command.force:
-        await session.broker.unsubscribe(talk.source.topic.name, talk.source.name, force=True)
+        await session.broker.subscriptions.delete(talk.source.topic.name, talk.source.name, force=True)
     elif len(talk.source.consumers) > 1:
         raise PenstockError(
             ErrorKind.SUBSCRIPTION_SHARED, "Unconnected or shared consumer attempting to unsubscribe"
         )
     else:
         session.consumers.pop(command.consumer_id, None)
-        await session.broker.unsubscribe_consumer(talk.consumer)
+        await session.broker.subscriptions.delete_of(talk.consumer)
         await talk.close()
     send(session.output, answers.success(command.request_id))
 

@@ -32,9 +32,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GROUP_BYTES_MAX: Final = 8 * 1024 * 1024  # appended in one go
-# While the backlog is beyond its quota clients are disconnected, as by Pulsar: they hear why when they come back,
-# and know what to do with what they sent.
-_BLOCKED: Final = frozenset((ErrorKind.BACKLOG_QUOTA_HOLD, ErrorKind.BACKLOG_QUOTA_EXCEPTION))
+# While the backlog is beyond its quota, or the store takes nothing, producers are disconnected, as by Pulsar: they
+# hear why when they come back, and send again what was not stored. Were what is behind it stored meanwhile, it
+# would come before it, or, after a crash, instead of it: its sequence ids would be behind the highest.
+_BLOCKED: Final = frozenset(
+    (
+        ErrorKind.BACKLOG_QUOTA_HOLD,
+        ErrorKind.BACKLOG_QUOTA_EXCEPTION,
+        ErrorKind.STORAGE_FULL,
+        ErrorKind.UNAVAILABLE,
+    )
+)
 PENDING_BYTES_MAX: Final = 32 * 1024 * 1024  # of one producer, not stored yet; then nothing more is read
 
 

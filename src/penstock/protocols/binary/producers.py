@@ -99,7 +99,7 @@ def _succeed(
 async def _subscription(session: "Session", topic: TopicName, subscription: str) -> None:
     """The subscription a producer wants to be there before its first message (PIP-124)."""
     try:
-        await session.broker.create_subscription(topic, subscription, EARLIEST)
+        await session.broker.subscriptions.create(topic, subscription, EARLIEST)
     except PenstockError as error:
         if error.kind is not ErrorKind.ALREADY_EXISTS:
             raise

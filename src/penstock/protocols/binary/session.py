@@ -16,7 +16,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.rates import Allowance
 from penstock.protocols.session import Gate
 from penstock.protocols.session import Session as Admitted
-from penstock.wire.frames import FIELD, Frame
+from penstock.wire.frames import FIELD, Frame, has_texts
 from penstock.wire.pulsar_pb2 import BaseCommand, FeatureFlags
 
 from . import answers
@@ -33,6 +33,8 @@ Handler = Callable[["Session", Any, Frame], Work | None]
 
 WAITING_FRAMES_MAX: Final = 1000  # behind a command that waits; then nothing more is read
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
+# What comes with every message, and holds no text that anybody reads.
+_TEXTLESS: Final = frozenset((BaseCommand.SEND, BaseCommand.ACK, BaseCommand.FLOW))
 _PENDING: Final = "too much waits for the store"
 
 
@@ -120,7 +122,7 @@ class Session:
                 self.tasks.spawn(self._go_on(work), "commands of a client")
             return
         self._waiting.append(frame)
-        self._waiting_bytes += len(frame.entry)
+        self._waiting_bytes += _size(frame)
         if len(self._waiting) >= WAITING_FRAMES_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
             self.output.hold("commands wait")
 
@@ -132,7 +134,10 @@ class Session:
                 raise Hopeless(f"a command of type {kind} is not for a broker")
             if (self.who is None) != (kind == BaseCommand.CONNECT):
                 raise Hopeless(f"a command of type {kind} before CONNECT, or CONNECT again")
-            return handler(self, getattr(frame.command, FIELD[kind]), frame)
+            command = getattr(frame.command, FIELD[kind])
+            if kind not in _TEXTLESS and not has_texts(command):
+                raise Hopeless(f"a command of type {kind} holds a text that is no UTF-8")
+            return handler(self, command, frame)
         except Hopeless as reason:
             self.output.cut(str(reason))
         except PenstockError as error:
@@ -157,7 +162,7 @@ class Session:
                 if not self._waiting or self.closed:
                     break
                 frame = self._waiting.popleft()
-                self._waiting_bytes -= len(frame.entry)
+                self._waiting_bytes -= _size(frame)
                 work = self._begin(frame)
         finally:
             self._busy = False
@@ -201,3 +206,8 @@ class Session:
         self.watches.clear()
         self.consumers.clear()
         self.producers.clear()
+
+
+def _size(frame: Frame) -> int:
+    """What a frame that waits holds: a command may be as large as a message, also from who is not admitted yet."""
+    return len(frame.entry) + frame.command.ByteSize()

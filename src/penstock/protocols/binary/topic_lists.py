@@ -1,11 +1,11 @@
 """The topics of a namespace, asked for once or watched (PIP-145).
 
-A pattern is matched here only where that is surely short work; else the client gets all and does it itself.
+A pattern that `Pattern` does not match is not matched here: the client gets all topics and does it itself.
 """
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from penstock.core.patterns import Pattern
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.wire.checksum import crc32c
@@ -26,11 +26,8 @@ from .output import send
 if TYPE_CHECKING:
     from .session import Session
 
-PATTERN_SIZE_MAX: Final = 200
-REPEATS_MAX: Final = 3  # of one pattern: with them nested or many, matching could take for ever
 WATCHES_MAX: Final = 100  # of one connection
 
-_FLAT: Final = re.compile(r"[^(){}|]*")
 _DOMAINS: Final = {
     CommandGetTopicsOfNamespace.PERSISTENT: "persistent",
     CommandGetTopicsOfNamespace.NON_PERSISTENT: "non-persistent",
@@ -38,16 +35,11 @@ _DOMAINS: Final = {
 }
 
 
-def simple_pattern(text: str) -> re.Pattern[str] | None:
-    """The pattern of topics' names without their domain, where it is harmless; else None."""
-    text = text.split("://", 1)[-1]
-    if len(text) > PATTERN_SIZE_MAX or not _FLAT.fullmatch(text):
-        return None
-    if sum(text.count(sign) for sign in "*+?") > REPEATS_MAX:
-        return None
+def _pattern(text: str) -> Pattern | None:
+    """The pattern of topics' names without their domain, where it is matched here; else None."""
     try:
-        return re.compile(text)
-    except re.error:
+        return Pattern(text.split("://", 1)[-1])
+    except PenstockError:
         return None
 
 
@@ -57,7 +49,7 @@ def hash_of(topics: list[str]) -> str:
 
 
 def _names(
-    session: "Session", namespace: NamespaceName, domain: str | None, pattern: re.Pattern[str] | None
+    session: "Session", namespace: NamespaceName, domain: str | None, pattern: Pattern | None
 ) -> list[str]:
     """A namespace's topics that may be consumed, partitioned ones by their partitions."""
     broker, may_have = session.broker, session.admitted.consumes
@@ -75,7 +67,7 @@ def topics_of_namespace(session: "Session", command: CommandGetTopicsOfNamespace
     try:
         namespace = NamespaceName.parse(command.namespace)
         session.admitted.may_list(namespace)
-        pattern = simple_pattern(command.topics_pattern) if command.HasField("topics_pattern") else None
+        pattern = _pattern(command.topics_pattern) if command.HasField("topics_pattern") else None
         topics = _names(session, namespace, _DOMAINS[command.mode], pattern)
     except PenstockError as error:
         send(session.output, answers.error(command.request_id, error))
@@ -101,7 +93,7 @@ class TopicListWatch:
     """Tells a client which of the topics it wants came and went."""
 
     def __init__(
-        self, session: "Session", watcher_id: int, namespace: NamespaceName, pattern: re.Pattern[str]
+        self, session: "Session", watcher_id: int, namespace: NamespaceName, pattern: Pattern
     ) -> None:
         self._session = session
         self._id = watcher_id
@@ -139,7 +131,7 @@ def watch(session: "Session", command: CommandWatchTopicList, frame: Frame) -> N
     try:
         namespace = NamespaceName.parse(command.namespace)
         session.admitted.may_list(namespace)
-        pattern = simple_pattern(command.topics_pattern)
+        pattern = _pattern(command.topics_pattern)
         if pattern is None:
             raise PenstockError(ErrorKind.BAD_PARAMETER, "this pattern is not matched by the broker")
         if len(session.watches) >= WATCHES_MAX:

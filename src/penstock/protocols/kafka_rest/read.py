@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.core.broker import Broker
 from penstock.model.errors import ErrorKind
-from penstock.protocols.patience import Waits
+from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.prefer import wait_seconds
 from penstock.protocols.session import Limits
 
@@ -110,8 +110,9 @@ class Read:
             if pieces or left <= 0:
                 return size, pieces
             news = log.topic.grown(seen, self._limits.max_wait_ms)
-            if not await self._waits.until(news, left, exchange.receive):
-                return size, pieces
+            async with Patience(self._waits, exchange.receive) as patience:
+                if not await patience.until(news, left):
+                    return size, pieces
             await asyncio.sleep(0)
 
 

@@ -15,6 +15,7 @@ from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import SchemaInfo
 from penstock.protocols.declarations import Declaration, declared
+from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Values
 
@@ -25,7 +26,6 @@ from .fetch import Fetch
 from .instances import Instance, Instances
 from .messages import encode_messages
 from .params import Params
-from .patience import Patience, Waits
 from .produce_shapes import DECODE_ERRORS, reason
 from .read import DEFAULT_MESSAGES, FORMS
 from .target import Target
@@ -119,7 +119,7 @@ class Consume:
         found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
         found.asking += 1
         try:
-            async with Patience(self._waits, exchange) as patience:
+            async with Patience(self._waits, exchange.receive) as patience:
                 patience.hold(session, partial(session.may_consume, target.topic, target.subscription))
                 fetched = Fetch(
                     self._decoding,

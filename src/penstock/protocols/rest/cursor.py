@@ -42,7 +42,7 @@ class Cursors:
     async def get(self, session: Session, target: Target, exchange: Exchange) -> None:
         """GET …/cursor."""
         session.may_consume(target.topic, target.subscription)
-        found = await self._broker.subscription(target.topic, target.subscription)
+        found = await self._broker.subscriptions.of(target.topic, target.subscription)
         parts = [await _partition(one) for one in found]
         whole = parts[0] if len(parts) == 1 and found[0].topic.name.partition < 0 else None
         first = found[0]
@@ -74,7 +74,7 @@ class Cursors:
                 ErrorKind.TOO_LARGE,
                 f"{len(wanted.message_ids)} ids; the most is {self._limits.max_messages_per_request}",
             )
-        found = await self._broker.subscription(target.topic, target.subscription)
+        found = await self._broker.subscriptions.of(target.topic, target.subscription)
         results = await Answering(wanted, found, self._broker.schemas, session.role).run()
         await asyncio.gather(*(one.flush() for one in found))
         await exchange.answer(to_json(CursorResult(message_ids=results)))
@@ -146,9 +146,9 @@ class Answering:
         if kind == "seek":
             await source.seek(message_id)
         elif kind == "cumulative":
-            await source.acknowledge_up_to(message_id)
+            await source.answers.acknowledge_up_to(message_id)
         elif kind == "negative":
-            if not source.negative(message_id.entry, message_id.batch_index, self._delay(source)):
+            if not source.answers.negative(message_id.entry, message_id.batch_index, self._delay(source)):
                 raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is with no consumer")
         else:
             if isinstance(given, Acknowledgement) and given.reply_content is not None:
@@ -156,15 +156,15 @@ class Answering:
                 check_reply(self._schemas, source.topic.name, given.reply_content, given.schema_version)
                 outcome = await source.requests.reply(
                     source,
-                    source.holder(message_id.entry, message_id.batch_index, self._role),
+                    source.answers.holder(message_id.entry, message_id.batch_index, self._role),
                     message_id,
                     given.reply_content,
                     given.is_error_result,
                     given.schema_version,
                 )
                 result.reply = outcome.value
-            if not source.acknowledge(message_id.entry, message_id.batch_index):
-                await source.acknowledge_late(message_id)
+            if not source.answers.acknowledge(message_id.entry, message_id.batch_index):
+                await source.answers.acknowledge_late(message_id)
 
     def _delay(self, source: Subscription) -> int:
         if self._wanted.delay_ms is not None:

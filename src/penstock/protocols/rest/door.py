@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.patience import Waits
 from penstock.protocols.session import Gate, Session
 
 from .consume import Consume
@@ -14,7 +15,6 @@ from .exchange import ClientGoneError, Exchange, Receive, Scope, Send
 from .instances import Instances
 from .logs import Logs
 from .outlets import Outlets
-from .patience import Waits
 from .produce import Produce
 from .publishing import Publishing
 from .read import Read
@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[Session, Target, Exchange], Awaitable[None]]
 
-TARGETS_MAX: Final = 4096  # paths whose meaning is remembered; a path is at most a few hundred bytes
+TARGETS_MAX: Final = 4096  # paths whose meaning is remembered
+TARGET_BYTES_MAX: Final = 1024  # of each: a stranger's may be as long as a head
 
 
 class RestDoor:
@@ -105,9 +106,10 @@ class RestDoor:
             if target.shipped and operation in ("topic", "partition"):
                 operation = f"shipped {operation}"
             found = target, self._handlers[operation]
-            if len(self._targets) >= TARGETS_MAX:
-                self._targets.clear()
-            self._targets[path] = found
+            if len(path) <= TARGET_BYTES_MAX:
+                if len(self._targets) >= TARGETS_MAX:
+                    self._targets.clear()
+                self._targets[path] = found
         return found
 
     def drain(self) -> None:

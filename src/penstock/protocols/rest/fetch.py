@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 
 from penstock.core.consumer import Consumer, Delivery
+from penstock.protocols.patience import Patience
 from penstock.protocols.values import Values
 
 from .decoding import Decoding
 from .messages import Found, messages_of
-from .patience import Patience
 
 _QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the loop
 _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read

@@ -1,7 +1,6 @@
 """POST of offsets and cursors: many logs in one request, so that a reader of many topics polls with one call."""
 
 import asyncio
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -10,10 +9,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.core.broker import Broker
+from penstock.core.patterns import Pattern
 from penstock.core.subscription import Subscription
 from penstock.core.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
+from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.session import Limits, Session
 
 from .exchange import Exchange, to_json
@@ -31,7 +32,6 @@ from .logs_shapes import (
     SizesRequest,
     TopicOffsets,
 )
-from .patience import Patience, Waits
 from .places import log_of
 from .produce_shapes import DECODE_ERRORS, reason
 from .receipts import error_code
@@ -62,8 +62,11 @@ class Logs:
         names = Names(self._broker, session, wanted)
         if wanted.wait_ms and wanted.seen is not None:
             news = News(wanted.seen)
-            async with Patience(self._waits, exchange) as patience:
+            async with Patience(self._waits, exchange.receive) as patience:
+                patience.hold(session, names.check)
                 await patience.until(self._changed(names, news), wanted.wait_ms)
+                if patience.lapsed is not None:
+                    raise patience.lapsed
             found = news.found or ManyOffsets(seen=wanted.seen, changed=True, topics=[], missing=[])
         else:
             found = await self._look(names, wanted.publish_times)
@@ -156,7 +159,7 @@ class Logs:
         topic = await log_of(self._broker, name, mark.partition)
         if topic.ledger != mark.ledger:
             raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{topic.name} was deleted and made anew")
-        return await self._broker.set_mark(topic, subscription, mark.offset, exact=exact)
+        return await self._broker.subscriptions.set_mark(topic, subscription, mark.offset, exact=exact)
 
     async def _body(self, exchange: Exchange, decoder: msgspec.json.Decoder[T]) -> T:
         body = await exchange.body(self._limits.max_request_bytes)
@@ -192,23 +195,25 @@ class Names:
         self._broker = broker
         self._session = session
         self._named = {TopicName.parse(name) for name in wanted.topics}
-        self._patterns: list[tuple[NamespaceName, Callable[[str], object]]] = []
+        self._namespaces: set[NamespaceName] = set()
+        self._patterns: list[tuple[NamespaceName, Callable[[str], bool]]] = []
         for pattern in wanted.patterns:
-            try:
-                matches = re.compile(pattern.regex).fullmatch
-            except re.error as error:
-                raise PenstockError(
-                    ErrorKind.BAD_PARAMETER, f"{pattern.regex!r} is no regular expression: {error}"
-                ) from None
+            matches = Pattern(pattern.regex).fullmatch
             namespace = NamespaceName.parse(pattern.namespace)
-            session.may_list(namespace)
+            self._namespaces.add(namespace)
             self._patterns.append((namespace, matches))
+        self.check()
 
-    def now(self) -> list[TopicName]:
-        """The topics named, and those that match and may be read, sorted; raises FORBIDDEN for one that was named
-        and may not be."""
+    def check(self) -> None:
+        """Raise FORBIDDEN for a topic that was named and may not be read, or a namespace that may not be listed."""
         for name in self._named:
             self._session.may_consume(name)
+        for namespace in self._namespaces:
+            self._session.may_list(namespace)
+
+    def now(self) -> list[TopicName]:
+        """The topics named, and those that match and may be read, sorted; raises as `check`."""
+        self.check()
         found = set(self._named)
         for namespace, matches in self._patterns:
             for name in self._broker.topics.names(namespace, "persistent"):

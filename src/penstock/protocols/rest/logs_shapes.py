@@ -1,10 +1,14 @@
 """Bodies of the operations on many logs at once: for readers that plan, and follow, more than one topic."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from .produce_shapes import Long
+
+LOGS_MAX: Final = 10_000  # named in one request, which is worked on in one go
+PATTERNS_MAX: Final = 100  # each is matched with every topic of its namespace
+TIMES_MAX: Final = 100  # each is looked for in every log
 
 
 class TopicsPattern(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -21,9 +25,9 @@ class OffsetsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     something new.
     """
 
-    topics: list[str] = []
-    patterns: list[TopicsPattern] = []
-    publish_times: list[Long] = []
+    topics: Annotated[list[str], Meta(max_length=LOGS_MAX)] = []
+    patterns: Annotated[list[TopicsPattern], Meta(max_length=PATTERNS_MAX)] = []
+    publish_times: Annotated[list[Long], Meta(max_length=TIMES_MAX)] = []
     seen: str | None = None
     wait_ms: Long = 0
 
@@ -68,7 +72,7 @@ class Size(Struct, forbid_unknown_fields=True, kw_only=True):
 class SizesRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """The ranges to be measured."""
 
-    ranges: list[Size]
+    ranges: Annotated[list[Size], Meta(max_length=LOGS_MAX)]
 
 
 class SizeResult(Struct, kw_only=True):
@@ -99,7 +103,7 @@ class MarksRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """Have a durable subscription follow a reader; it is made where it is missing. `exact` also moves it back."""
 
     subscription: str
-    marks: Annotated[list[Mark], Meta(min_length=1)]
+    marks: Annotated[list[Mark], Meta(min_length=1, max_length=LOGS_MAX)]
     exact: bool = False
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.core.pending import bits_of
+from penstock.core.bits import bits_of
 from penstock.core.schemas import Schemas
 from penstock.core.topic import Topic
 from penstock.model.entry import Entry

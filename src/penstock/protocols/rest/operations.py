@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.openapi import Operation, Parameter
+from penstock.protocols.openapi import ALWAYS, Operation, Parameter
 
 from .answer_shapes import FetchAnswer, OffsetsAnswer, ProduceAnswer, ReadAnswer, ReplyAnswer, ShippedAnswer
 from .consume_shapes import ConsumerAnswer, ConsumerRequest, CursorAnswer, CursorRequest, CursorResult
@@ -25,13 +25,7 @@ _COUNT: Final = {"type": "integer", "minimum": 1}
 _NUMBER: Final = {"type": "integer", "minimum": 0}
 _FLAG: Final = {"type": "boolean"}
 
-_ALWAYS: Final = (
-    ErrorKind.BAD_PARAMETER,
-    ErrorKind.UNAUTHENTICATED,
-    ErrorKind.FORBIDDEN,
-    ErrorKind.INVALID_NAME,
-    ErrorKind.UNAVAILABLE,
-)
+_ALWAYS: Final = (*ALWAYS, ErrorKind.INVALID_NAME)
 _PRODUCING: Final = (
     *_ALWAYS,
     ErrorKind.TOPIC_NOT_FOUND,

@@ -11,22 +11,20 @@ from .exchange import Exchange
 from .outlets import Outlets
 from .produce_shapes import (
     DECODE_ERRORS,
+    Bodies,
     Envelope,
     PlainRequest,
     ProduceMessage,
     ProduceRequest,
     RawProduceRequest,
     ValueRequest,
-    bad_request,
-    decode_each,
 )
 from .publishing import Job, Publishing, check_count
 from .target import Target
 
 _plain = msgspec.json.Decoder(PlainRequest)
 _values = msgspec.json.Decoder(ValueRequest)
-_general = msgspec.json.Decoder(ProduceRequest)
-_raw = msgspec.json.Decoder(RawProduceRequest)
+_bodies: Bodies[Envelope, ProduceMessage] = Bodies(ProduceRequest, RawProduceRequest, ProduceMessage)
 
 
 class Produce:
@@ -110,7 +108,7 @@ class Produce:
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
     """What a body asks for, in general; raises what is wrong with the request as a whole."""
-    envelope, messages = _decode(body)
+    envelope, messages = _bodies.read(body)
     check_count(len(messages), limits)
     return Job(
         target=target,
@@ -126,17 +124,3 @@ def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | 
         base64=envelope.encoding == "base64",
         trace=trace,
     )
-
-
-def _decode(body: bytes) -> tuple[Envelope, list[ProduceMessage | PenstockError]]:
-    try:
-        request = _general.decode(body)
-    except DECODE_ERRORS:
-        pass  # the envelope is bad, or a message is
-    else:
-        return request, list(request.messages)
-    try:
-        raw = _raw.decode(body)
-    except DECODE_ERRORS as error:
-        raise bad_request(error) from None
-    return raw, decode_each(raw.messages, ProduceMessage)

@@ -1,7 +1,7 @@
 """The bodies of produce requests, as PIP-64 writes them and as Pulsar shipped them (Pulsar 2.1)."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -10,7 +10,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 Long = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Encoding = Literal["json", "base64"]
-T = TypeVar("T")
+E = TypeVar("E")
+M = TypeVar("M")
 SchemaText = str | dict[str, Any]
 
 
@@ -177,10 +178,34 @@ def reason(error: Exception) -> str:
     return str(error)
 
 
-def decode_each(raws: Sequence[msgspec.Raw], kind: type[T]) -> list[T | PenstockError]:
+class Bodies(Generic[E, M]):
+    """How the produce requests of a dialect are read: `whole` at once, and where that fails `raw`, whose messages are
+    then read one by one, so that a bad one fails alone. Both are structs with the envelope `E` and `messages`."""
+
+    def __init__(self, whole: type[Struct], raw: type[Struct], message: type[M]) -> None:
+        self._whole: msgspec.json.Decoder[Any] = msgspec.json.Decoder(whole)
+        self._raw: msgspec.json.Decoder[Any] = msgspec.json.Decoder(raw)
+        self._message = message
+
+    def read(self, body: bytes) -> tuple[E, list[M | PenstockError]]:
+        """A body's envelope and messages; raises what is wrong with the request as a whole."""
+        try:
+            request = self._whole.decode(body)
+        except DECODE_ERRORS:
+            pass  # the envelope is bad, or a message is
+        else:
+            return request, list(request.messages)
+        try:
+            raw = self._raw.decode(body)
+        except DECODE_ERRORS as error:
+            raise bad_request(error) from None
+        return raw, decode_each(raw.messages, self._message)
+
+
+def decode_each(raws: Sequence[msgspec.Raw], kind: type[M]) -> list[M | PenstockError]:
     """Messages one by one, so that a bad one fails alone."""
     decoder = msgspec.json.Decoder(kind)
-    found: list[T | PenstockError] = []
+    found: list[M | PenstockError] = []
     for raw in raws:
         try:
             found.append(decoder.decode(raw))

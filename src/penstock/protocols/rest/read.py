@@ -6,6 +6,7 @@ from typing import Final
 from penstock.core.broker import Broker
 from penstock.core.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Form, Values
 
@@ -13,7 +14,6 @@ from .decoding import Decoding
 from .exchange import Exchange, to_json
 from .messages import Found, encode_messages, messages_of, schemas_of
 from .params import Params
-from .patience import Patience, Waits
 from .places import PLACE_PARAMS, log_of, start_of
 from .streams import ENTRIES, EVENTS, LINES, Stream, stream_entries, stream_events, stream_lines
 from .target import Target
@@ -72,12 +72,12 @@ class Read:
                 follow=params.flag("follow") or kind == EVENTS,
                 wait_ms=wait_ms,
             )
-            async with Patience(self._waits, exchange) as patience:
+            async with Patience(self._waits, exchange.receive) as patience:
                 patience.hold(session, allowed)
                 await (stream_events if kind == EVENTS else stream_lines)(exchange, patience, stream)
             return
         if wait_ms and topic.next_offset <= start and (end is None or end > start):
-            async with Patience(self._waits, exchange) as patience:
+            async with Patience(self._waits, exchange.receive) as patience:
                 await patience.until(topic.grown(start, self._limits.max_wait_ms), wait_ms)
             allowed()  # still, after the wait
         found = await collect(

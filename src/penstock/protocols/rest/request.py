@@ -8,13 +8,13 @@ from msgspec import UNSET
 from penstock.core.requests import Reply, Requests
 from penstock.core.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits, Session
 
 from .answer_shapes import ReplyAnswer
 from .exchange import ClientGoneError, Exchange, to_json
 from .params import Params
-from .patience import Patience, Waits
 from .produce import job_of
 from .produce_shapes import DECODE_ERRORS, ProduceMessage
 from .publishing import Publishing
@@ -53,7 +53,7 @@ class Ask:
             replies.append(await outlet.producer.request(prepared.ready[0], timeout_ms))
             return True
 
-        async with Patience(self._waits, exchange) as patience:
+        async with Patience(self._waits, exchange.receive) as patience:
             await patience.until(reply(), None)
             if not replies:
                 if patience.gone:

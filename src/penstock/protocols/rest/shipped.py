@@ -21,20 +21,17 @@ from . import receipts
 from .avro_json import plain
 from .exchange import Exchange
 from .produce_shapes import (
-    DECODE_ERRORS,
+    Bodies,
     ProduceMessage,
     RawShippedRequest,
     ShippedEnvelope,
     ShippedMessage,
     ShippedRequest,
-    bad_request,
-    decode_each,
 )
 from .publishing import Job, Publishing, check_count
 from .target import Target
 
-_general = msgspec.json.Decoder(ShippedRequest)
-_raw = msgspec.json.Decoder(RawShippedRequest)
+_bodies: Bodies[ShippedEnvelope, ShippedMessage] = Bodies(ShippedRequest, RawShippedRequest, ShippedMessage)
 
 _TIMES: Final = (SchemaType.DATE, SchemaType.TIME, SchemaType.TIMESTAMP)
 
@@ -48,7 +45,7 @@ class ShippedProduce:
 
     async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
         session.may_produce(target.topic)
-        envelope, messages = _decode(await exchange.body(self._limits.max_request_bytes))
+        envelope, messages = _bodies.read(await exchange.body(self._limits.max_request_bytes))
         check_count(len(messages), self._limits)
         version = envelope.schema_version
         declaration = Declaration(
@@ -66,20 +63,6 @@ class ShippedProduce:
         )
         done = await self._publishing.publish(job)
         await exchange.answer(receipts.shipped_answer(done.results, done.versions, done.version))
-
-
-def _decode(body: bytes) -> tuple[ShippedEnvelope, list[ShippedMessage | PenstockError]]:
-    try:
-        request = _general.decode(body)
-    except DECODE_ERRORS:
-        pass  # the envelope is bad, or a message is
-    else:
-        return request, list(request.messages)
-    try:
-        raw = _raw.decode(body)
-    except DECODE_ERRORS as error:
-        raise bad_request(error) from None
-    return raw, decode_each(raw.messages, ShippedMessage)
 
 
 def _message(given: ShippedMessage) -> ProduceMessage | PenstockError:

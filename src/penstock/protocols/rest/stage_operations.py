@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.openapi import Operation, Parameter
+from penstock.protocols.openapi import ALWAYS, Operation, Parameter
 
 from .stage_body import MEDIA
 from .stage_shapes import (
@@ -28,13 +28,7 @@ _BODY: Final = (
     " topic is a log's full name; an entry is Pulsar's."
 )
 
-_ALWAYS: Final = (
-    ErrorKind.BAD_PARAMETER,
-    ErrorKind.UNAUTHENTICATED,
-    ErrorKind.FORBIDDEN,
-    ErrorKind.INVALID_NAME,
-    ErrorKind.UNAVAILABLE,
-)
+_ALWAYS: Final = (*ALWAYS, ErrorKind.INVALID_NAME)
 _JSON: Final = (*_ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE)
 _PUBLISHING: Final = (
     *_ALWAYS,

@@ -25,7 +25,7 @@ from penstock.wire.checksum import crc32c
 from .exchange import ClientGoneError, Exchange, Receive, Scope, Send, to_json
 from .params import Params
 from .produce_shapes import DECODE_ERRORS, reason
-from .stage_body import MEDIA, sections_of
+from .stage_body import MEDIA, sections_of, topics_of
 from .stage_shapes import (
     AbortAnswer,
     AppendAnswer,
@@ -113,6 +113,8 @@ class StagesDoor:
         part = _number("part", path[3])
         body = await self._sections(exchange)
         if self._staging.committed(key.writer, key.batch) is not None:
+            for name in topics_of(body):
+                session.may_produce(name)
             return StageAnswer(messages=0, size_bytes=0, committed=True)
         sections = await sections_of(self._broker, session, body)
         done = await self._staging.stage(key, part, crc32c(body), sections)
@@ -126,6 +128,7 @@ class StagesDoor:
         writer, batch = _writer(path[0]), _number("batch", path[1])
         if path[2] != "commit":
             raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, "POST is for …/commit; a stage's parts are PUT")
+        session.may_produce_somewhere()  # a batch of nothing names no topic, and takes the writer's name all the same
         wanted = await self._json(exchange, _commit_request, COMMIT_BYTES_MAX)
         commit, new = await self._staging.commit(
             writer,
@@ -139,6 +142,7 @@ class StagesDoor:
 
     async def _abort(self, session: Session, path: Path, exchange: Exchange) -> AbortAnswer:
         writer, batch = _writer(path[0]), _number("batch", path[1])
+        session.may_produce_somewhere()
         dropped = await self._staging.abort(
             writer,
             batch,

@@ -5,12 +5,12 @@ from struct import Struct
 from typing import Final
 
 from penstock.core.topic import Topic
+from penstock.protocols.patience import Patience
 from penstock.protocols.values import Values
 
 from .decoding import Decoding
 from .exchange import Exchange
 from .messages import Found, encode_message, messages_of
-from .patience import Patience
 
 LINES: Final = "application/x-ndjson"
 EVENTS: Final = "text/event-stream"

@@ -76,15 +76,10 @@ class ConsumerTalk:
         socket, answers, consumer = self._socket, self._answers, self._consumer
         receive, known, acks = socket.receive, self._deliverer.known, self._meter.acks
         try:
-            while True:
-                event = await receive()
-                text = event.get("text")
+            while not socket.left:
+                text = socket.heard(await receive())
                 if text is None:
-                    if event["type"] == "websocket.disconnect":
-                        socket.gone = True
-                        return
-                    continue  # binary frames are ignored, as in Pulsar
-                socket.activity += 1
+                    continue
                 if socket.allowance is not None:
                     await socket.allowance.spend(1, len(text))
                 command, context = parse_command(text, known)
@@ -154,7 +149,7 @@ class ConsumerTalk:
             case Unsubscribe():
                 self._unsubscribed = True
                 try:
-                    await self._broker.unsubscribe_consumer(consumer)
+                    await self._broker.subscriptions.delete_of(consumer)
                 except PenstockError:
                     self._unsubscribed = False
                     raise

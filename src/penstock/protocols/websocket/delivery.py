@@ -50,6 +50,7 @@ class Deliverer:
         self._entry: Entry | None = None
         self._messages: list[Message] = []
         self._running: asyncio.Task[None] | None = None
+        self._stopped = False  # perhaps before it began: a peer may leave as soon as it came
         self.known: dict[str, MessageId] = {}  # ids given out, so that acknowledgements need no parsing
 
     @property
@@ -62,7 +63,7 @@ class Deliverer:
         self._running = asyncio.current_task()
         consumer, hand = self._consumer, self._hand
         written = 0
-        while await consumer.ready():
+        while not self._stopped and await consumer.ready():
             hand.extend(consumer.take(PORTION))
             while hand:
                 delivery = hand[0]
@@ -87,6 +88,7 @@ class Deliverer:
 
     def stop(self) -> None:
         """End `run` now."""
+        self._stopped = True
         if self._running is not None:
             self._running.cancel()
 

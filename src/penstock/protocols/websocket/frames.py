@@ -30,6 +30,7 @@ class ProducerMessage(msgspec.Struct, rename="camel", gc=False):
     schema_version: Int64 | None = None
     key_schema: str | dict[str, Any] | None = None
     value_schema: str | dict[str, Any] | None = None
+    key_value_encoding: str | None = None
     request_timeout_millis: Int64 | None = None
     encryption_param: Scalar = None
     compression_type: Scalar = None

@@ -171,11 +171,11 @@ def parse_pattern(text: str) -> TopicsPattern:
     if not separator:
         if "/" in rest or "://" in text:
             raise bad("topicsPattern must be a regular expression, or tenant/namespace/ and one")
-        return TopicsPattern(f"{DEFAULT_NAMESPACE}/{rest}", DEFAULT_NAMESPACE, domain)
+        return TopicsPattern(f"{DEFAULT_NAMESPACE}/(?:{rest})", DEFAULT_NAMESPACE, domain)
     place = NamespaceName.of(tenant, namespace)
     # Tenant and namespace are names here, and a name may hold a dot: it must not match as one.
     prefix = f"{tenant}/{namespace}/".replace(".", r"\.")
-    return TopicsPattern(prefix + local, place, domain)
+    return TopicsPattern(f"{prefix}(?:{local})", place, domain)
 
 
 class ReaderParameters(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
+from penstock.protocols.pause import pause
 from penstock.protocols.payloads import Schemes
 from penstock.protocols.proxied import Meter
 from penstock.protocols.reply_values import value_of
@@ -24,7 +25,6 @@ from penstock.protocols.trace import traced
 
 from .backlog import Backlog
 from .parameters import PENDING_DEFAULT, ProducerParameters
-from penstock.protocols.pause import pause
 from .publishing import Incoming, failure, read_frame, refusal, success
 from .replies import Replies
 from .socket import Socket, documented
@@ -71,6 +71,7 @@ class ProducerTalk:
         )
         self._under_way: list[Incoming] = []  # being published, not answered yet
         self._expiry: asyncio.Task[None] | None = None
+        self._done = False  # nothing can expire any more
 
     async def run(self) -> None:
         """Talk until the peer leaves or the socket is stopped; what was read is published."""
@@ -92,15 +93,10 @@ class ProducerTalk:
         socket, backlog, clock = self._socket, self._backlog, self._clock
         receive, properties_bytes_max = socket.receive, self._limits.max_properties_bytes
         try:
-            while True:
-                event = await receive()
-                text = event.get("text")
+            while not socket.left:
+                text = socket.heard(await receive())
                 if text is None:
-                    if event["type"] == "websocket.disconnect":
-                        socket.gone = True
-                        return
-                    continue  # binary frames are ignored, as in Pulsar
-                socket.activity += 1
+                    continue
                 backlog.add(
                     read_frame(
                         text,
@@ -124,6 +120,7 @@ class ProducerTalk:
             if self._under_way:  # else the timeout answered
                 self._under_way = []
                 await self._answer(group)
+        self._done = True  # also for one that has not begun yet: a peer may leave as soon as it came
         if self._expiry is not None:
             self._expiry.cancel()
         self._replies.close("" if self._socket.gone else self._ousted_why or self._socket.stop_reason)
@@ -217,7 +214,7 @@ class ProducerTalk:
     async def _expire_all(self) -> None:
         """sendTimeoutMillis: answer what waits for longer. It may still be stored, as with any timeout."""
         self._expiry = asyncio.current_task()
-        while True:
+        while not self._done:
             oldest = self._under_way[0].arrived_ms if self._under_way else self._backlog.oldest_ms
             now = self._clock.monotonic_ms()
             await pause(self._clock, self._timeout_ms + (now if oldest is None else oldest) - now)

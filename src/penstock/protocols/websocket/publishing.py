@@ -163,4 +163,9 @@ def _declared(frame: ProducerMessage) -> Declaration | None:
         version = None
     if version is None and frame.key_schema is None and frame.value_schema is None:
         return None
-    return Declaration(schema_version=version, key_schema=frame.key_schema, value_schema=frame.value_schema)
+    return Declaration(
+        schema_version=version,
+        key_schema=frame.key_schema,
+        value_schema=frame.value_schema,
+        key_value_encoding=frame.key_value_encoding,
+    )

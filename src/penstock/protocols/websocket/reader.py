@@ -37,15 +37,10 @@ class ReaderTalk:
     async def _read(self) -> None:
         socket = self._socket
         try:
-            while True:
-                event = await socket.receive()
-                text = event.get("text")
+            while not socket.left:
+                text = socket.heard(await socket.receive())
                 if text is None:
-                    if event["type"] == "websocket.disconnect":
-                        socket.gone = True
-                        return
                     continue
-                socket.activity += 1
                 if socket.allowance is not None:
                     await socket.allowance.spend(1, len(text))
                 command, context = parse_command(text)

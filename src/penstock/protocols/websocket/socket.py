@@ -48,6 +48,7 @@ class Socket:
         """`heard` grows with what comes and ASGI does not show: pings and pongs."""
         self.receive = receive
         self.gone = False
+        self.left = False  # the peer said so: nothing more comes
         self.activity = 0
         self._send = send
         self._clock = clock
@@ -81,6 +82,16 @@ class Socket:
         ]
         await self._try({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await self._try({"type": "websocket.http.response.body", "body": body})
+
+    def heard(self, event: Event) -> str | None:
+        """The text of a frame that came; None of a binary one, which is passed over as in Pulsar, and of the
+        peer's leaving, after which it has `left`."""
+        text: str | None = event.get("text")
+        if text is not None:
+            self.activity += 1
+        elif event["type"] == "websocket.disconnect":
+            self.left = self.gone = True
+        return text
 
     async def send(self, text: str) -> None:
         """Send a text frame; waits while the peer does not read. Does nothing once the peer is gone."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.admin.answers import error_body
 from penstock.protocols.session import Gate
 
 from . import whole
@@ -39,7 +40,17 @@ class MetricsPage:
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path']}")
         if scope["method"] not in ("GET", "HEAD"):
             raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for /metrics")
-        await self._gate.may_see_metrics(_header(scope, b"authorization"), scope)
+        try:
+            await self._gate.may_see_metrics(_header(scope, b"authorization"), scope)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.UNAUTHENTICATED:
+                raise
+            body = error_body(error.kind, error.message)
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+            headers += self._gate.challenges
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+            return
         async with self._busy:  # one scrape at a time: each looks at every topic
             body, kind = await self._render((_header(scope, b"accept") or b"").decode("latin-1"))
         headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]

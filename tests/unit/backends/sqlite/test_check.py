@@ -225,3 +225,28 @@ def test_what_was_staged(folder: Path) -> None:
     assert [(one.place, one.message) for one in found] == [
         (f"{A}, entry 10", "its data, which was staged, is missing")
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "document"),
+    [
+        ("topic-policies", A, "{"),
+        ("topic-policies", "a/b", "{}"),
+        ("namespace", "public/default", '{"permissions": 1}'),
+        ("namespace", "public", "{}"),
+        ("tenant", "acme", "[]"),
+        ("tenant", "a/b", "{}"),
+    ],
+)
+def test_documents_that_no_server_can_read(
+    whole: Path, tmp_path: Path, kind: str, key: str, document: str
+) -> None:
+    (tmp_path / FILE_NAME).write_bytes((whole / FILE_NAME).read_bytes())
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute(
+            "INSERT OR REPLACE INTO meta (kind, key, document) VALUES (?, ?, ?)", (kind, key, document)
+        )
+        connection.commit()
+    (finding,) = report_of(tmp_path).findings
+    assert finding.place == f"{kind} {key!r}"
+    assert "cannot be read" in finding.message

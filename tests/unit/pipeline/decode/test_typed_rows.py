@@ -4,11 +4,13 @@ import json
 import pickle
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import StructType
 
 from penstock.client.access import Access
 from penstock.codec import codec_for, key_value_schema
@@ -38,9 +40,11 @@ V2 = avro({"name": "id", "type": "string"})
 CODECS = [codec_for(schema) for schema in (V0, V1, V2)]
 
 
-def plan(mode: str = "permissive", on_new: str = "ignore", *, flat: bool = False) -> Plan:
+def plan(
+    mode: str = "permissive", on_new: str = "ignore", *, flat: bool = False, keep_bytes: bool = False
+) -> Plan:
     made = Plan(
-        typed=Typed(flat=flat, mode=mode, on_new=on_new),
+        typed=Typed(flat=flat, mode=mode, on_new=on_new, keep_bytes=keep_bytes),
         server=Access(url="http://127.0.0.1:9"),
         topic=TOPIC,
         version=1,
@@ -90,6 +94,27 @@ def test_rows_stay_in_their_order(rows: list[tuple[int | None, str]]) -> None:
             assert row["value"] is None
         assert (row["_error"] is not None) == (what == "cut")
         assert row["_raw"] == (made[n][1] if what == "cut" else None)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("mode", ["failfast", "permissive"])
+def test_messages_are_kept_beside_what_they_were_decoded_to(mode: str, flat: bool) -> None:
+    made = plan(mode, flat=flat, keep_bytes=True)
+    rows = [(0, encoded(0, 7)), (None, None), (1, encoded(1, 8))]
+    found = TypedRows(made, PLACE, keep_version=True).apply(batch(*rows, keys=[b"\xff", None, b"k"]))
+    assert found.column("_raw").to_pylist() == [payload for _, payload in rows]
+    assert found.column("_key").to_pylist() == [b"\xff", None, b"k"]
+    plain = StructType().add("key", "binary").add("value", "binary").add("offset", "long")
+    wanted = made.columns(plain.add("schema_version", "long")).fieldNames()
+    assert found.schema.names == wanted, "as the plan promises"
+
+
+def test_long_runs_of_a_version_stay_in_their_order() -> None:
+    versions = [0] * 120 + [1] * 250 + [0] * 3 + [1] * 90 + [None] * 40
+    rows = batch(*[(version, encoded(version, n)) for n, version in enumerate(versions)]).slice(7)
+    found = TypedRows(plan(), PLACE, keep_version=False).apply(rows)
+    found.validate(full=True)
+    assert [row["value"]["id"] for row in found.to_pylist()] == list(range(7, len(versions)))
 
 
 def test_failfast_names_the_first_broken_row() -> None:
@@ -179,6 +204,15 @@ def test_pairs(encoding: KeyValueEncoding) -> None:
     if inline:
         assert errors[5] == "value: the payload is no key/value pair: key and value are cut short"
         assert (got[6]["value"], errors[6]) == (None, None)
+    flat = msgspec.structs.replace(made, typed=Typed(flat=True, mode="dead_letter"))
+    found = TypedRows(flat, PLACE, keep_version=False).apply(rows)
+    found.validate(full=True)
+    assert found.schema.names == ["key", "offset", "id", "_raw", "_error", "_key"]
+    got = found.to_pylist()
+    assert [row["key"] for row in got[:4]] == [7, None, 7, None]
+    broken = [row["_error"] is not None for row in got]
+    came = rows.column("key").to_pylist()
+    assert [row["_key"] for row in got] == [k if bad else None for k, bad in zip(came, broken, strict=True)]
 
 
 def test_troubles_are_told_apart() -> None:

@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from penstock.client.http import RemoteError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import DataLoss, PipelineError, SchemaChanged
-from penstock.pipeline.run.causes import ErrorClass, cause_of
+from penstock.pipeline.run.causes import NEW_CHECKPOINT, ErrorClass, cause_of
 
 OURS = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -46,6 +46,18 @@ class Spark(PySparkException):
         self._cause = cause
 
 
+class Java(Exception):
+    """What py4j raises where Java failed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"An error occurred while calling o1.start.\n: {text}")
+        self.java_exception = self
+        self._text = text
+
+    def getMessage(self) -> str:
+        return self._text
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "sentence"),
     [
@@ -78,6 +90,24 @@ class Spark(PySparkException):
             "expectation 'e' of v does not hold: n > 0",
         ),
         (Spark("\nsomething broke\n\nmore"), ErrorClass.UNKNOWN, "something broke"),
+        (
+            Spark(
+                "Job aborted: x",
+                Spark("[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not"),
+            ),
+            ErrorClass.PLAN,
+            NEW_CHECKPOINT,
+        ),
+        (
+            Spark(
+                OURS.replace("DataLoss: [PENSTOCK_DATA_LOSS]", "PipelineError:").replace(
+                    "are gone", "are new (option onNewSchema=fail)"
+                )
+            ),
+            ErrorClass.SCHEMA,
+            "t, partition 0: offsets 1 to 2 are new (option onNewSchema=fail)",
+        ),
+        (Java("no such class\n\tat org.apache.X(Y.scala:1)"), ErrorClass.UNKNOWN, "no such class"),
     ],
 )
 def test_class_and_sentence(error: Exception, kind: ErrorClass, sentence: str) -> None:

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.pipeline.errors import PipelineError
@@ -35,6 +36,9 @@ def test_a_folder_is_its_owners(tmp_path: Path) -> None:
     assert owner.start is None
     with pytest.raises(PipelineError, match="belongs to pipeline 'p', not to 'q'"):
         folder.check_owner(spec(tmp_path, "q"))
+    assert folder.check_owner(spec(tmp_path, topics='["c"]')) == owner, "no offsets are kept yet"
+    folder.checkpoint.mkdir()
+    (folder.checkpoint / "metadata").write_text("{}")
     with pytest.raises(PipelineError, match=r"was made for s \(.*/a,.*/b\), but p.toml now reads s \(.*/c\)"):
         folder.check_owner(spec(tmp_path, topics='["c"]'))
 
@@ -93,3 +97,42 @@ def test_status_and_control(tmp_path: Path) -> None:
     assert folder.asked_to_stop()
     folder.clear_control()
     assert not folder.asked_to_stop()
+
+
+def test_where_nothing_has_run_nothing_is_left(tmp_path: Path) -> None:
+    mine = msgspec.structs.replace(spec(tmp_path), state=tmp_path / "deep" / "state")
+    folder = Folder(mine.home)
+    with Lock(folder):
+        folder.say({"state": "failed"})
+        folder.clean_scratch().mkdir()
+        folder.vacate()
+    assert list(tmp_path.iterdir()) == []
+
+    (tmp_path / "mine").mkdir()  # a folder that was there before stays
+    kept = Folder(tmp_path / "mine" / "p")
+    with Lock(kept):
+        kept.vacate()
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
+
+    with Lock(folder):
+        folder.own(mine)
+        folder.say({"state": "failed"})
+        folder.vacate()
+    assert folder.status() == {"state": "failed"}
+
+
+def test_a_lock_on_a_file_that_is_gone_is_none(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "p")
+    first = Lock(folder)
+    with first:
+        folder.vacate()
+        # Another one may have opened the file before; it must not take the one that is gone for the lock.
+        with Lock(Folder(tmp_path / "p")), pytest.raises(PipelineError, match="is in use"), Lock(folder):
+            pass
+
+
+def test_scratch_is_emptied_at_the_next_start(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "p")
+    folder.scratch.mkdir(parents=True)
+    (folder.scratch / "blockmgr").mkdir()
+    assert not folder.clean_scratch().exists()

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from penstock.model.entry import Entry
 from penstock.model.message import Message
+from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.sink import pieces
 from penstock.pipeline.sink.entries import BYTES_MAX, MESSAGES_MAX, Gathering
 from penstock.pipeline.sink.messages import columns_of, payloads
+from penstock.pipeline.sink.target import Target
 from penstock.wire.bulk import COMPRESSIONS
 from penstock.wire.entry import WireFormat, admit
 from penstock.wire.fields import integer
@@ -173,3 +175,35 @@ def test_an_entry_is_of_a_quarter_mebibyte_unless_a_message_is_larger() -> None:
     gathering = Gathering("log", "p", 0, None, 0)
     counts = [admit(entry).count for entry in [*gathering.add(made), *gathering.finish()]]
     assert counts == [2, 2, 1, 1, 1]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([None, 0, 0, 1]), st.sampled_from(["a", "b", None])),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_entries_never_mix_versions_and_rows_stay_in_order(rows: list[tuple[int | None, str | None]]) -> None:
+    logs: dict[str, list[bytes]] = {}
+    target = Target(
+        TopicName.parse("t"),
+        2,
+        None,
+        producer="p",
+        batch=0,
+        compression=0,
+        start=0,
+        put=lambda log, entry: logs.setdefault(log, []).append(entry),
+    )
+    made = frame([{"key": key, "value": str(n).encode()} for n, (_, key) in enumerate(rows)])
+    versions = pa.array([version for version, _ in rows], pa.int64())
+    target.write(columns_of(made, made.column("value")), None, None, None, versions)
+    target.finish()
+    found: dict[int, int | None] = {}
+    for entries in logs.values():
+        messages = read(entries)
+        numbers = [int(message.payload) for message in messages]
+        assert numbers == sorted(numbers), "in their order"
+        found |= {int(message.payload): message.schema_version for message in messages}
+    assert found == {n: version for n, (version, _) in enumerate(rows)}

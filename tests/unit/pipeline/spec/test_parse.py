@@ -128,6 +128,7 @@ compact = false
         "readerSchema": "latest",
         "onNewSchema": "ignore",
         "mode": "dead_letter",
+        "keepBytes": "true",
         "maxOffsetsPerTrigger": "10",
         "failOnDataLoss": "false",
     }
@@ -149,6 +150,7 @@ compact = false
         (('["t"]', "3"), "p.toml: [sources.s] topics: expected `array`, got `int`"),
         (('["t"]', "[]"), "p.toml: [sources.s] one of topics and pattern is needed, and only one"),
         (('["t"]', '["a/b"]'), "p.toml: [sources.s] topics: "),
+        (('topics = ["t"]', 'pattern = "("'), "p.toml: [sources.s] pattern: '(' is no regular expression"),
         (('"t"]', '"t"]\nstart = "soon"'), "p.toml: [sources.s] start: 'soon' is no time like"),
         (('"t"]', '"t"]\ndecode = "all"'), "p.toml: [sources.s] decode: invalid enum value 'all'"),
         (
@@ -228,6 +230,15 @@ name = "v"
 )
 def test_a_mistake_in_a_step(step: str, sentence: str) -> None:
     assert refusal(LEAST + STEP + step).startswith(sentence)
+
+
+def test_two_sources_of_a_topic_need_two_subscriptions() -> None:
+    twice = LEAST + '[sources.again]\ntopics = ["persistent://public/default/t"]\n'
+    assert refusal(twice).startswith(
+        "p.toml: [sources.again] subscription: persistent://public/default/t is read by"
+    )
+    parse(twice + 'subscription = "other"')
+    parse(twice + 'subscription = ""')
 
 
 def test_names_are_taken_once() -> None:

@@ -120,3 +120,12 @@ def test_a_configuration_that_cannot_be(place: str, grants: dict[str, list[str]]
     with pytest.raises(AuthConfigError, match=said) as refused:
         Permissions(Namespaces(MemoryStore()), (), {place: grants})
     assert str(refused.value).startswith("auth.permissions: ")
+
+
+def test_a_partition_is_administered_with_its_topic() -> None:
+    place = "persistent://acme/shop/orders-partition-1"
+    with pytest.raises(AuthConfigError, match="administered with its topic"):
+        Permissions(Namespaces(MemoryStore()), (), {place: {"alice": (ADMIN,)}})
+    partly = Permissions(Namespaces(MemoryStore()), (), {place: {"alice": (CONSUME,)}})
+    assert partly.may("alice", CONSUME, TopicName.parse(place))
+    assert not partly.may("alice", CONSUME, ORDERS)

@@ -348,3 +348,32 @@ def test_a_new_secret_is_for_every_hash() -> None:
 
 def _b64(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def test_a_file_that_is_no_good_is_read_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    time, file = Time(), tmp_path / "keys.json"
+    reads: list[bytes] = []
+
+    def read(content: bytes) -> keys.Keys:
+        reads.append(content)
+        return keys.jwks(content)
+
+    file.write_text(json.dumps({"keys": [jwk(new_key_pair("ES256")[1], "a")]}))
+    verify = verifier(WatchedFile("auth.token_jwks_file", str(file), read, time), time)
+    stranger = private_signer(new_key_pair("ES256")[0], "b").sign({"sub": "b"})  # of no key that is known
+    file.write_text("half of a fi")
+    for _ in range(5):
+        refusal(verify, stranger)
+        time.ms += LOOK_MS
+    assert len(reads) == 2
+    assert len(caplog.records) == 1
+    file.unlink()
+    for _ in range(5):
+        refusal(verify, stranger)
+        time.ms += LOOK_MS
+    assert len(caplog.records) == 2
+    pair = new_key_pair("ES256")
+    file.write_text(json.dumps({"keys": [jwk(pair[1], "b")]}))
+    assert verify.verify(private_signer(pair[0], "b").sign({"sub": "b"})).role == "b"

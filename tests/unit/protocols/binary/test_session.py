@@ -6,6 +6,7 @@ import pytest
 from tests.unit.core.brokers import TOPIC as NAME
 from tests.unit.protocols.binary.talks import TOPIC, Talk, entry, talk
 
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.wire.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
@@ -317,9 +318,10 @@ async def test_the_topics_of_a_namespace() -> None:
         command.topics_pattern = "persistent://public/default/[ac]"
         found = await one.ask(command)
         assert (found.filtered, list(found.topics)) == (True, [f"{base}a", f"{base}c"])
-        command.topics_pattern = (
-            "persistent://public/default/(a+)+$"  # could take for ever: the client's work
-        )
+        command.topics_pattern = "persistent://public/default/(a+)+$"
+        found = await one.ask(command)
+        assert (found.filtered, list(found.topics)) == (True, [f"{base}a"])
+        command.topics_pattern = "persistent://public/default/(?=a).*"  # not matched here: the client's work
         assert not (await one.ask(command)).filtered
 
 
@@ -383,3 +385,72 @@ async def test_schemas_that_do_not_parse() -> None:
         assert refused.error == ServerError.IncompatibleSchema
         consumer = await one.ask(subscribe(schema=avro(b"no")))
         assert consumer.error == ServerError.IncompatibleSchema
+
+
+async def test_large_commands_that_wait_count_as_what_they_are() -> None:
+    async with talk() as (one,):
+        await one.connect()
+        one.say(producer())  # waits for the topic
+        large = CommandProducer(topic=TOPIC, producer_id=2, request_id=6, producer_name="x" * (1 << 20))
+        for _ in range(7):
+            one.say(large)
+        assert one.session.waiting_bytes > 7 << 20
+        assert not one.output.holds
+        one.say(large)
+        assert one.output.holds
+        await one.heard()
+        assert one.session.waiting_bytes == 0
+        assert not one.output.holds
+
+
+async def test_a_store_that_refuses_disconnects_the_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sent behind the refused message is not stored either: it comes again, in order."""
+    async with talk() as (one,):
+        await one.connect()
+        await one.ask(producer())
+        topic = await one.bench.broker.topics.get(NAME)
+        append = topic.append
+
+        async def full(entries: Any) -> Any:
+            raise PenstockError(ErrorKind.STORAGE_FULL, "the disk is full")
+
+        monkeypatch.setattr(topic, "append", full)
+        one.say(CommandSend(producer_id=1, sequence_id=0), entry(b"a"))
+        (answer,) = await one.heard()
+        assert isinstance(answer, CommandCloseProducer)
+        monkeypatch.setattr(topic, "append", append)
+        one.say(CommandSend(producer_id=1, sequence_id=1), entry(b"b", sequence_id=1))
+        assert await one.heard() == []  # on its way before the client knew
+        assert topic.next_offset == 0
+        assert not one.output.closed
+        await one.ask(producer())
+        one.say(CommandSend(producer_id=1, sequence_id=0), entry(b"a"))
+        one.say(CommandSend(producer_id=1, sequence_id=1), entry(b"b", sequence_id=1))
+        assert [receipt.sequence_id for receipt in await one.heard()] == [0, 1]
+
+
+async def test_a_text_that_is_none_ends_the_connection() -> None:
+    async with talk() as (one,):
+        await one.connect()
+        command = CommandLookupTopic.FromString(
+            CommandLookupTopic(topic="topic", request_id=1)
+            .SerializeToString()
+            .replace(b"topic", b"\xff\xfeaaa")
+        )
+        one.say(command)
+        await one.heard()
+        assert "no UTF-8" in one.output.reason
+
+
+async def test_a_connection_holds_no_more_than_its_bound() -> None:
+    async with talk() as (one,):
+        await one.connect()
+        bound = one.session.gate.limits.max_connection_bytes_in_flight
+        one.session.pend(bound - 1)
+        assert not one.output.holds
+        one.session.pend(1)
+        assert one.output.holds == {"too much waits for the store"}
+        one.session.stored(bound // 2 + 1)
+        assert not one.output.holds
+        one.session.stored(bound - bound // 2 - 1)
+        assert one.session.pending_bytes == 0

@@ -176,13 +176,13 @@ def test_topics_of_a_v3_consumer() -> None:
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
-        ("t/n/a.*", TopicsPattern("t/n/a.*", NamespaceName("t", "n"), "persistent")),
-        ("persistent://t.x/n/a.*", TopicsPattern(r"t\.x/n/a.*", NamespaceName("t.x", "n"), "persistent")),
+        ("t/n/a.*", TopicsPattern("t/n/(?:a.*)", NamespaceName("t", "n"), "persistent")),
+        ("persistent://t.x/n/a.*", TopicsPattern(r"t\.x/n/(?:a.*)", NamespaceName("t.x", "n"), "persistent")),
         (
             "non-persistent://t/n/a|b",
-            TopicsPattern("t/n/a|b", NamespaceName("t", "n"), "non-persistent"),
+            TopicsPattern("t/n/(?:a|b)", NamespaceName("t", "n"), "non-persistent"),
         ),
-        ("a.*", TopicsPattern("public/default/a.*", NamespaceName("public", "default"), "persistent")),
+        ("a.*", TopicsPattern("public/default/(?:a.*)", NamespaceName("public", "default"), "persistent")),
     ],
 )
 def test_a_pattern(pattern: str, expected: TopicsPattern) -> None:

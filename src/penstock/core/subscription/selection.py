@@ -3,10 +3,9 @@
 from bisect import bisect_right, insort
 from typing import Final
 
+from penstock.core.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import murmur3_32
-
-from .consumer import Consumer
 
 POINTS: Final = 100  # per consumer on the ring; Pulsar's subscriptionKeySharedConsistentHashingReplicaPoints
 HASH_RANGE: Final = 65_536

@@ -1,4 +1,4 @@
-"""A store in memory: for tests, and for topics that promise nothing beyond the process."""
+"""Everything the broker keeps, in dictionaries."""
 
 import asyncio
 from bisect import bisect_left, bisect_right
@@ -12,113 +12,9 @@ from penstock.model.entry import Entry, NewEntry, Placed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Commit, Span, StagedRun, StageKey, StageRun
 
+from .log import MemoryLog
+
 T = TypeVar("T")
-
-
-class _MemoryLog:
-    """One log; `entries[0]` has the id `first_entry`."""
-
-    __slots__ = (
-        "cursors",
-        "entries",
-        "first_entry",
-        "ledger",
-        "next_offset",
-        "producers",
-        "size_bytes",
-        "topic",
-    )
-
-    def __init__(self, ledger: int, topic: str) -> None:
-        self.ledger = ledger
-        self.topic = topic
-        self.entries: list[Entry] = []
-        self.first_entry = 0
-        self.next_offset = 0
-        self.size_bytes = 0
-        self.producers: dict[str, int] = {}
-        self.cursors: dict[str, CursorChange] = {}
-
-    @property
-    def next_entry(self) -> int:
-        return self.first_entry + len(self.entries)
-
-    def state(self) -> LogState:
-        first = self.entries[0].offset if self.entries else self.next_offset
-        return LogState(
-            ledger=self.ledger,
-            first_entry=self.first_entry,
-            next_entry=self.next_entry,
-            first_offset=first,
-            next_offset=self.next_offset,
-            size_bytes=self.size_bytes,
-            producers=dict(self.producers),
-        )
-
-    def append(self, entries: Sequence[NewEntry]) -> Placed:
-        placed = Placed(self.next_entry, self.next_offset)
-        for new in entries:
-            self.entries.append(
-                Entry(
-                    self.ledger,
-                    self.next_entry,
-                    self.next_offset,
-                    new.count,
-                    new.publish_time,
-                    new.deliver_at,
-                    new.data,
-                )
-            )
-            self.next_offset += new.count
-            self.size_bytes += len(new.data)
-            if new.producer and new.sequence_id > self.producers.get(new.producer, -1):
-                self.producers[new.producer] = new.sequence_id
-        return placed
-
-    def read(self, entry_id: int, entries_max: int, bytes_max: int) -> list[Entry]:
-        start = max(0, entry_id - self.first_entry)
-        found: list[Entry] = []
-        size = 0
-        for entry in self.entries[start : start + max(1, entries_max)]:
-            size += len(entry.data)
-            if found and size > bytes_max:
-                break
-            found.append(entry)
-        return found
-
-    def find_size(self, size_bytes: int) -> Entry | None:
-        found = None
-        for entry in reversed(self.entries):
-            size_bytes -= len(entry.data)
-            if size_bytes < 0:
-                break
-            found = entry
-        return found
-
-    def size_since(self, entry_id: int) -> int:
-        return sum(len(entry.data) for entry in self.entries[max(0, entry_id - self.first_entry) :])
-
-    def trim(self, before_entry: int) -> int:
-        count = min(max(0, before_entry - self.first_entry), len(self.entries))
-        freed = sum(len(entry.data) for entry in self.entries[:count])
-        self.size_bytes -= freed
-        del self.entries[:count]
-        self.first_entry += count
-        return freed
-
-    def save_cursor(self, change: CursorChange) -> None:
-        cursor = self.cursors.get(change.subscription)
-        if cursor is None:
-            cursor = CursorChange(self.ledger, change.subscription, change.mark, {})
-            self.cursors[change.subscription] = cursor
-        cursor.mark = change.mark
-        for number, bits in change.chunks.items():
-            if bits is None:
-                cursor.chunks.pop(number, None)
-            else:
-                cursor.chunks[number] = bits
-        if change.properties is not None:
-            cursor.properties = change.properties
 
 
 class MemoryStore:
@@ -126,8 +22,8 @@ class MemoryStore:
 
     def __init__(self, first_ledger: int = 0) -> None:
         """`first_ledger` keeps its ledger numbers apart from those of another store beside it."""
-        self._topics: dict[str, _MemoryLog] = {}
-        self._ledgers: dict[int, _MemoryLog] = {}
+        self._topics: dict[str, MemoryLog] = {}
+        self._ledgers: dict[int, MemoryLog] = {}
         self._next_ledger = first_ledger
         self._meta: dict[str, dict[str, bytes]] = {}
         self._stages: dict[StageKey, list[tuple[StagedRun, StageRun]]] = {}
@@ -142,7 +38,7 @@ class MemoryStore:
     def open(self, topic: str) -> asyncio.Future[LogState]:
         log = self._topics.get(topic)
         if log is None:
-            log = _MemoryLog(self._next_ledger, topic)
+            log = MemoryLog(self._next_ledger, topic)
             self._next_ledger += 1
             self._topics[topic] = self._ledgers[log.ledger] = log
         return _done(log.state())

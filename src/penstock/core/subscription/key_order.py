@@ -8,7 +8,8 @@ consumer has no room, lest the others wait behind them.
 from collections.abc import Iterable
 from typing import Final
 
-from .consumer import Consumer
+from penstock.core.consumer import Consumer
+
 from .replay import Slice
 
 ASIDE_MAX: Final = 20_000  # messages waiting aside before reading ahead stops; bounds memory

@@ -3,15 +3,16 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from penstock.core.bits import bits_of
+from penstock.core.tasks import Tasks
+from penstock.core.timers import Timers
+from penstock.core.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import DeadLetter
 
-from .pending import Pending, bits_of
+from .pending import Pending
 from .replay import Replay, Slice
-from .tasks import Tasks
-from .timers import Timers
-from .topic import Topic
 
 if TYPE_CHECKING:
     from .subscription import Subscription

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
+from penstock.core.tasks import Tasks
+from penstock.core.topic import READ_BYTES, Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
-
-from .tasks import Tasks
-from .topic import READ_BYTES, Topic
 
 AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once
 RETRY_MS: Final = 1000  # after the store failed

@@ -1,8 +1,7 @@
 """What is out: which messages of which entry are with which consumer."""
 
-from collections.abc import Iterator
-
-from .consumer import Consumer
+from penstock.core.bits import bits_of
+from penstock.core.consumer import Consumer
 
 
 class Pending:
@@ -85,25 +84,3 @@ class PendingTable:
 
     def clear(self) -> None:
         self._by_entry.clear()
-
-
-def bits_of(mask: int) -> Iterator[int]:
-    """The indexes of the bits set, ascending."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
-def lowest_bits(mask: int, count: int) -> int:
-    """The `count` lowest of the bits set."""
-    if mask.bit_count() <= count:
-        return mask
-    if not mask & (mask + 1):
-        return (1 << count) - 1
-    taken = 0
-    for _ in range(count):
-        low = mask & -mask
-        taken |= low
-        mask ^= low
-    return taken

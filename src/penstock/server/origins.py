@@ -1,0 +1,179 @@
+"""Calls from web pages: which may be made, and the headers that let their page see the answer (CORS).
+
+Any page that somebody looks at can send requests to a server on the same machine, or in the same network, in the
+name of whoever looks at it; WebSockets too, which no browser holds to its same-origin policy. So what says that it
+comes from another site is refused, before any door sees it, unless that site was allowed. Where nobody has to say who
+he is, the server also answers to no name but its own: a page whose name is pointed to this machine after it was
+loaded (DNS rebinding) is of the same origin.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.audit import Audit
+
+from .config import ANY_ORIGIN
+from .dispatch import refuse
+
+METHODS: Final = b"GET, HEAD, POST, PUT, DELETE"
+MAX_AGE_S: Final = 600  # how long a browser may go without asking again
+HOSTS_MAX: Final = 1000  # names that were found to be ours
+
+_FIELDS: Final = re.compile(
+    rb"[\w!#$%&'*+.^`|~, -]{1,2000}"
+)  # names of headers (RFC 9110 5.6.2), commas between
+
+
+class Origins:
+    """An ASGI application round another. `own_names_only`: whatever is for another name is refused."""
+
+    def __init__(
+        self, inner: ASGIApp, allowed: Iterable[str], audit: Audit, *, own_names_only: bool = False
+    ) -> None:
+        self._inner = inner
+        self._allowed = frozenset(origin.lower() for origin in allowed)
+        self._all = ANY_ORIGIN in self._allowed
+        self._audit = audit
+        self._own_names_only = own_names_only and not self._all
+        self._names = {socket.gethostname().lower(), *(_name(origin) for origin in self._allowed)}
+        self._hosts: set[bytes] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin: bytes | None = None
+        host = site = mode = b""
+        for name, value in scope["headers"]:
+            if name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"sec-fetch-mode":
+                mode = value
+        if self._own_names_only and host not in self._hosts and not self._is_ours(host):
+            await self._refuse(
+                scope,
+                send,
+                "call for another name",
+                host,
+                "is not a name of this machine, and auth.enabled is false: name its origin in http.allowed_origins",
+            )
+        elif origin is None:
+            # Images, scripts and the like; a link may lead here, and whoever follows it sees the answer himself.
+            if site == b"cross-site" and mode != b"navigate" and not self._all:
+                await self._refuse(scope, send, "call from another site", site, "requests are not taken here")
+            else:
+                await self._inner(scope, receive, send)
+        elif _authority(origin) == host.lower() and host:
+            await self._inner(scope, receive, send)
+        elif not self._may(origin):
+            said = "is an origin that may not call this server: name it in http.allowed_origins"
+            await self._refuse(scope, send, "call from another site", origin, said)
+        elif scope["type"] != "http":
+            await self._inner(scope, receive, send)
+        elif scope["method"] == "OPTIONS" and _header(scope, b"access-control-request-method"):
+            await _permit(scope, send, origin)
+        else:
+            await self._inner(scope, receive, _showing(send, origin))
+
+    def _may(self, origin: bytes) -> bool:
+        text = origin.decode("latin-1").lower()
+        return self._all or text in self._allowed or is_loopback_origin(text)
+
+    def _is_ours(self, host: bytes) -> bool:
+        """Whether a stranger cannot have brought a browser here by this name."""
+        if host and not (is_private_name(name := _name(host.decode("latin-1"))) or name in self._names):
+            return False
+        if len(self._hosts) < HOSTS_MAX:
+            self._hosts.add(host)
+        return True
+
+    async def _refuse(self, scope: Scope, send: Send, action: str, what: bytes, said: str) -> None:
+        text = what[:200].decode("latin-1")
+        self._audit.refused_permission(None, action, text)
+        await refuse(scope, send, PenstockError(ErrorKind.FORBIDDEN, f"{text!r} {said}"))
+
+
+def is_loopback_origin(origin: str) -> bool:
+    """Whether an origin, in lower case, is a page that is served on the machine of whoever looks at it."""
+    scheme, _, authority = origin.partition("://")
+    return scheme in ("http", "https") and _is_loopback(_name(authority))
+
+
+def is_private_name(name: str) -> bool:
+    """Whether a host's name or address is none that somebody else can have in public DNS."""
+    if "." not in name or name.endswith((".localhost", ".internal")):
+        return True  # no domain of one label has an address; `internal` is reserved (host.docker.internal)
+    return _address(name) is not None
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    address = _address(name)
+    return address is not None and address.is_loopback
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _name(authority: str) -> str:
+    """The host of `host:port`, or of an origin, in lower case: without brackets, and without a dot at its end."""
+    authority = authority.rpartition("://")[2].lower()
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.partition(":")[0].removesuffix(".")
+
+
+def _authority(origin: bytes) -> bytes:
+    """What a browser's Host header is for an origin: the scheme is a proxy's business."""
+    return origin.partition(b"://")[2].lower()
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    found: bytes = next((value for each, value in scope["headers"] if each == name), b"")
+    return found
+
+
+async def _permit(scope: Scope, send: Send, origin: bytes) -> None:
+    """Answer a browser that asks before it sends (a preflight)."""
+    headers = [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-allow-methods", METHODS),
+        (b"access-control-max-age", b"%d" % MAX_AGE_S),
+        (b"vary", b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
+    ]
+    wanted = _header(scope, b"access-control-request-headers")
+    if _FIELDS.fullmatch(wanted):
+        headers.append((b"access-control-allow-headers", wanted))
+    if _header(scope, b"access-control-request-private-network") == b"true":
+        headers.append((b"access-control-allow-private-network", b"true"))
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _showing(send: Send, origin: bytes) -> Send:
+    """`send`, with what lets the page see the answer. No cookies or passwords of the browser's own: no
+    `Access-Control-Allow-Credentials`."""
+
+    async def sent(event: Message) -> None:
+        if event["type"] == "http.response.start":
+            shown = [
+                (b"access-control-allow-origin", origin),
+                (b"access-control-expose-headers", b"*"),
+                (b"vary", b"Origin"),
+            ]
+            event = {**event, "headers": [*event["headers"], *shown]}
+        await send(event)
+
+    return sent

@@ -1,0 +1,49 @@
+"""A pipeline whose token is missing, wrong or without rights is refused before Spark starts, by its place."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.client.access import Access
+from penstock.client.http import HttpClient
+from penstock.model.errors import ErrorKind
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run.causes import ErrorClass, cause_of
+from penstock.pipeline.run.preflight import preflight
+from penstock.pipeline.spec.parse import load_spec
+from penstock.testing.credentials import Issuer
+from penstock.testing.server import running
+
+FILE = """
+name = "p"
+[server]
+token_file = "token"
+[sources.s]
+topics = ["in"]
+[sinks.k]
+input = "s"
+topic = "out"
+"""
+
+
+@pytest.mark.parametrize(
+    ("role", "kind"),
+    [("", ErrorKind.UNAUTHENTICATED), ("guest", ErrorKind.FORBIDDEN), ("admin", None)],
+)
+def test_rights(tmp_path: Path, role: str, kind: ErrorKind | None) -> None:
+    issuer = Issuer()
+    (tmp_path / "p.toml").write_text(FILE)
+    (tmp_path / "token").write_text(issuer.token(role) if role else "not a token")
+    with running(auth=issuer.settings(super_users=("admin",))) as server:
+        with HttpClient(Access(url=server.url, token=issuer.token("admin"))) as client:
+            client.create_topic(TopicName.parse("in"))
+        spec = load_spec(tmp_path / "p.toml", url=server.url)
+        if kind is None:
+            preflight(spec)
+            return
+        with pytest.raises(PipelineError) as refused:
+            preflight(spec)
+    assert refused.value.kind is kind
+    assert "p.toml: [sources.s]: persistent://public/default/in: " in refused.value.message
+    assert cause_of(refused.value).kind is ErrorClass.ACCESS

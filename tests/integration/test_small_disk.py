@@ -1,0 +1,129 @@
+"""A real disk of a few megabytes that fills and empties again: a file system of its own for one server."""
+
+import contextlib
+import http.client
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SIZE_MB = 24
+TOPIC = "/topics/public/default/t"
+ADMIN = "/admin/v2/persistent/public/default/t"
+LARGE = "x" * 200_000
+OTHERS_MB = 6  # of somebody else's on the same disk, who makes room in the end
+
+
+def _can_mount() -> bool:
+    if sys.platform != "linux" or shutil.which("unshare") is None:
+        return False
+    tried = ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return subprocess.run(tried, capture_output=True, check=False).returncode == 0
+
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(not _can_mount(), reason="no file system can be mounted without privileges here"),
+]
+
+
+@contextlib.contextmanager
+def on_a_small_disk(folder: Path) -> Iterator[tuple[int, Path]]:
+    """A server whose data is on a file system of its own, which it alone sees: its port, and another's file."""
+    folder.mkdir()
+    said = folder.with_suffix(".log")
+    command = (
+        f"mount -t tmpfs -o size={SIZE_MB}m tmpfs {folder} && "
+        f"head -c {OTHERS_MB}000000 /dev/zero > {folder}/other && "
+        f"exec {sys.executable} -m penstock serve --data {folder}/data --http 127.0.0.1:0 --pulsar off "
+        "--set broker.keep_check_ms=20"
+    )
+    with said.open("wb") as errors:
+        process = subprocess.Popen(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("penstock ready"), line + said.read_text()
+        yield int(line.split()[2].rsplit(":", 1)[1]), Path(f"/proc/{process.pid}/root{folder}/other")
+        process.terminate()
+        assert process.wait(20) == 0, said.read_text()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def call(port: int, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        content = answer.read()
+    finally:
+        connection.close()
+    return answer.status, json.loads(content) if content[:1] in (b"{", b"[") else content
+
+
+def fill(port: int) -> int:
+    """Publish until it is refused; how many were stored."""
+    stored = 0
+    while True:
+        status, told = call(port, "POST", TOPIC, {"messages": [{"value": LARGE}]})
+        if status != 200:
+            assert (status, told["error_code"]) == (503, 50302), told
+            return stored
+        stored += 1
+
+
+def values(port: int) -> list[Any]:
+    found: list[Any] = []
+    while True:
+        path = f"{TOPIC}/partitions/0/messages?max_messages=20&offset={len(found)}"
+        status, told = call(port, "GET", path)
+        assert status == 200, told
+        if not told["messages"]:
+            return found
+        found += [message["value"] for message in told["messages"]]
+
+
+def test_it_fills_and_empties_again(tmp_path: Path) -> None:
+    with on_a_small_disk(tmp_path / "disk") as (port, other):
+        assert call(port, "PUT", f"{ADMIN}/subscription/s", "earliest")[0] == 204
+        stored = fill(port)
+        assert stored > 20
+        assert values(port) == [LARGE] * stored  # what was acknowledged stays, and can be read
+        for _ in range(3):
+            assert fill(port) <= 1  # the end of the log may have room for one more
+        stored = len(values(port))
+        # Somebody makes a little room; a cursor goes to the end, and retention lets go of what is before it.
+        other.unlink()
+        assert call(port, "POST", f"{ADMIN}/subscription/s/skip_all")[0] == 204
+        nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+        assert call(port, "POST", f"{ADMIN}/retention", nothing)[0] == 204
+        until = time.monotonic() + 30
+        while call(port, "GET", f"{ADMIN}/stats")[1]["storageSize"]:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        again = 0
+        while again < stored // 2:  # as room is swept together
+            status, told = call(port, "POST", TOPIC, {"messages": [{"value": f"{again}"}, {"value": LARGE}]})
+            if status == 200:
+                again += 1
+            else:
+                assert told["error_code"] == 50302
+            assert call(port, "POST", f"{ADMIN}/subscription/s/skip_all")[0] == 204
+            assert time.monotonic() < until + 30
+        status, told = call(port, "GET", f"{TOPIC}/partitions/0/offsets")
+        assert told["latest"] == stored + 2 * again  # numbers go on where they were

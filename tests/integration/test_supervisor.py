@@ -1,0 +1,156 @@
+"""The supervisor of pipelines, with a worker that plays a script in place of Spark."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run.backoff import Backoff
+from penstock.pipeline.run.folder import Folder, in_use
+from penstock.pipeline.run.orders import Job
+from penstock.pipeline.run.said import last_events
+from penstock.pipeline.run.supervise import Supervisor
+from penstock.pipeline.spec.parse import load_spec
+from penstock.testing.server import Address, running
+
+FILE = 'name = "p"\n[sources.s]\ntopics = ["in"]\n[sinks.k]\ninput = "s"\ntopic = "out"\n'
+
+# For each `start` the next list of lines; `die` ends the process, `wait` waits for the word stop.
+WORKER = """
+import json, os, sys
+sys.stdin.readline()
+path = sys.argv[1]
+for word in sys.stdin:
+    if word.strip() != "start":
+        break
+    script = json.load(open(path))
+    json.dump(script[1:], open(path, "w"))
+    for line in script[0]:
+        if line == "die":
+            os.kill(os.getpid(), 9)
+        elif line == "wait":
+            assert sys.stdin.readline().strip() == "stop"
+        else:
+            print(json.dumps(line), flush=True)
+"""
+
+BATCH = {"event": {"state": "running", "batch": 0, "rows": 3, "rejected": 1}}
+DONE = {"over": True, "planned": True}
+
+
+def failed(kind: str, *, retried: bool, planned: bool = True) -> dict[str, Any]:
+    return {
+        "over": True,
+        "error": f"it was {kind}",
+        "error_class": kind,
+        "retried": retried,
+        "planned": planned,
+    }
+
+
+class House:
+    def __init__(self, folder: Path, server: Address) -> None:
+        self.folder = folder
+        self.url = server.url
+        (folder / "p.toml").write_text(FILE)
+        (folder / "worker.py").write_text(WORKER)
+        self.spec = load_spec(folder / "p.toml", url=server.url)
+        self.events: list[dict[str, Any]] = []
+
+    def run(self, *script: list[Any], on: Any = None) -> list[str]:
+        """Run the script; returns the states in their order."""
+        (self.folder / "script").write_text(json.dumps(script))
+
+        def watch(event: dict[str, Any]) -> None:
+            if "state" in event:
+                self.events.append(event)
+            if on is not None:
+                on(supervisor, event)
+
+        job = Job(file=str(self.folder / "p.toml"), url=self.url)
+        command = (sys.executable, str(self.folder / "worker.py"), str(self.folder / "script"))
+        supervisor = Supervisor(self.spec, job, watch, Backoff(lambda: -0.99), command)  # 1 % of the waits
+        try:
+            supervisor.run()
+        finally:
+            assert not in_use(Folder(self.spec.home))
+        return [event["state"] for event in self.events]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with running() as server:
+        with HttpClient(server.url) as client:
+            client.create_topic(TopicName.parse("in"))
+        yield House(tmp_path, server)
+
+
+def test_what_may_pass_is_tried_again_and_sums_go_on(house: House) -> None:
+    states = house.run(
+        [BATCH, failed("broker", retried=True)],
+        [BATCH, "die"],
+        [BATCH, DONE],
+    )
+    assert states == [
+        *("starting", "running", "restarting"),
+        *("running", "restarting"),
+        *("running", "stopped"),
+    ]
+    assert house.events[2]["error"] == "it was broker"
+    assert house.events[4]["error"] == "Spark's process ended unexpectedly (signal SIGKILL)"
+    last = house.events[-1]
+    assert (last["rows_total"], last["rejected"], last["error"]) == (9, 3, None)
+    status = Folder(house.spec.home).status()
+    assert status == last
+    (told,) = last_events(house.url)
+    assert (told["pipeline"], told["state"], told["rejected"]) == ("p", "stopped", 3)
+
+
+@pytest.mark.parametrize("kind", ["user_code", "data_loss", "plan", "expectation", "access"])
+def test_what_will_not_pass_ends_the_run(house: House, kind: str) -> None:
+    with pytest.raises(PipelineError, match=f"^it was {kind}$"):
+        house.run([BATCH, failed(kind, retried=False)])
+    assert [event["state"] for event in house.events] == ["starting", "running", "failed"]
+    assert house.events[-1]["error_class"] == kind
+
+
+def test_a_first_start_that_fails_is_not_tried_again(house: House) -> None:
+    with pytest.raises(PipelineError, match="it was broker"):
+        house.run([failed("broker", retried=True, planned=False)])
+
+
+def test_it_stops_by_a_signal_s_word_or_by_the_control_file(house: House) -> None:
+    def stop(supervisor: Supervisor, event: dict[str, Any]) -> None:
+        if event.get("batch") == 0:
+            supervisor.stop()
+
+    def ask(supervisor: Supervisor, event: dict[str, Any]) -> None:
+        if event.get("batch") == 0:
+            Folder(house.spec.home).ask_to_stop()
+
+    assert house.run([BATCH, "wait", DONE], on=stop)[-1] == "stopped"
+    assert house.run([BATCH, "wait", DONE], on=ask)[-1] == "stopped"
+    assert not Folder(house.spec.home).asked_to_stop()
+
+
+def test_a_worker_s_whole_group_ends_with_it(house: House) -> None:
+    worker = house.folder / "worker.py"
+    child = "import subprocess\nprocess = subprocess.Popen(['sleep', '600'])\nopen(sys.argv[1] + '.pid', 'w').write(str(process.pid))\n"
+    worker.write_text(WORKER.replace("path = sys.argv[1]\n", "path = sys.argv[1]\n" + child))
+    house.run([BATCH, "die"], [DONE])
+    pid = int((house.folder / "script.pid").read_text())
+    assert _gone(pid)
+
+
+def _gone(pid: int) -> bool:
+    """Killed; init may still have to take it away."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True

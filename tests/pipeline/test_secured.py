@@ -1,0 +1,164 @@
+"""Spark against a server with TLS and authentication: with the rights everything works; without them one sentence,
+and nothing is written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from tests.integration.tls_harness import Pki
+
+from penstock.client.access import Access
+from penstock.client.http import HttpClient
+from penstock.client.paths import schemas_path
+from penstock.model.errors import PenstockError
+from penstock.model.names import DEFAULT_NAMESPACE, TopicName
+from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
+from penstock.pipeline.lake.replay import ReplaySpec, run_replay
+from penstock.testing.credentials import Issuer
+from penstock.testing.server import running
+
+GRANTS = {"reader": ["consume"], "writer": ["produce"], "both": ["produce", "consume"]}
+ROWS = 60
+
+
+class House:
+    """The server, and what its users need: a token in a file, and whom to trust."""
+
+    def __init__(self, folder: Path, url: str, issuer: Issuer, pki: Pki) -> None:
+        self.folder, self.url, self.pki = folder, url, pki
+        for role in ("admin", "nobody", *GRANTS):
+            (folder / f"{role}.token").write_text(issuer.token(role))
+
+    def options(self, role: str, **further: Any) -> dict[str, str]:
+        token = str(self.folder / f"{role}.token")
+        given = {"url": self.url, "tokenFile": token, "tlsCaFile": self.pki.ca_file}
+        return given | {name.replace("_", "."): str(value) for name, value in further.items()}
+
+    def access(self, role: str) -> Access:
+        return Access(url=self.url, token_file=str(self.folder / f"{role}.token"), ca_file=self.pki.ca_file)
+
+    def count(self, topic: str) -> int | None:
+        """How many messages there are; None where there is no topic."""
+        name = TopicName.parse(topic)
+        with HttpClient(self.access("admin")) as client:
+            there = str(name) in client.topics(DEFAULT_NAMESPACE)
+            return client.offsets(name, 0).latest if there else None
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder, issuer = tmp_path_factory.mktemp("house"), Issuer()
+    pki = Pki(folder)
+    auth = issuer.settings(super_users=("admin",))
+    with running(tls=pki.settings(), auth=auth, plain=False) as server:
+        made = House(folder, server.url, issuer, pki)
+        with HttpClient(made.access("admin")) as client:
+            for role, actions in GRANTS.items():
+                path = f"/admin/v2/namespaces/public/default/permissions/{role}"
+                client.call("POST", path, body=actions)
+            client.create_topic(TopicName.parse("in"))
+            client.produce(TopicName.parse("in"), [{"key": f"k{n}", "value": str(n)} for n in range(ROWS)])
+        yield made
+
+
+def write(frame: DataFrame, options: dict[str, str]) -> None:
+    frame.write.format("penstock").options(**options).mode("append").save()
+
+
+def test_reading_needs_to_consume(spark: SparkSession, house: House) -> None:
+    def count(**options: Any) -> int:
+        return (
+            spark.read.format("penstock").options(**house.options(**options, subscribe="in")).load().count()
+        )
+
+    assert count(role="reader") == ROWS
+    for role in ("nobody", "writer"):
+        with pytest.raises(PySparkException, match=rf"role '{role}' may not consume .*default/in"):
+            count(role=role)
+    with pytest.raises(PySparkException, match=r"token file .*missing.token cannot be read"):
+        count(role="missing")
+    for missing, said in (("tlsCaFile", "certificate verify failed"), ("tokenFile", "there are none")):
+        options = {name: text for name, text in house.options("reader").items() if name != missing}
+        with pytest.raises(PySparkException, match=said):
+            spark.read.format("penstock").options(**options, subscribe="in").load().count()
+
+
+def stream(spark: SparkSession, house: House, role: str, folder: Path, **sink: str) -> None:
+    options = house.options(role, subscribe="in", startingOffsets="earliest", subscription=f"of-{role}")
+    frame = spark.readStream.format("penstock").options(**options).load().selectExpr("key", "value")
+    writer = frame.writeStream.format("penstock").options(**house.options(role, **sink))
+    query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+
+
+def test_a_stream_with_its_subscription(spark: SparkSession, house: House, tmp_path: Path) -> None:
+    stream(spark, house, "both", tmp_path / "fine", topic="copied")
+    assert house.count("copied") == ROWS
+    for role, action in (("reader", "produce to .*refused"), ("writer", "consume .*default/in")):
+        with pytest.raises(PySparkException, match=rf"role '{role}' may not {action}"):
+            stream(spark, house, role, tmp_path / role, topic="refused")
+    assert house.count("refused") is None
+    with HttpClient(house.access("admin")) as client:
+        found = client.call("GET", "/admin/v2/persistent/public/default/in/subscriptions")
+    assert "of-both" in found
+    assert "of-writer" not in found
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "sequence", "at_least_once"])
+def test_writing_needs_to_produce(spark: SparkSession, house: House, delivery: str) -> None:
+    rows = spark.range(10).selectExpr("CAST(id AS STRING) AS value")
+    topic = f"written-{delivery}"
+    further = {"delivery": delivery, "ordered": "true"}
+    for role in ("nobody", "reader"):
+        with pytest.raises(PySparkException, match=rf"role '{role}' may not produce to .*{topic}"):
+            write(rows, house.options(role, topic=topic, **further))
+        with pytest.raises(PySparkException, match=rf"role '{role}' may not (produce to|look up) .*{topic}"):
+            write(rows.selectExpr("value", f"'{topic}' AS topic"), house.options(role, **further))
+    assert house.count(topic) is None
+    write(rows, house.options("writer", topic=topic, **further))
+    assert house.count(topic) == 10
+
+
+def test_schemas_and_dead_letters(spark: SparkSession, house: House) -> None:
+    rows = spark.range(10).selectExpr("struct(id) AS value", "IF(id = 3, 'odd', NULL) AS _error")
+    rows = rows.withColumn("_raw", rows["value.id"].cast("string").cast("binary"))
+    options = {"topic": "typed", "deadLetterTopic": "dead"}
+    with pytest.raises(PySparkException, match=r"role 'reader' may not produce to .*default/typed"):
+        write(rows, house.options("reader", **options))
+    with HttpClient(house.access("admin")) as client, pytest.raises(PenstockError, match="not"):
+        client.call("GET", f"{schemas_path(TopicName.parse('typed'))}/schema")
+    assert (house.count("typed"), house.count("dead")) == (None, None)
+    write(rows, house.options("writer", **options))
+    assert (house.count("typed"), house.count("dead")) == (9, 1)
+    reader = spark.read.format("penstock")
+    typed = reader.options(**house.options("reader", subscribe="typed", value_decode="flat")).load()
+    assert sorted(row.id for row in typed.collect()) == [n for n in range(10) if n != 3]
+    with pytest.raises(PySparkException, match=r"role 'writer' may not consume .*default/typed"):
+        spark.read.format("penstock").options(
+            **house.options("writer", subscribe="typed", value_decode="flat")
+        ).load()
+
+
+def test_archive_and_replay(spark: SparkSession, house: House, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    with pytest.raises(PenstockError, match=r"role 'writer' may not consume .*default/in"):
+        run_archive(spark, ArchiveSpec(server=house.access("writer"), topics=("in",), table=str(table)))
+    assert not table.exists()
+    run_archive(spark, ArchiveSpec(server=house.access("reader"), topics=("in",), table=str(table)))
+
+    def replay(role: str) -> None:
+        spec = ReplaySpec(server=house.access(role), table=str(table), topic="again", id=role)
+        run_replay(spark, spec)
+
+    with pytest.raises(PenstockError, match=r"role 'reader' may not produce to .*default/again"):
+        replay("reader")
+    assert house.count("again") is None
+    replay("writer")
+    assert house.count("again") == ROWS
+    both = (
+        spark.read.format("penstock").options(**house.options("reader", subscribe="in", archive=table)).load()
+    )
+    assert both.count() == ROWS

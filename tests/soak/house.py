@@ -1,0 +1,177 @@
+"""The server of a soak: a process of its own over TLS and plain doors, killed and started again at one address,
+with its certificate and its keys renewed and its disk full when somebody says so."""
+
+import json
+import resource
+import ssl
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import httpx
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+from tests.integration.tls_harness import Pki
+
+from penstock.testing.server import Launched
+
+TOKEN_S: Final = 40.0  # long enough that the binary door asks for fresh ones now and then
+FRESH_S: Final = 5.0
+ROOM_WHEN_FULL: Final = 16 << 10
+
+
+class Figures(NamedTuple):
+    """What the server's process has."""
+
+    rss_mb: float
+    fds: int
+    threads: int
+
+
+class Keys:
+    """An identity provider's keys, of which the newest signs; a file that the server reads."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._keys: list[tuple[str, Any]] = []
+        self._count = 0
+        self._signs = 0
+        self._token = ("", 0.0)
+        self.add()
+        self.use_newest()
+
+    def add(self) -> None:
+        """A new key, known to the server from its next look on."""
+        self._count += 1
+        self._keys.append((f"key-{self._count}", ec.generate_private_key(ec.SECP256R1())))
+        self._write()
+
+    def use_newest(self) -> None:
+        self._signs = len(self._keys) - 1
+        self._token = ("", 0.0)
+
+    def drop_oldest(self) -> None:
+        """What it signed counts no more."""
+        del self._keys[0]
+        self._signs = len(self._keys) - 1
+        self._write()
+
+    def _write(self) -> None:
+        keys = [
+            {**ECAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": name, "use": "sig", "alg": "ES256"}
+            for name, key in self._keys
+        ]
+        made = self.file.with_suffix(".new")
+        made.write_text(json.dumps({"keys": keys}))
+        made.replace(self.file)
+
+    def token(self) -> str:
+        """A token that is fresh."""
+        text, made = self._token
+        if time.monotonic() - made > FRESH_S:
+            name, key = self._keys[self._signs]
+            claims = {"sub": "soak", "exp": time.time() + TOKEN_S}
+            text = jwt.encode(claims, key, algorithm="ES256", headers={"kid": name})
+            self._token = (text, time.monotonic())
+        return text
+
+
+class House:
+    """The server and what its clients need. Its addresses stay the same over all its lives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pki = Pki(folder)
+        self.keys = Keys(folder / "keys.json")
+        self.token_file = folder / "token"
+        self.trust: ssl.SSLContext = self.pki.trust()
+        self.lives = 0
+        self._flags = ["--log", "json"]
+        for setting in (
+            "auth.enabled=true",
+            f"auth.token_jwks_file={self.keys.file}",
+            "auth.super_users=soak",
+            "auth.leeway_s=1",
+            f"tls.cert_file={self.pki.cert_file}",
+            f"tls.key_file={self.pki.key_file}",
+            "tls.reload_ms=200",
+            "broker.deduplication=true",
+            "broker.keep_check_ms=500",
+            "limits.max_connections=20000",
+            "limits.max_connections_per_address=20000",
+        ):
+            self._flags += ["--set", setting]
+        self.server = self._launch("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", 0)
+        self.url, self.https = self.server.url, self.server.https
+        self.ws, self.wss = self.server.ws, self.server.wss
+        self.pulsar, self.pulsar_tls = self.server.pulsar, self.server.pulsar_tls
+
+    def _launch(self, pulsar: str, https: str, pulsar_tls: str, port: int) -> Launched:
+        self.lives += 1
+        flags = [*self._flags, "--pulsar", pulsar, "--set", f"http.tls_listen={https}"]
+        flags += ["--set", f"pulsar.tls_listen={pulsar_tls}"]
+        return Launched.start(self.folder / "data", *flags, port=port)
+
+    def restart(self) -> None:
+        """Start it again where it was."""
+        _, https, pulsar, pulsar_tls = (
+            url.partition("://")[2] for url in (self.url, self.https, self.pulsar, self.pulsar_tls)
+        )
+        self.server = self._launch(pulsar, https, pulsar_tls, int(self.url.rsplit(":", 1)[1]))
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.server.kill()
+        self.server._errors.unlink(missing_ok=True)
+
+    def stop(self) -> int:
+        """End it well; the exit code."""
+        code = self.server.terminate()
+        self.server._errors.unlink(missing_ok=True)
+        return code
+
+    def token(self) -> str:
+        return self.keys.token()
+
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token()}"}
+
+    def write_token(self) -> None:
+        """For who reads it from a file."""
+        made = self.token_file.with_suffix(".new")
+        made.write_text(self.token())
+        made.replace(self.token_file)
+
+    def full(self, *, full: bool) -> None:
+        """No file of the server's can grow any more, or all can again."""
+        room = ROOM_WHEN_FULL if full else resource.RLIM_INFINITY
+        resource.prlimit(self.server.process.pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+
+    def figures(self) -> Figures:
+        """As the system tells; zeros while there is no process."""
+        process = Path(f"/proc/{self.server.process.pid}")
+        try:
+            status = dict(
+                line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line
+            )
+            rss = int(status["VmRSS"].split()[0]) / 1024
+            return Figures(rss, sum(1 for _ in (process / "fd").iterdir()), int(status["Threads"]))
+        except (OSError, KeyError):
+            return Figures(0.0, 0, 0)
+
+    def http(self, *, tls: bool = False) -> httpx.AsyncClient:
+        """A client of the HTTP doors; the token goes with each request."""
+        url = self.https if tls else self.url
+        return httpx.AsyncClient(base_url=url, verify=self.trust, trust_env=False, timeout=20)
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        """One request that has to be answered well."""
+        with httpx.Client(base_url=self.url, trust_env=False, timeout=60) as client:
+            answer = client.request(method, path, headers=self.headers(), **options)
+        assert answer.status_code < 300, (method, path, answer.status_code, answer.text)
+        return (
+            answer.json()
+            if answer.content and "json" in answer.headers.get("content-type", "")
+            else answer.text
+        )

@@ -1,0 +1,126 @@
+"""Which failures a pipeline of this process is started again after, and how it ends."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run.backoff import Backoff
+from penstock.pipeline.run.causes import Cause, ErrorClass
+from penstock.pipeline.run.folder import Owner
+from penstock.pipeline.run.keeper import Keeper
+from penstock.pipeline.run.runner import Failed
+
+WAIT_S = 10.0
+
+AWAY = Failed(Cause(ErrorClass.BROKER, "it cannot be reached"))
+NEW = Failed(Cause(ErrorClass.NEW_SCHEMA, "there is version 2"))
+LOST = Failed(Cause(ErrorClass.DATA_LOSS, "messages are gone"))
+
+
+class Attempt:
+    """Fails when it starts, or later, or ends when it is told to."""
+
+    def __init__(
+        self, *, starts: BaseException | None = None, ends: Failed | None = None, runs: bool = False
+    ):
+        self._starts = starts
+        self._ends = ends
+        self._over = threading.Event()
+        if not runs:
+            self._over.set()
+
+    def start(self, owner: Owner | None, *, once: bool) -> str:
+        assert not once
+        if self._starts is not None:
+            raise self._starts
+        return "q"
+
+    def stop(self) -> None:
+        self._over.set()
+
+    kill = stop
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        assert self._over.wait(WAIT_S)
+        if self._ends is not None:
+            raise self._ends
+        return True
+
+
+class NoPause(Backoff):
+    def next_s(self, ran_s: float) -> float:
+        assert ran_s >= 0
+        return 0.0
+
+
+class Long(Backoff):
+    def next_s(self, ran_s: float) -> float:
+        return 1000.0
+
+
+def keeper(
+    *attempts: Attempt, backoff: Backoff | None = None, report: Callable[[Any], None] | None = None
+) -> Keeper:
+    waiting = iter(attempts)
+    return Keeper(
+        lambda: next(waiting),
+        lambda: None,
+        report or (lambda event: None),
+        backoff or NoPause(),
+        once=False,
+    )
+
+
+def test_what_passes_is_waited_for_and_said() -> None:
+    told: list[Any] = []
+    made = keeper(
+        Attempt(ends=AWAY),
+        Attempt(starts=PenstockError(ErrorKind.UNAVAILABLE, "away")),
+        Attempt(ends=NEW),
+        Attempt(),
+        report=told.append,
+    )
+    made.start()
+    assert made.keep() is None
+    assert [(event["state"], event["error_class"]) for event in told] == [
+        ("restarting", "broker"),
+        ("restarting", "broker"),
+        ("running", None),
+        ("restarting", "new_schema"),
+        ("running", None),
+    ]
+
+
+@pytest.mark.parametrize("where", ["starts", "ends"])
+def test_what_does_not_pass_ends_it(where: str) -> None:
+    second = Attempt(starts=PipelineError("no such topic")) if where == "starts" else Attempt(ends=LOST)
+    made = keeper(Attempt(ends=AWAY), second)
+    made.start()
+    cause = made.keep()
+    assert cause is not None
+    assert cause.kind is (ErrorClass.PLAN if where == "starts" else ErrorClass.DATA_LOSS)
+
+
+def test_a_stop_ends_a_run_and_a_pause() -> None:
+    running = keeper(Attempt(runs=True))
+    running.start()
+    thread = threading.Thread(target=running.keep)
+    thread.start()
+    running.stop()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+
+    paused = threading.Event()
+    made = keeper(Attempt(ends=AWAY), backoff=Long(), report=lambda event: paused.set())
+    made.start()
+    ended: list[Cause | None] = []
+    thread = threading.Thread(target=lambda: ended.append(made.keep()))
+    thread.start()
+    assert paused.wait(WAIT_S)
+    made.stop()
+    thread.join(WAIT_S)
+    assert ended == [None]

@@ -1,0 +1,15 @@
+"""The supervisor is a process that waits: it loads neither Spark nor Arrow."""
+
+import subprocess
+import sys
+
+
+def test_the_command_loads_no_spark() -> None:
+    code = (
+        "import sys, penstock.cli.pipeline, penstock.pipeline.run.supervise;"
+        "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'deltalake') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

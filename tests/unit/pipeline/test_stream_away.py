@@ -1,0 +1,55 @@
+"""A stream whose server is away: nothing new for a while, and at last an error."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from penstock.client.logs import Look
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.pipeline.rows import columns
+from penstock.pipeline.source import stream as module
+from penstock.pipeline.source.marks import Key, Marks, Spot, write_marks
+from penstock.pipeline.source.patience import AWAY_S, Absence
+from penstock.pipeline.source.stream import TopicStreamReader
+
+START = write_marks(Marks({Key("persistent://public/default/t", 0): Spot(7, False, 5)}))
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    found: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", found.append)
+    return found
+
+
+def reader_of(slept: list[float]) -> TopicStreamReader:
+    made = TopicStreamReader({"url": "http://127.0.0.1:9", "subscribe": "t"}, columns.spark_schema(()))
+    made._absence = Absence(AWAY_S, lambda: sum(slept))
+    return made
+
+
+def refusing(kind: ErrorKind) -> Any:
+    def ask(*_: Any, **__: Any) -> Look:
+        raise PenstockError(kind, "no")
+
+    return ask
+
+
+def test_it_has_nothing_new_while_the_server_is_away(
+    monkeypatch: pytest.MonkeyPatch, slept: list[float]
+) -> None:
+    monkeypatch.setattr(module, "ask", refusing(ErrorKind.UNAVAILABLE))
+    reader = reader_of(slept)
+    while sum(slept) < 80:
+        assert reader.latestOffset(START, ReadAllAvailable()) == START
+    slept.append(AWAY_S - sum(slept))
+    with pytest.raises(PenstockError, match="no"):
+        reader.latestOffset(START, ReadAllAvailable())
+
+
+def test_a_refusal_is_told_at_once(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
+    monkeypatch.setattr(module, "ask", refusing(ErrorKind.FORBIDDEN))
+    with pytest.raises(PenstockError, match="no"):
+        reader_of(slept).latestOffset(START, ReadAllAvailable())
+    assert slept == []

@@ -1,0 +1,33 @@
+"""A peer that leaves as soon as it came: its disconnect is there before the talk's tasks have begun."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.core.brokers import TOPIC, bench
+
+from penstock.protocols.session import Gate
+from penstock.protocols.websocket.door import Door
+from penstock.protocols.websocket.socket import Sockets
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer", "reader"])
+async def test_nothing_is_left_of_it(role: str) -> None:
+    async with bench() as made:
+        sockets = Sockets()
+        door = Door(Gate(made.broker), sockets)
+        path = f"/ws/v2/{role}/persistent/public/default/t" + ("/s" if role == "consumer" else "")
+        scope: dict[str, Any] = {"type": "websocket", "path": path, "query_string": b"", "headers": []}
+        events = iter([{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1005}])
+
+        async def receive() -> dict[str, Any]:
+            return next(events)
+
+        async def send(event: Any) -> None:
+            pass
+
+        await asyncio.wait_for(door(scope, receive, send), 5)
+        topic = await made.broker.topics.get(TOPIC)
+        assert not topic.producers
+        assert all(not subscription.consumers for subscription in topic.subscriptions.values())
+        assert not len(sockets)
