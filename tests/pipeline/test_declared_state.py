@@ -143,18 +143,18 @@ class Silence(StatefulProcessor):
     def until(self, rows, timers):
         return max(int(row.at.timestamp() * 1000) for row in rows) + 3600 * 1000
 
-    def handleInputRows(self, key, rows, timers):
+    def handleInputRows(self, key, rows, timerValues):
         rows = list(rows)
         total = self.total.get()[0] if self.total.exists() else 0
         self.total.update((total + sum(row.n for row in rows),))
         if self.timer.exists():
             self.handle.deleteTimer(self.timer.get()[0])
-        at = self.until(rows, timers)
+        at = self.until(rows, timerValues)
         self.handle.registerTimer(at)
         self.timer.update((at,))
         return iter(())
 
-    def handleExpiredTimer(self, key, timers, expired):
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
         total = self.total.get()[0]
         self.total.clear()
         self.timer.clear()
@@ -192,6 +192,7 @@ def test_timers_of_processing_time_fire_without_input(house: House) -> None:
     text = TIMERS.format(name="Soon", mode="processing_time")
     text = "\n".join(line for line in text.splitlines() if not line.startswith("watermark"))
     house.create("in")
+    house.create("out")
     house.publish("in", [row("a", 1, 10), row("a", 2, 10)])
     pipeline = house.pipeline(text).start()
     try:

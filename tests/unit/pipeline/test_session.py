@@ -25,3 +25,9 @@ def test_only_a_local_session_takes_its_checkpoints_for_local_files() -> None:
 
 def test_what_is_given_wins() -> None:
     assert settings_for("local[2]", {"spark.driver.memory": "4g"})["spark.driver.memory"] == "4g"
+
+
+def test_a_cluster_does_not_get_sparks_200_partitions() -> None:
+    assert settings_for("spark://somewhere:7077", {})["spark.sql.shuffle.partitions"] == "16"
+    given = {"spark.sql.shuffle.partitions": "64"}
+    assert settings_for("spark://somewhere:7077", given)["spark.sql.shuffle.partitions"] == "64"

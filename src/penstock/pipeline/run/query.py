@@ -65,8 +65,8 @@ def check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None
 
 
 def is_direct(spec: Spec, outputs: Outputs) -> bool:
-    """Whether Spark writes without us in between."""
-    return len(spec.sinks) == 1 and not outputs.mixed
+    """Whether Spark writes without us in between; into a Python sink it writes no updates."""
+    return len(spec.sinks) == 1 and not outputs.mixed and spec.output != "update"
 
 
 def query_id(checkpoint: Path) -> str:
