@@ -1,5 +1,6 @@
 """What changes under a running pipeline: a topic's schema, and whether the server is there."""
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -174,7 +175,8 @@ class Soon(Backoff):
         return min(super().next_s(ran_s), 0.5)
 
 
-@pytest.mark.slow  # a running query itself is patient for a minute and a half
+# A running query itself is patient for a minute and a half. Shorter absences are those of test_kills_server.
+@pytest.mark.skipif("PENSTOCK_SOAK" not in os.environ, reason="takes two minutes: make soak")
 def test_a_server_that_is_away_is_waited_for(tmp_path: Path, spark: SparkSession) -> None:
     ear, backoff = Ear(), Soon()
     server = Launched.start(tmp_path / "data")
