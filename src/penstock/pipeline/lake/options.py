@@ -11,6 +11,7 @@ from penstock.client.access import Access
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.server import NAMES as SERVER_NAMES
 from penstock.pipeline.server import parse_server
+from penstock.pipeline.texts import flag, number
 
 from . import partitioning
 from .files import TARGET_BYTES
@@ -68,20 +69,20 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     kind = texts.get("table", "").strip().lower()
     if kind and kind not in KINDS:
         raise PipelineError(f"option table: {texts['table']!r} is neither delta nor parquet")
-    batch = _number(texts, "batch") if "batch" in texts else None
+    batch = number(texts, "batch", 0, least=0) if "batch" in texts else None
     writer = texts.get("writer", "").strip()
     if batch is not None and not writer:
         raise PipelineError("option batch needs option writer, whose batch it is")
-    archive = _flag(texts, "archive", default=False)
+    archive = flag(texts, "archive", default=False)
     return WriteOptions(
         path=folder_of(texts.get("path", "")),
         kind=kind,
         partition_by=partitioning.parse(texts.get("partitionBy", "")),
         writer=writer,
         batch=batch,
-        compact=_flag(texts, "compact", default=True),
-        target_bytes=_number(texts, "targetFileBytes", TARGET_BYTES, least=TARGET_LEAST),
-        vacuum_hours=_number(texts, "vacuumHours", VACUUM_HOURS),
+        compact=flag(texts, "compact", default=True),
+        target_bytes=number(texts, "targetFileBytes", TARGET_BYTES, least=TARGET_LEAST),
+        vacuum_hours=number(texts, "vacuumHours", VACUUM_HOURS, least=0),
         archive=archive,
         server=parse_server(texts) if archive and texts.get("url") else None,
     )
@@ -92,7 +93,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     texts = _named(given, _READ)
     return ReadOptions(
         path=folder_of(texts.get("path", "")),
-        version=_number(texts, "version") if "version" in texts else None,
+        version=number(texts, "version", 0, least=0) if "version" in texts else None,
         columns=tuple(name.strip() for name in texts.get("columns", "").split(",") if name.strip()),
         offsets=parse_pieces(texts["offsets"]) if "offsets" in texts else None,
     )
@@ -130,21 +131,3 @@ def _named(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
             raise PipelineError(f"unknown option {key}; there are {shown}")
         texts[name] = text
     return texts
-
-
-def _number(texts: dict[str, str], name: str, default: int = 0, least: int = 0) -> int:
-    text = texts.get(name)
-    if text is None:
-        return default
-    if not text.strip().isascii() or not text.strip().isdigit() or not least <= int(text) < 1 << 62:
-        raise PipelineError(f"option {name}: {text!r} is no whole number from {least} on")
-    return int(text)
-
-
-def _flag(texts: dict[str, str], name: str, *, default: bool) -> bool:
-    match texts.get(name, str(default)).strip().lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise PipelineError(f"option {name}: {texts[name]!r} is neither true nor false")

@@ -15,6 +15,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.rows import columns
 from penstock.pipeline.server import NAMES as SERVER_NAMES
 from penstock.pipeline.server import parse_server
+from penstock.pipeline.texts import flag, number
 
 from .offsets import End, Time, Where, parse_where
 
@@ -112,11 +113,11 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
         start=start,
         end=end,
         include=parse_include(texts.get("include", "")),
-        partitions_min=_number(texts, "minPartitions", 1),
-        records_max=_number(texts, "maxRecordsPerPartition", RECORDS_PER_PARTITION),
-        fail_on_data_loss=_flag(texts, "failOnDataLoss", default=True),
-        batch_rows_max=_number(texts, "maxOffsetsPerTrigger", 0) or None,
-        batch_bytes_max=_number(texts, "maxBytesPerTrigger", 0) or None,
+        partitions_min=number(texts, "minPartitions", 1),
+        records_max=number(texts, "maxRecordsPerPartition", RECORDS_PER_PARTITION),
+        fail_on_data_loss=flag(texts, "failOnDataLoss", default=True),
+        batch_rows_max=number(texts, "maxOffsetsPerTrigger", 0) or None,
+        batch_bytes_max=number(texts, "maxBytesPerTrigger", 0) or None,
         poll_ms=_poll_ms(texts),
         subscription=_subscription(texts.get("subscription", "")),
         archive=texts.get("archive", "").strip(),
@@ -226,7 +227,7 @@ def _topic(option: str, name: str) -> TopicName:
 
 
 def _poll_ms(texts: dict[str, str]) -> int:
-    interval = _number(texts, "pollInterval", POLL_MS)
+    interval = number(texts, "pollInterval", POLL_MS)
     if interval > POLL_MS_MAX:
         raise PipelineError(f"option pollInterval: {interval} ms is more than {POLL_MS_MAX}")
     return interval
@@ -246,23 +247,5 @@ def _where(texts: dict[str, str], which: str, default: Where) -> Where:
     if offsets in texts and timestamp in texts:
         raise PipelineError(f"options {offsets} and {timestamp} exclude one another")
     if timestamp in texts:
-        return Time(_number(texts, timestamp, 0, least=0))
+        return Time(number(texts, timestamp, 0, least=0))
     return parse_where(offsets, texts[offsets]) if offsets in texts else default
-
-
-def _number(texts: dict[str, str], name: str, default: int, least: int = 1) -> int:
-    text = texts.get(name)
-    if text is None:
-        return default
-    if not text.strip().isascii() or not text.strip().isdigit() or not least <= int(text) < 1 << 62:
-        raise PipelineError(f"option {name}: {text!r} is no whole number from {least} on")
-    return int(text)
-
-
-def _flag(texts: dict[str, str], name: str, *, default: bool) -> bool:
-    match texts.get(name, str(default)).strip().lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise PipelineError(f"option {name}: {texts[name]!r} is neither true nor false")
