@@ -41,6 +41,20 @@ $(STAMPS)/js: tests/js/package.json tests/js/package-lock.json $(STAMPS)/system
 	@cd tests/js && npm ci --silent --no-audit --no-fund
 	@touch $@
 
+# The programs that use the official Java, Go and Rust clients. Where a toolchain is missing, a line says so.
+CLIENTS := $(foreach language,java go rust,tests/clients/build/$(language)/.built)
+tests/clients/build/java/.built: $(wildcard tests/clients/java/*)
+tests/clients/build/go/.built: $(wildcard tests/clients/go/*)
+tests/clients/build/rust/.built: $(wildcard tests/clients/rust/*)
+$(CLIENTS): tests/clients/build/%/.built: tests/clients/build.sh $(STAMPS)/toolchains
+	@echo "Building the user of the $* client (minutes, the first time) …"
+	@tests/clients/build.sh $*
+	@touch $@
+
+$(STAMPS)/toolchains: scripts/toolchains.sh
+	@scripts/toolchains.sh
+	@mkdir -p $(@D) && touch $@
+
 ## ---- using it ---------------------------------------------------------------------------------
 
 .PHONY: demo
@@ -54,8 +68,12 @@ run: $(STAMPS)/project ## Serve, with the defaults
 ## ---- checking it ------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup lint types layers ## Everything CI checks: style, types, layers, all tests
+test: setup lint types layers $(CLIENTS) ## Everything CI checks: style, types, layers, all tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: clients
+clients: $(STAMPS)/project $(CLIENTS) ## Only the users in Java, Go and Rust (official clients)
+	@$(BIN)/python -m pytest tests/clients $(ARGS)
 
 .PHONY: unit
 unit: $(STAMPS)/project ## Only the fast tests: no sockets, no Spark
@@ -84,7 +102,7 @@ deep: $(STAMPS)/project ## Let the property tests look further (minutes, other e
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 tests/property tests/unit $(ARGS)
 
 # What takes a short form in `make test`: doors under fuzz, crowds, renewed certificates, mixed clients with faults.
-SOAKS := tests/soak tests/integration/test_limits.py tests/integration/test_tls_renewal.py tests/pipeline/test_declared_changes.py \
+SOAKS := tests/soak tests/integration/test_limits.py tests/integration/test_memory_attacks.py tests/integration/test_tls_renewal.py tests/pipeline/test_declared_changes.py \
   tests/integration/test_doors_fuzz.py tests/integration/test_openapi_fuzz.py tests/integration/test_small_disk.py \
   tests/pipeline/test_kills.py tests/pipeline/test_kills_tasks.py tests/pipeline/test_kills_server.py \
   tests/pipeline/test_mixed.py tests/pipeline/test_cluster.py
@@ -114,6 +132,6 @@ lock: $(STAMPS)/project ## Resolve pyproject.toml again (ARGS=--upgrade: newest 
 
 .PHONY: clean
 clean: ## Remove everything that can be made again
-	@rm -rf .venv tests/js/node_modules build dist .coverage .coverage.* htmlcov
+	@rm -rf .venv tests/js/node_modules tests/clients/build build dist .coverage .coverage.* htmlcov
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -19,7 +19,7 @@ from penstock.backends.sqlite import SqliteStore  # noqa: E402
 from penstock.core.ports import CursorChange, Store  # noqa: E402
 from penstock.model.entry import NewEntry  # noqa: E402
 from penstock.model.errors import PenstockError  # noqa: E402
-from penstock.model.stage import Commit, StageKey, StageRun  # noqa: E402
+from penstock.model.stage import Commit, StageKey, StageRun, Targets, Writer  # noqa: E402
 from penstock.testing.stores import StoreSuite  # noqa: E402
 
 T = TypeVar("T")
@@ -51,6 +51,7 @@ ENTRIES = st.lists(
     ),
     max_size=5,
 )
+TARGETS = st.sampled_from([(), ("a",), ("a", "b")])
 CHUNKS = st.dictionaries(st.integers(0, 4), st.none() | st.binary(min_size=1, max_size=8), max_size=3)
 
 
@@ -175,9 +176,11 @@ class SqliteBesideMemory(RuleBasedStateMachine):
         writer=st.sampled_from("vw"),
         batch=st.integers(0, 3),
         stages=st.lists(st.sampled_from("st"), unique=True),
+        topics=TARGETS | st.none(),
+        keep=st.booleans(),
     )
-    def commit(self, writer: str, batch: int, stages: list[str]) -> None:
-        commit = Commit(writer, batch, 50)
+    def commit(self, writer: str, batch: int, stages: list[str], topics: Targets | None, keep: bool) -> None:
+        commit = Commit(writer, batch, 50, topics, keep)
         found, expected = (self.outcome(store, commit, stages) for store in (self.store, self.model))
         assert found == expected
 
@@ -196,9 +199,23 @@ class SqliteBesideMemory(RuleBasedStateMachine):
     def drop_stage(self, key: StageKey) -> None:
         self.both("drop_stages", [key])
 
+    @rule(
+        name=st.sampled_from("vw"),
+        origin=st.sampled_from("op"),
+        at=st.integers(0, 99),
+        keep=st.booleans(),
+        most=st.integers(0, 2),
+    )
+    def save_writer(self, name: str, origin: str, at: int, keep: bool, most: int) -> None:
+        self.both("save_writer", Writer(name, origin, origin, at, keep), most)
+
     @rule(writer=st.sampled_from("vw"))
-    def forget_commits(self, writer: str) -> None:
-        self.both("forget_commits", [writer])
+    def forget_writer(self, writer: str) -> None:
+        self.both("forget_writers", [writer])
+
+    @rule(writer=st.sampled_from("vw"), topics=TARGETS)
+    def forget_commit(self, writer: str, topics: Targets) -> None:
+        self.both("forget_commit", writer, topics)
 
     @rule()
     def restart(self) -> None:
@@ -216,6 +233,13 @@ class SqliteBesideMemory(RuleBasedStateMachine):
         for kind in ("a", "b", "c"):
             self.both("load_meta", kind)
         self.both("load_stages")
+        self.both("list_writers", "", None, 10)
+        for keep in (False, True):
+            self.both("idle_writers", keep, 50, 10)
+        for writer in "vw":
+            self.both("list_targets", writer)
+            for topics in ((), ("a",), ("a", "b")):
+                self.both("find_commit", writer, topics)
 
 
 TestSqliteBesideMemory = SqliteBesideMemory.TestCase

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -15,15 +16,25 @@ from pathlib import Path
 
 import pytest
 
+from penstock.backends.memory import MemoryStore
 from penstock.backends.sqlite import SqliteStore
 from penstock.backends.sqlite.store import FILE_NAME
+from penstock.core.broker import Broker
+from penstock.core.clock import LoopClock
+from penstock.core.staged import Expected
+from penstock.core.topic import Topic
+from penstock.core.writers import Caller
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey, StageRun
+from penstock.wire.entry import WireFormat
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
 
-TOPICS = ("a", "b")
+NAMES = [TopicName.parse("a"), TopicName.parse("b")]
+TOPICS = tuple(map(str, NAMES))
+CALLER = Caller()
 STAGES = ("first", "second")
 ENTRIES = 3  # of each stage for each topic
 LANES = 2
@@ -35,31 +46,53 @@ def entries(batch: int, stage: str, size: int) -> list[NewEntry]:
 
 
 async def live(folder: Path, life: int) -> None:
-    """Do what a driver of Spark does: go on after the last commit, with what was staged by others lying about."""
+    """Do what a driver of Spark does: go on after the last commit, with what was staged by others lying about.
+
+    Now and then it repeats its last batch, as it may not have heard of the commit, and tries what is no repeat.
+    """
     dice = random.Random(life)
     store = SqliteStore(folder)
-    await store.start()
-    ledgers = [(await store.open(topic)).ledger for topic in TOPICS]
-    _, commits = await store.load_stages()
-    # A driver may not have heard of its last commit: then it does the batch again.
-    batch = commits[0].batch + dice.choice((0, 1)) if commits else 0
+    broker = Broker(store, MemoryStore(1 << 20), WireFormat(), LoopClock())
+    await broker.start()
+    topics = [await broker.topics.get(name) for name in NAMES]
+
+    async def stage(batch: int, name: str, size: int, topics: list[Topic]) -> Expected:
+        new = [(topic, entries(batch, name, size)) for topic in topics]
+        await broker.staging.stage(StageKey("w", batch, name), 0, 0, new, CALLER)
+        held = [entry for _, run in new for entry in run]
+        return Expected(name, 1, sum(e.count for e in held), sum(len(e.data) for e in held))
+
+    async def commit(batch: int, stages: list[Expected]) -> tuple[Commit, bool]:
+        return await broker.staging.commit("w", batch, stages, CALLER, topics=NAMES)
+
+    async def refused(batch: int, stages: list[Expected]) -> ErrorKind | None:
+        try:
+            await commit(batch, stages)
+        except PenstockError as error:
+            return error.kind
+        return None
+
+    last = await store.find_commit("w", TOPICS)
+    batch = last.batch + dice.choice((0, 1)) if last is not None else 0
     while True:
-        names = [f"{stage}-{life}" for stage in STAGES]
-        for name in names:
-            size = dice.choice((0, 1000, 50_000))
-            runs = [
-                StageRun(ledger, topic, entries(batch, name, size))
-                for ledger, topic in zip(ledgers, TOPICS, strict=True)
-            ]
-            await store.stage(StageKey("w", batch, name), 0, 0, 1, runs)
+        stages = [
+            await stage(batch, f"{name}-{life}", dice.choice((0, 1000, 50_000)), topics) for name in STAGES
+        ]
         if dice.random() < 0.3:
-            run = StageRun(ledgers[0], "a", entries(batch, "lost", 10_000))
-            await store.stage(StageKey("w", batch, f"lost-{life}"), 0, 0, 1, [run])
-        done = await store.commit_stages(Commit("w", batch, 9), names)
+            await stage(batch, f"lost-{life}", 10_000, topics[:1])
+        done, new = await commit(batch, stages)
+        assert new == (last is None or batch > last.batch), "a repeat is one, and nothing else is"
+        last = done
         os.write(1, json.dumps(done.batch).encode() + b"\n")
+        if dice.random() < 0.3:
+            assert await commit(batch, stages) == (done, False), "the answer was lost"
+        if dice.random() < 0.3:
+            for number, wrong in ((batch, stages[:1]), (max(0, batch - 1), stages)):
+                kind = await refused(number, wrong)
+                assert kind in (ErrorKind.BATCH_CONFLICT, ErrorKind.STAGE_NOT_FOUND) or number == batch == 0
         if dice.random() < 0.2:
-            await store.trim(ledgers[1], done.spans[1].entry_id - 20 if len(done.spans) > 1 else 0)
-        batch = done.batch + 1
+            await store.trim(topics[1].ledger, done.spans[1].entry_id - 20)
+        batch = done.batch + dice.choice((0, 1, 1))
 
 
 def kill_one(folder: Path, life: int, dice: random.Random) -> int:
@@ -72,6 +105,7 @@ def kill_one(folder: Path, life: int, dice: random.Random) -> int:
         time.sleep(dice.uniform(0, 0.1))
         child.kill()
         told += child.stdout.readlines()
+    assert child.returncode == -signal.SIGKILL, "it never ends by itself"
     whole = [int(line) for line in told if line.endswith(b"\n")]
     return max(whole, default=-1)
 
@@ -81,8 +115,8 @@ async def check(folder: Path, told: int) -> int:
     store = SqliteStore(folder)
     await store.start()
     states = [await store.open(topic) for topic in TOPICS]
-    _, commits = await store.load_stages()
-    last = commits[0].batch if commits else -1
+    commit = await store.find_commit("w", TOPICS)
+    last = -1 if commit is None else commit.batch
     assert last >= told
     for state in states:
         found: list[Entry] = []

@@ -92,9 +92,17 @@ async def fill(folder: Path) -> None:
     tell("full", error.kind.name, stored)
     tell("read", len(await read_all(store, ledger)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    await well(store)
     placed = await store.append(ledger, [NewEntry(b"after", 1, 1)])
     tell("resumed", placed.entry_id)
     await store.close()
+
+
+async def well(store: SqliteStore) -> None:
+    """Wait until the store has noticed that its disk takes writes again."""
+    async with asyncio.timeout(30):
+        while store.health.problem is not None:
+            await asyncio.sleep(0.01)
 
 
 # --- the tests ---------------------------------------------------------------------------------------

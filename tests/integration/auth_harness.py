@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any, Final
 
 import httpx
@@ -35,6 +36,17 @@ def token(role: str, **claims: Any) -> str:
     return issuer.token(role, **{"aud": AUDIENCE, **claims})
 
 
+class Through(str):
+    """A proxy's token, for requests that name an original principal."""
+
+    original: str
+
+    def __new__(cls, given: str, original: str) -> "Through":
+        made = super().__new__(cls, given)
+        made.original = original
+        return made
+
+
 class Asked:
     """What a door answered: a status as of HTTP, and whatever text."""
 
@@ -48,7 +60,13 @@ Ask = Callable[[Address, str | None], Asked]
 
 
 def headers_of(given: str | None) -> dict[str, str]:
-    return {} if given is None else {"Authorization": f"Bearer {given}"}
+    if given is None:
+        return {}
+    return {"Authorization": f"Bearer {given}", **_original(given)}
+
+
+def _original(given: str | None) -> dict[str, str]:
+    return {"X-Original-Principal": given.original} if isinstance(given, Through) else {}
 
 
 def over_http(method: str, path: str, content: Any = None, kind: str = "application/json") -> Ask:
@@ -61,6 +79,12 @@ def over_http(method: str, path: str, content: Any = None, kind: str = "applicat
         return Asked(answer.status_code, answer.text, answer.headers)
 
     return ask
+
+
+def staging(server: Address, given: str | None) -> Asked:
+    """Stage under a writer of one's own: a writer belongs to the role that staged under it first."""
+    writer = sha256((given or "").encode()).hexdigest()[:16]
+    return over_http("PUT", f"/stages/{writer}/1/stage/0", _SECTIONS, MEDIA)(server, given)
 
 
 def upgrade(server: Address, path: str, headers: dict[str, str]) -> Asked:
@@ -89,7 +113,7 @@ def over_websocket(path: str, *, in_query: bool = False) -> Ask:
     def ask(server: Address, given: str | None) -> Asked:
         if not in_query or given is None:
             return upgrade(server, path, headers_of(given))
-        return upgrade(server, f"{path}{'&' if '?' in path else '?'}token={given}", {})
+        return upgrade(server, f"{path}{'&' if '?' in path else '?'}token={given}", _original(given))
 
     return ask
 
@@ -98,7 +122,12 @@ def over_websocket(path: str, *, in_query: bool = False) -> Ask:
 def connected(server: Address, given: str | None) -> Iterator[penstock.Client]:
     """Our own client over Pulsar's protocol."""
     authentication = None if given is None else penstock.AuthenticationToken(given)
-    client = penstock.Client(server.pulsar, authentication=authentication, operation_timeout_seconds=5)
+    client = penstock.Client(
+        server.pulsar,
+        authentication=authentication,
+        operation_timeout_seconds=5,
+        original_principal=(given.original or None) if isinstance(given, Through) else None,
+    )
     try:
         yield client
     finally:
@@ -159,7 +188,7 @@ DOORS: Final[dict[str, tuple[Ask, str]]] = {
         "consume",
     ),
     "rest stages": (over_http("POST", "/stages", {"topics": [FULL]}), "produce"),
-    "rest stage": (over_http("PUT", "/stages/writer/1/stage/0", _SECTIONS, MEDIA), "produce"),
+    "rest stage": (staging, "produce"),
     "rest entries": (over_http("POST", "/entries", _SECTIONS, MEDIA), "produce"),
     "kafka write": (over_http("POST", f"/kafka/topics/{TOPIC}/0", b"hello", "text/plain"), "produce"),
     "kafka read": (over_http("GET", f"/kafka/topics/{TOPIC}/0"), "consume"),

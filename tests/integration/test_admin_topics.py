@@ -27,7 +27,7 @@ async def test_a_partitioned_topic_grows_and_is_listed_by_its_partitions() -> No
         await at.put(f"{ADMIN}/p", status=409)
         assert await at.get(f"{ADMIN}/p/partitions") == {"partitions": 2}
         await at.post(f"{ADMIN}/p/partitions", 3)
-        await at.post(f"{ADMIN}/p/partitions", 1, 400)
+        assert (await at.post(f"{ADMIN}/p/partitions", 1, 422))["error_code"] == 42206
         await at.put(f"{ADMIN}/t")
         names = [f"persistent://public/default/{name}" for name in ("p-partition-0", "p-partition-1")]
         names += [f"persistent://public/default/{name}" for name in ("p-partition-2", "t")]
@@ -35,9 +35,35 @@ async def test_a_partitioned_topic_grows_and_is_listed_by_its_partitions() -> No
         assert await at.get("/admin/v2/namespaces/public/default/topics") == names
         assert await at.get(f"{ADMIN}/partitioned") == ["persistent://public/default/p"]
         await at.post(f"{ADMIN}/t/partitions", 3, 400)
-        await at.delete(f"{ADMIN}/t/partitions", 404)
         await at.delete(f"{ADMIN}/p/partitions")
         await at.get(f"{ADMIN}/p/partitions", 404)
+
+
+async def test_each_kind_of_topic_is_deleted_by_its_own_call() -> None:
+    async with office() as at:
+        await at.put(f"{ADMIN}/p/partitions", 2)
+        await at.put(f"{ADMIN}/t")
+        await at.produce("p", *"abcd")
+        for params in ({}, {"force": "true"}):
+            refused = await at.delete(f"{ADMIN}/p", 409, **params)
+            assert refused["error_code"] == 40912
+            assert "is a partitioned topic, instead of calling delete topic" in refused["reason"]
+            assert (await at.delete(f"{ADMIN}/t/partitions", 409, **params))["error_code"] == 40912
+        assert (await at.get(f"{ADMIN}/p"))["messages"] == 4
+        await at.get(f"{ADMIN}/t")
+        await at.delete(f"{ADMIN}/nothing/partitions", 404)
+        await at.delete(f"{ADMIN}/p/partitions", force="true")
+        await at.delete(f"{ADMIN}/t")
+        assert await at.get(ADMIN) == []
+
+
+async def test_a_topic_grows_by_a_number_or_an_object() -> None:
+    async with office() as at:
+        await at.put(f"{ADMIN}/p/partitions", {"partitions": 1, "properties": {"a": "b"}})
+        await at.post(f"{ADMIN}/p/partitions", 2)
+        await at.post(f"{ADMIN}/p/partitions", {"partitions": 3, "properties": {"a": "c"}})
+        assert await at.get(f"{ADMIN}/p/partitions") == {"partitions": 3, "properties": {"a": "b"}}
+        await at.post(f"{ADMIN}/p/partitions", {"properties": {}}, 400)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1025, "2", 1.5, None, [2]])

@@ -85,6 +85,7 @@ def test_granting_and_revoking(server: Address) -> None:
 
 def test_an_administrator_of_a_namespace_has_that_one(server: Address) -> None:
     with as_("root", server) as root:
+        assert root.put("/admin/v2/tenants/acme").status_code == 204
         assert root.put("/admin/v2/namespaces/acme/shop").status_code == 204
         assert root.put("/admin/v2/namespaces/acme/bank").status_code == 204
     grant(server, "/admin/v2/namespaces/acme/shop/permissions/boss", "admin")

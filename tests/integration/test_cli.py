@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -83,6 +84,10 @@ def test_topics_from_creation_to_deletion(shell: Shell) -> None:
     assert len(shell.lines("topics", "partitions", "life", "--set", "3")) == 3
     assert set(shell.lines("topics", "terminate", "life")[0]["last"]) == {"0", "1", "2"}  # type: ignore[call-overload]
     assert shell.lines("topics", "delete", "life") == [{"deleted": "persistent://public/default/life"}]
+    assert shell.lines("topics", "create", "single")[0]["partitions"] == 0
+    assert shell.lines("topics", "delete", "single") == [{"deleted": "persistent://public/default/single"}]
+    left = {row["topic"] for row in shell.lines("topics", "list")}
+    assert not left & {"persistent://public/default/life", "persistent://public/default/single"}
 
 
 def test_tables_on_a_terminal(shell: Shell) -> None:
@@ -222,3 +227,32 @@ def test_a_consumer_that_is_terminated_leaves_nobody_behind(shell: Shell) -> Non
         process.terminate()
         assert process.wait(30) == 143
     shell.run("consume", "ended", "-s", "s", "--type", "Shared")
+
+
+def test_writers_are_listed_and_forgotten(server: Address, shell: Shell) -> None:
+    for number in range(120):  # more than one answer has
+        commit(server, f"many-{number:03}", [])
+    commit(server, "jobs/nightly", ["cli-a", "cli-b"])
+    commit(server, "jobs/nightly", [])
+    rows = shell.lines("writers", "list")
+    assert [row["writer"] for row in rows].count("jobs/nightly") == 2
+    assert len(rows) == 122
+    row = next(row for row in rows if row["topics"])
+    assert row["topics"] == [f"persistent://public/default/cli-{name}" for name in "ab"]
+    assert (row["batch"], row["messages"], row["staged_batches"], row["owner"]) == (7, 0, 0, None)
+    seen = shell.on_terminal("writers", "list")
+    assert "commit timestamp" in seen
+    assert re.search(r"jobs/nightly +- +cli-a, cli-b +7 +0 ", seen)
+    names = ["--topic", "cli-b", "--topic", "cli-a"]
+    (told,) = shell.lines("writers", "forget", "jobs/nightly", *names)
+    assert told["topics"] == row["topics"]
+    assert "has no commit to" in shell.run("writers", "forget", "jobs/nightly", *names, code=1).stderr
+    shell.run("writers", "forget", "jobs/nightly", "--no-topics", *names, code=2)
+    shell.lines("writers", "forget", "jobs/nightly", "--no-topics")
+    assert shell.lines("writers", "forget", "jobs/nightly") == [{"forgotten": "jobs/nightly", "topics": None}]
+    assert "there is no writer" in shell.run("writers", "forget", "jobs/nightly", code=1).stderr
+
+
+def commit(server: Address, writer: str, topics: list[str]) -> None:
+    path = f"{server.url}/stages/{quote(writer, safe='')}/7/commit"
+    assert httpx.post(path, json={"topics": topics, "stages": []}).status_code == 200

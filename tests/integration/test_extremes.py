@@ -106,15 +106,16 @@ def test_what_a_writer_committed_is_nobody_elses_business(server: Address, root:
     entry = batch_entry(pack_plain([b"x"]), 1, producer="p", sequence_id=0, publish_time=1)
     body = b"".join(pack_sections([(topic, [entry])]))
     kind = {"content-type": "application/vnd.penstock.sections"}
-    assert root.put("/stages/w/5/s/0", content=body, headers=kind).json()["committed"] is False
+    held = {"messages": 1, "size_bytes": len(entry)}
+    assert root.put("/stages/w/5/s/0", content=body, headers=kind).json() == held
     told = {"stage": "s", "parts": 1, "messages": 1, "size_bytes": len(entry)}
     assert root.post("/stages/w/5/commit", json={"stages": [told]}).status_code == 200
-    assert root.put("/stages/w/5/s/0", content=body, headers=kind).json()["committed"] is True
+    assert root.put("/stages/w/5/s/0", content=body, headers=kind).json() == held
     with as_("nobody", server) as nobody:
         for given in (body, b""):
             refused = nobody.put("/stages/w/5/s/0", content=given, headers=kind)
             assert refused.status_code in (400, 403)
-            assert "committed" not in refused.json()
+            assert "messages" not in refused.json()
 
 
 def test_what_is_stored_is_its_owners_alone(tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ async def test_a_thousand_who_wait_cost_nothing_until_they_are_woken() -> None:
 
 
 async def test_lists() -> None:
-    async with house() as h:
+    async with house(BrokerSettings(auto_create_namespaces=True)) as h:
         await h.broker.topics.create(TopicName.parse("b&r"), 3)
         await h.broker.topics.create(TopicName.parse("other/space/t"), 0)
         await h.broker.topics.create(TopicName.parse("non-persistent://public/default/n"), 0)

@@ -161,7 +161,7 @@ async def test_slow_senders_by_the_hundred() -> None:
 
 
 async def test_slow_readers_by_the_hundred() -> None:
-    limits = Limits(stall_ms=300, min_bytes_per_s=1)
+    limits = Limits(stall_ms=300, min_bytes_per_s=1, max_bytes_in_flight=1 << 30)
     with running(limits=limits) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             body = {"messages": [{"value": "x" * 1_000_000} for _ in range(5)]}
@@ -249,9 +249,52 @@ def test_a_head_without_end() -> None:
         refused(rest_of(endless), 431, "64 KiB")
 
 
+def head_of(size: int, *lines: bytes, path: bytes = b"/health/live") -> bytes:
+    """A head of exactly so many bytes, in a few long lines."""
+    head = b"\r\n".join([b"GET %s HTTP/1.1" % path, b"Host: a", *lines, b""])
+    names = [b"X-%d: " % number for number in range(4)]
+    share, rest = divmod(size - len(head) - len(b"".join(names)) - 2 * len(names) - 2, len(names))
+    for number, name in enumerate(names):
+        head += name + b"a" * (share + (rest if not number else 0)) + b"\r\n"
+    assert len(head) == size - 2
+    return head + b"\r\n"
+
+
+UPGRADE = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [1_000_000, 60_000, 16_384, 1_000])
+@pytest.mark.parametrize("size", [65_537, 66_000, 100_000, 190_000])
+def test_a_head_that_is_too_large_however_it_is_cut(size: int, cut: int) -> None:
+    with running() as server:
+        for lines in ((), UPGRADE):
+            whole = head_of(size, *lines)
+            with talk(server, *(whole[at : at + cut] for at in range(0, size, cut))) as large:
+                refused(rest_of(large), 431, "64 KiB")
+        assert httpx.get(f"{server.url}/health/live").status_code == 200
+
+
+@pytest.mark.parametrize("cut", [1_000_000, 60_000, 1_000])
+def test_a_head_that_just_fits_however_it_is_cut(cut: int) -> None:
+    whole = head_of(65_536)
+    with running() as server, talk(server) as fits:
+        for _ in range(2):  # on one connection
+            for at in range(0, len(whole), cut):
+                fits.sendall(whole[at : at + cut])
+            assert fits.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_the_second_head_of_one_packet_is_too_large() -> None:
+    with running() as server:
+        small = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+        for whole in (small + head_of(100_000), small + head_of(66_000) + small):
+            with talk(server, whole) as large:
+                assert b"HTTP/1.1 431 " in rest_of(large)
+
+
 def test_bytes_in_flight() -> None:
     """What is one too many is refused at once, what was begun before is answered, and all is as before then."""
-    limits = Limits(max_bytes_in_flight=150_000)
+    limits = Limits(max_bytes_in_flight=150_000, max_bytes_in_flight_share=1)
     head = b"POST /topics/public/default/t HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     body = json.dumps({"messages": [{"value": "x" * 60_000}]}).encode()
     head += b"Content-Length: %d\r\n\r\n" % len(body)
@@ -273,28 +316,43 @@ def test_bytes_in_flight() -> None:
 
 
 async def test_output_that_is_not_taken_counts() -> None:
-    """Who does not read fills the server; others are refused at once, but for health, until that one is dropped."""
-    limits = Limits(max_bytes_in_flight=1_000_000, stall_ms=1000, min_bytes_per_s=1_000_000)
+    """A client that does not read fills the share of its address: what is read for the address waits for room and is
+    refused then; other addresses are served at once."""
+    limits = Limits(max_bytes_in_flight=16_000_000, stall_ms=60_000)
+    elsewhere = httpx.AsyncHTTPTransport(local_address="127.0.0.2")
+    path = "/topics/public/default/big/partitions/0/messages?offset=0"
     with running(limits=limits) as server:
-        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        async with (
+            httpx.AsyncClient(base_url=server.url, timeout=30) as http,
+            httpx.AsyncClient(base_url=server.url, timeout=30, transport=elsewhere) as others,
+        ):
             body = {"messages": [{"value": "x" * 400_000}]}
-            for _ in range(20):
+            for _ in range(40):
                 assert (await http.post("/topics/public/default/big", json=body)).status_code == 200
-            ask = b"GET /topics/public/default/big/partitions/0/messages?offset=0 HTTP/1.1\r\nHost: a\r\n\r\n"
             with closing(socket.socket()) as slow:
                 slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 slow.connect(target(server.url))
-                slow.sendall(ask)
-                answers = set()
-                while 503 not in answers:
-                    answer = await http.get("/openapi.json")
-                    answers.add(answer.status_code)
-                assert "limits.max_bytes_in_flight = 1000000" in answer.json()["message"]
-                assert answer.headers["retry-after"] == "1"
+                slow.sendall(b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path.encode())
+                while await held_output(http) < 8_000_000:
+                    pass
+                refused, served = await asyncio.gather(http.get(path), others.get(path))
+                assert refused.status_code == 429
+                assert "limits.max_bytes_in_flight = 16000000" in refused.json()["message"]
+                assert "limits.max_bytes_in_flight_share = 0.75" in refused.json()["message"]
+                assert refused.headers["retry-after"] == "1"
+                assert served.status_code == 200
+                assert served.json()["messages"]
                 assert (await http.get("/health/live")).status_code == 200
-                await asyncio.to_thread(cut_off, slow)
-            while (await http.get("/openapi.json")).status_code != 200:
+            while await held_output(http):
                 pass
+            assert (await http.get(path)).status_code == 200
+            assert 'penstock_bytes_refused_total{reason="share"} 1.0' in (await http.get("/metrics")).text
+
+
+async def held_output(http: httpx.AsyncClient) -> float:
+    """Bytes that are read for clients, or written, and not taken."""
+    lines = (await http.get("/metrics")).text.splitlines()
+    return float(next(line for line in lines if line.startswith("penstock_output_bytes_waiting ")).split()[1])
 
 
 def test_a_refused_body_is_not_read_for_ever() -> None:

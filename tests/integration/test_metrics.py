@@ -2,6 +2,7 @@
 
 import json
 import logging
+import random
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,3 +195,22 @@ def test_spans_take_the_place_of_the_parent() -> None:
     parent = seen[0][b"traceparent"].decode().split("-")
     assert parent[1:3] == [f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}"]
     assert seen[0][b"tracestate"] == b"a=1"
+
+
+def test_ids_of_spans_leave_the_random_module_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(bits: int) -> int:
+        raise AssertionError("the state of the random module is the application's")
+
+    monkeypatch.setattr(random, "getrandbits", draw)
+    spans = InMemorySpanExporter()
+
+    async def inner(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    tracing = Tracing(inner, TraceSettings(), SimpleSpanProcessor(spans))
+    client = TestClient(tracing)
+    for _ in range(3):
+        client.get("/topics/a/b/c")
+    tracing.close()
+    assert len({span.context.trace_id for span in spans.get_finished_spans()}) == 3

@@ -149,21 +149,21 @@ def test_what_our_client_had_waiting_is_stored_by_the_next_server(tmp_path: Path
 
 
 def test_what_was_acknowledged_under_overload_stays(tmp_path: Path) -> None:
-    """Many at a time against little room: each is stored, or refused at once with 503 and `Retry-After`."""
+    """Many at a time against little room: each is stored, or refused at once with `Retry-After`."""
     body = json.dumps({"messages": [{"value": "x" * 50_000}]}).encode()
     with running(tmp_path, limits=Limits(max_bytes_in_flight=200_000)) as server:
 
         def publish(number: int) -> int:
             with httpx.Client(base_url=server.url, timeout=60) as http:
                 answer = http.post(TOPIC, content=body, headers={"content-type": "application/json"})
-            if answer.status_code == 503:
+            if answer.status_code != 200:
                 assert "limits.max_bytes_in_flight" in answer.json()["message"]
                 assert answer.headers["retry-after"] == "1"
             return answer.status_code
 
         with ThreadPoolExecutor(32) as pool:
             statuses = list(pool.map(publish, range(200)))
-        assert set(statuses) <= {200, 503}
+        assert set(statuses) <= {200, 429, 503}
         stored = httpx.get(f"{server.url}{TOPIC}/partitions/0/offsets").json()["latest"]
         assert stored == statuses.count(200)
         assert stored

@@ -47,3 +47,32 @@ def test_rights(tmp_path: Path, role: str, kind: ErrorKind | None) -> None:
     assert refused.value.kind is kind
     assert "p.toml: [sources.s]: persistent://public/default/in: " in refused.value.message
     assert cause_of(refused.value).kind is ErrorClass.ACCESS
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            ('topics = ["in"]', 'topics = ["pubic/defalt/in"]'),
+            "[sources.s]: topic persistent://pubic/defalt/in",
+        ),
+        (('topic = "out"', 'topic = "pubic/defalt/out"'), "[sinks.k]: topic persistent://pubic/defalt/out"),
+        (
+            ('name = "p"', 'name = "p"\ndead_letters = "pubic/defalt/no"'),
+            "dead_letters: topic persistent://pubic/defalt/no",
+        ),
+    ],
+)
+def test_a_namespace_that_is_missing(tmp_path: Path, change: tuple[str, str], told: str) -> None:
+    text = FILE.replace('[server]\ntoken_file = "token"\n', "")
+    assert change[0] in text
+    (tmp_path / "p.toml").write_text(text.replace(*change))
+    with running() as server:
+        with HttpClient(server.url) as client:
+            client.create_topic(TopicName.parse("in"))
+        with pytest.raises(PipelineError) as refused:
+            preflight(load_spec(tmp_path / "p.toml", url=server.url))
+    assert refused.value.kind is ErrorKind.TOPIC_NOT_FOUND
+    assert refused.value.message.endswith(
+        f"p.toml: {told} does not exist: there is no namespace pubic/defalt"
+    )

@@ -421,6 +421,14 @@ async def test_topics_that_go_and_come() -> None:
         await refused(home, {"messages": [{"value": "c"}]}, 503, 50303)
 
 
+async def test_the_bound_of_messages_holds_on_every_path() -> None:
+    async with house(limits=Limits(max_messages_per_request=2)) as home:
+        for _ in range(3):  # the first request makes what the fast path needs
+            await home.produce("a", "b")
+            await refused(home, {"messages": [{"value": "c"}] * 3}, 413, 41301)
+        assert await home.values() == ["a", "b"] * 3
+
+
 async def test_an_exclusive_producer_keeps_others_out() -> None:
     async with house() as home:
         await home.produce("a")
@@ -501,6 +509,28 @@ async def test_requests_and_replies() -> None:
 # -- the shipped dialect
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"payload": "ping", "key": "k"},
+        {"messages": [{"payload": "ping", "key": "k"}]},
+        {"value": "ping", "key": "k"},
+    ],
+)
+async def test_a_request_in_the_shipped_dialect(body: dict[str, Any]) -> None:
+    async with house() as home:
+        topic = await home.broker.topics.get(TopicName.parse("t"))
+        asked = asyncio.get_running_loop().create_task(
+            home.client.post(f"{SHIPPED}/request?timeout=5", content=msgspec.json.encode(body))
+        )
+        await asyncio.sleep(0.01)
+        await home.clock.advance(5)
+        assert (await asked).status_code == 504
+        entry = await topic.entry(0)
+        (message,) = home.broker.encoder.decode(entry)
+        assert (message.payload, message.key) == (b"ping", "k")
+
+
 async def shipped(home: House, body: Any, path: str = SHIPPED) -> httpx.Response:
     return await home.client.post(path, content=msgspec.json.encode(body))
 
@@ -512,8 +542,8 @@ async def test_shipped_answers() -> None:
         )
         assert response.json() == {
             "messagePublishResults": [
-                {"messageId": "0:0:-1", "errorCode": 0, "schemaVersion": 0},
-                {"messageId": "0:0:-1", "errorCode": 0, "schemaVersion": 0},
+                {"messageId": "0:0:-1:0", "errorCode": 0, "schemaVersion": 0},
+                {"messageId": "0:0:-1:1", "errorCode": 0, "schemaVersion": 0},
             ],
             "schemaVersion": 0,
         }

@@ -1,8 +1,7 @@
 """A real disk of a few megabytes that fills and empties again: a file system of its own for one server."""
 
 import contextlib
-import http.client
-import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.disk_harness import call
 
 SIZE_MB = 24
 TOPIC = "/topics/public/default/t"
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 @contextlib.contextmanager
-def on_a_small_disk(folder: Path) -> Iterator[tuple[int, Path]]:
+def on_a_small_disk(folder: Path, *flags: str) -> Iterator[tuple[int, Path]]:
     """A server whose data is on a file system of its own, which it alone sees: its port, and another's file."""
     folder.mkdir()
     said = folder.with_suffix(".log")
@@ -42,7 +42,7 @@ def on_a_small_disk(folder: Path) -> Iterator[tuple[int, Path]]:
         f"mount -t tmpfs -o size={SIZE_MB}m tmpfs {folder} && "
         f"head -c {OTHERS_MB}000000 /dev/zero > {folder}/other && "
         f"exec {sys.executable} -m penstock serve --data {folder}/data --http 127.0.0.1:0 --pulsar off "
-        "--set broker.keep_check_ms=20"
+        f"--set broker.keep_check_ms=20 {' '.join(flags)}"
     )
     with said.open("wb") as errors:
         process = subprocess.Popen(
@@ -64,23 +64,11 @@ def on_a_small_disk(folder: Path) -> Iterator[tuple[int, Path]]:
         process.stdout.close()
 
 
-def call(port: int, method: str, path: str, body: object = None) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = connection.getresponse()
-        content = answer.read()
-    finally:
-        connection.close()
-    return answer.status, json.loads(content) if content[:1] in (b"{", b"[") else content
-
-
-def fill(port: int) -> int:
+def fill(port: int, value: str = LARGE) -> int:
     """Publish until it is refused; how many were stored."""
     stored = 0
     while True:
-        status, told = call(port, "POST", TOPIC, {"messages": [{"value": LARGE}]})
+        status, told = call(port, "POST", TOPIC, {"messages": [{"value": value}]})
         if status != 200:
             assert (status, told["error_code"]) == (503, 50302), told
             return stored
@@ -127,3 +115,39 @@ def test_it_fills_and_empties_again(tmp_path: Path) -> None:
             assert time.monotonic() < until + 30
         status, told = call(port, "GET", f"{TOPIC}/partitions/0/offsets")
         assert told["latest"] == stored + 2 * again  # numbers go on where they were
+
+
+def eat(other: Path) -> None:
+    """Let another program have all that the disk has left."""
+    with other.open("ab") as file, contextlib.suppress(OSError):
+        while True:
+            os.write(file.fileno(), bytes(4096))
+
+
+def test_on_a_disk_without_a_byte_deletes_retention_and_acknowledgements_make_room(tmp_path: Path) -> None:
+    with on_a_small_disk(tmp_path / "disk") as (port, other):
+        gone = "/topics/public/default/gone"
+        for path in (TOPIC, gone):
+            for _ in range(20):
+                assert call(port, "POST", path, {"messages": [{"value": LARGE}]})[0] == 200
+        assert call(port, "PUT", f"{ADMIN}/subscription/s", "earliest")[0] == 204
+        eat(other)
+        fill(port, "x" * 10_000)
+        eat(other)  # the reserve is what the server has; its own files keep their blocks
+        status, told = call(port, "GET", "/health/ready")
+        assert (status, told["error_code"], told["reason"]) == (503, 50302, "storage_full"), told
+        # No other program frees room: it comes of what the server deletes.
+        assert call(port, "DELETE", "/admin/v2/persistent/public/default/gone?force=true")[0] == 204
+        assert call(port, "POST", f"{ADMIN}/subscription/s/skip_all")[0] == 204
+        nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+        assert call(port, "POST", f"{ADMIN}/retention", nothing)[0] == 204
+        until = time.monotonic() + 30
+        while call(port, "GET", f"{ADMIN}/stats")[1]["storageSize"]:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        while call(port, "GET", "/health/ready")[0] != 200:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        for _ in range(20):
+            status, told = call(port, "POST", TOPIC, {"messages": [{"value": LARGE}]})
+            assert status == 200, told

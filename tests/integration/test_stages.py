@@ -64,10 +64,10 @@ def test_the_whole_way(house: Address, client: Stages) -> None:
     assert opened.partitions == {topic: 2, TOPIC: 0}
     one = entry(b"a", b"b")
     sections = pack_sections([(str(topic.of_partition(0)), [one, one]), (str(topic.of_partition(1)), [one])])
-    assert client.stage("w", 1, "s", 0, b"".join(sections))
+    client.stage("w", 1, "s", 0, b"".join(sections))
     assert [offsets(house, topic, n) for n in (0, 1)] == [0, 0]
     staged = client.status("w")
-    assert staged["committed"] is None
+    assert staged["targets"] == []
     assert staged["staged"][0]["stages"] == [
         {"stage": "s", "parts": 1, "messages": 6, "size_bytes": 3 * len(one)}
     ]
@@ -87,9 +87,8 @@ def test_the_whole_way(house: Address, client: Stages) -> None:
         assert since.at == 0, "a log finds what was committed by the time of the commit"
     again = client.commit("w", 1, [StageCount("s", 1, 6, 3 * len(one))])
     assert again == {**done, "repeated": True}
-    older = client.commit("w", 0, [])
-    assert (older["batch"], older["spans"], older["repeated"]) == (1, [], True)
-    assert not client.stage("w", 1, "late", 0, body(one)), "no more is wanted"
+    told = client.status("w")
+    assert [(t["topics"], t["batch"], t["messages"]) for t in told["targets"]] == [([], 1, 6)]
 
 
 def test_a_consumer_gets_what_was_committed_at_once(house: Address, client: Stages) -> None:
@@ -144,7 +143,7 @@ def test_what_cannot_be_staged(house: Address, client: Stages, content: bytes, k
 @pytest.mark.parametrize(
     ("method", "path", "content", "status"),
     [
-        ("GET", "/stages", b"", 405),
+        ("PUT", "/stages", b"", 405),
         ("GET", "/stages/w/0", b"", 405),
         ("GET", "/stages/w/0/s/0/x", b"", 404),
         ("GET", "/stages/%20", b"", 412),
@@ -179,8 +178,12 @@ def test_published_at_once_with_and_without_deduplication(house: Address, client
     for repeats, sent in ((0, [first]), (1, [first, second]), (2, [first, second])):
         (result,) = client.publish(body(*sent, topic=str(topic)), deduplicate=True)["results"]
         assert result["repeats"] == repeats
+        assert result["last_sequence_id"] == (1 if len(sent) == 1 else 2)
     assert offsets(house, topic) == 3
-    client.publish(body(first, topic=str(topic)), deduplicate=False)
+    (back,) = client.publish(body(first, topic=str(topic)), deduplicate=True)["results"]
+    assert (back["repeats"], back["last_sequence_id"]) == (1, 2), "the numbers went back: it is no repeat"
+    (result,) = client.publish(body(first, topic=str(topic)), deduplicate=False)["results"]
+    assert result["last_sequence_id"] is None
     assert offsets(house, topic) == 5
 
 

@@ -96,7 +96,7 @@ def test_a_broken_file_is_passed_over(pki: Pki, caplog: pytest.LogCaptureFixture
             Path(pki.cert_file).unlink()
             assert shown(server.https) == before
             assert shown(server.https) == before
-        said = [record for record in caplog.records if "cannot be used" in record.message]
+        said = [record for record in caplog.records if "cannot be used" in record.getMessage()]
         assert len(said) == 4  # once each, however many connections there are
         pki.renew()
         assert shown(server.https) == on_disk(pki) != before

@@ -14,7 +14,11 @@ from penstock.testing.credentials import Issuer
 @pytest.mark.parametrize(
     ("path", "status", "body"),
     [
-        (f"{PRODUCER}/t?sendTimeoutMillis=x", 400, 'Invalid query params: For input string: "x"'),
+        (
+            f"{PRODUCER}/t?sendTimeoutMillis=x",
+            400,
+            'Invalid query params: For input string: "x" (sendTimeoutMillis)',
+        ),
         (f"{PRODUCER}/t?messageRoutingMode=X", 400, "Invalid query params: Invalid messageRoutingMode X"),
         (f"{PRODUCER}/t?compressionType=X", 400, "Invalid query params: Invalid compressionType X"),
         (
@@ -34,7 +38,7 @@ from penstock.testing.credentials import Issuer
         (
             f"{TOPICS}/s?topicsPattern=(",
             400,
-            "Invalid query params: 'public/default/(?:()' is no regular expression that is matched here: it has a ( without its )",
+            "Invalid query params: 'public/default/(?:()' is no regular expression that is matched here: it has a mistake: missing ): public/default/(?:()",
         ),
         (f"{READER}/t?messageId=x", 500, "Failed to create reader: invalid message id 'x'"),
         ("/ws/v2/producer/persistent/public", 400, "Invalid query params: Invalid topic name format"),

@@ -13,6 +13,9 @@ from .gate import Gate
 LIFE_S = 300  # on a busy machine
 
 _FOLDER = Path(__file__).parent
+_PATH = [
+    path for path in (os.environ.get("PYTHONPATH"),) if path
+]  # where the code under test is, if it is said
 
 
 class Driver:
@@ -25,7 +28,7 @@ class Driver:
         scratch.mkdir(exist_ok=True)
         environment = os.environ | {
             "PENSTOCK_TEST_GATE": gate.address,
-            "PYTHONPATH": str(_FOLDER / "faults"),
+            "PYTHONPATH": os.pathsep.join([str(_FOLDER / "faults"), *_PATH]),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "TMPDIR": str(scratch),  # what the killed leave behind

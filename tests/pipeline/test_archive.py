@@ -1,6 +1,7 @@
 """Topics archived into tables, read over both, and published again."""
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.lake import archive as archiving
 from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
 from penstock.pipeline.lake.progress import Progress
-from penstock.pipeline.lake.replay import ORIGIN, ReplaySpec, run_replay
+from penstock.pipeline.lake.replay import FOLDER, ORIGIN, ReplaySpec, run_replay
 from penstock.pipeline.lake.tables import snapshot_of
 from penstock.pipeline.lake.values import KINDS, Position
 from penstock.pipeline.rows.columns import INCLUDABLE
@@ -276,7 +277,13 @@ def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Pa
         given = ArchiveSpec(server=server, topics=("t",), table=str(tmp_path / "table"), kind=kind)
         assert run_archive(spark, given).rows == 300
         wanted = ReplaySpec(server=server, table=given.table, topic="again", id="r1", rows_max=120)
-        assert run_replay(spark, wanted).rows == 300
+        told: list[Progress] = []
+        broken_off = run_replay(spark, wanted, progress=told.append, stopped=lambda: len(told) == 2)
+        assert broken_off.rows == 240
+        assert run_replay(spark, wanted, progress=told.append).rows == 300
+        assert [each.batch for each in told] == [0, 1, 1, 2], (
+            "it goes on, and compares the last batch once more"
+        )
         run_replay(spark, wanted)
         names = ("key", "value", "event_time")
 
@@ -310,6 +317,9 @@ def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Pa
         }
         ends = {n: sum(row.partition == n for row in original) for n in (0, 1)}
         assert origins == {*(f"0:{n}" for n in range(5, 9)), *(f"1:{n}" for n in range(7, ends[1]))}
+        shutil.rmtree(tmp_path / "table" / FOLDER)
+        run_replay(spark, part)
+        assert len(read("part")) == 2 * len(origins), "a plan that is lost is no reason to publish nothing"
 
 
 def test_a_replay_by_times(spark: SparkSession, server: FakeServer, spec: Archive) -> None:

@@ -102,7 +102,7 @@ def test_a_batch_of_a_writer_counts_once(spark: SparkSession, path: str, kind: s
     save(spark.range(10), path, table=kind, writer="w", batch=0)
     save(spark.range(10), path, writer="w", batch=0)
     save(spark.range(10, 15), path, writer="w", batch=1)
-    save(spark.range(10), path, writer="w", batch=0)
+    save(spark.range(10, 15), path, writer="w", batch=1)
     assert ids(load(spark, path)) == list(range(15))
     files = [str(file) for file in Path(path).rglob("*.parquet")]
     _, now = snapshot_of(Path(path))

@@ -13,7 +13,8 @@ from tests.integration.tls_harness import Pki
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.client.paths import schemas_path
-from penstock.model.errors import PenstockError
+from penstock.client.stages import Stages
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
 from penstock.pipeline.lake.replay import ReplaySpec, run_replay
@@ -29,7 +30,7 @@ class House:
 
     def __init__(self, folder: Path, url: str, issuer: Issuer, pki: Pki) -> None:
         self.folder, self.url, self.pki = folder, url, pki
-        for role in ("admin", "nobody", *GRANTS):
+        for role in ("admin", "nobody", "stranger", *GRANTS):
             (folder / f"{role}.token").write_text(issuer.token(role))
 
     def options(self, role: str, **further: Any) -> dict[str, str]:
@@ -120,6 +121,28 @@ def test_writing_needs_to_produce(spark: SparkSession, house: House, delivery: s
     assert house.count(topic) is None
     write(rows, house.options("writer", topic=topic, **further))
     assert house.count(topic) == 10
+
+
+def test_a_writers_name_is_its_first_roles(spark: SparkSession, house: House) -> None:
+    """A stranger who may publish elsewhere commits nothing in the name of another, and so takes nothing from it."""
+    with HttpClient(house.access("admin")) as client:
+        client.call("PUT", "/admin/v2/namespaces/public/elsewhere")
+        client.call("POST", "/admin/v2/namespaces/public/elsewhere/permissions/stranger", body=["produce"])
+    rows = spark.range(10).selectExpr("CAST(id AS STRING) AS value")
+    write(rows, house.options("writer", topic="owned", writer="job", batch=1))
+    highest = 2**63 - 1
+    topic = TopicName.parse("owned")
+    with Stages(house.access("stranger")) as stranger:
+        for topics in ((), (topic,), (TopicName.parse("persistent://public/elsewhere/t"),)):
+            with pytest.raises(PenstockError) as caught:
+                stranger.commit("job", highest, [], topics)
+            assert caught.value.kind is ErrorKind.FORBIDDEN
+    there = house.options("stranger", topic="persistent://public/elsewhere/t", writer="job", batch=highest)
+    for frame in (rows, rows.limit(0)):
+        with pytest.raises(PySparkException, match="may not use writer job"):
+            write(frame, there)
+    write(rows, house.options("writer", topic="owned", writer="job", batch=2))
+    assert house.count("owned") == 20
 
 
 def test_schemas_and_dead_letters(spark: SparkSession, house: House) -> None:

@@ -40,6 +40,7 @@ FIRST_MS: Final = 1000  # what is there already comes within this
 @click.option("--follow", is_flag=True, help="Wait for what is published later.")
 @click.option("--count", type=click.IntRange(1), help="So many messages at most.")
 @click.option("--name", help="The consumer's name.")
+@click.option("--create", is_flag=True, help="Create TOPIC when it does not exist; else that is an error.")
 @connected
 def command(
     client: HttpClient,
@@ -51,9 +52,12 @@ def command(
     follow: bool,
     count: int | None,
     name: str | None,
+    create: bool,
 ) -> None:
     """Consume TOPIC under a subscription; what was printed is acknowledged."""
     signal.signal(signal.SIGTERM, _end)
+    if not create:
+        client.partitions(topic)  # raises where there is no such topic: subscribing would create it
     path = subscription_path(topic, subscription)
     wanted = {"subscription_type": kind, "initial_position": start, "receiver_queue_size": BATCH}
     created = client.call("POST", path, body={**wanted, **({} if name is None else {"name": name})})

@@ -1,6 +1,7 @@
 """The command `penstock`. Each subcommand is imported when it is called: `serve` must not load a client."""
 
 import importlib
+import signal
 import sys
 from typing import Any, Final, NoReturn
 
@@ -18,6 +19,7 @@ _COMMANDS: Final = {
     "tokens": ("tokens", "Make keys and tokens, and check tokens."),
     "users": ("users", "Users with passwords."),
     "schemas": ("schemas", "List, show, check and register schemas."),
+    "writers": ("writers", "List and forget the writers of staged batches."),
     "backup": ("backup", "Copy a data folder's storage while the server runs."),
     "restore": ("restore", "Make a backup the content of a data folder."),
     "check": ("check", "Look through a data folder for what is wrong."),
@@ -54,6 +56,9 @@ def group() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command and exit: 0; 1 with one sentence on stderr; 2 for wrong usage; 130 after Ctrl-C."""
+    if (sys.argv[1:] if arguments is None else arguments)[:1] == ["serve"]:
+        # A SIGHUP ends no server, also while its modules are imported; the loop hears later ones.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from penstock.model.errors import PenstockError
 
     try:

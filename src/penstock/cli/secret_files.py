@@ -1,6 +1,7 @@
 """Files that hold secrets: read where they are, written for the owner alone."""
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -16,17 +17,42 @@ def read_secret(path: Path) -> bytes:
 
 
 def write_secret(path: Path, content: bytes, *, replace: bool = False, mode: int = 0o600) -> None:
-    """Write a file that nobody else may read, whole or not at all; refuses one that is there unless `replace`."""
+    """Write a file that nobody else may read, whole or not at all; refuses one that is there unless `replace`.
+
+    It has its mode from its first byte on, and appears under its name when it is complete. Only a regular file is
+    replaced: a device, a pipe, a folder or a symbolic link (such as /dev/stdout) is refused before anything is written.
+    """
     path = path.expanduser()
-    if path.exists() and not replace:
-        raise click.ClickException(f"{path} is there already, and may be in use")
+    _check_regular(path)
+    name: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
+        name = Path(made)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(path)
+        name.chmod(mode)
+        if replace:
+            name.replace(path)
+        else:
+            path.hardlink_to(name)  # fails where there is one, also one that came a moment ago
+    except FileExistsError:
+        raise click.ClickException(f"{path} is there already, and may be in use") from None
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        if name is not None:
+            name.unlink(missing_ok=True)
+
+
+def _check_regular(path: Path) -> None:
+    """Raise unless the path is free, or names a regular file itself."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise click.ClickException(f"{path} is not a regular file, and is not replaced")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from penstock.server.config import ConfigError
+from penstock.server.config import Config, ConfigError
 from penstock.server.listen import StartError
 from penstock.server.run import run
 from penstock.server.sources import load
@@ -64,8 +64,12 @@ def command(
         if not separator:
             raise click.UsageError(f"--set {setting}: SECTION.KEY=VALUE is expected")
         flags[name.strip()] = value
+
+    def read() -> Config:
+        return load(file=file, environment=os.environ, flags=flags)
+
     try:
-        run(load(file=file, environment=os.environ, flags=flags), _ready)
+        run(read(), _ready, read)
     except (ConfigError, StartError) as error:
         raise click.ClickException(str(error)) from None
 

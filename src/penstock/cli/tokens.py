@@ -50,6 +50,9 @@ def create_key_pair(private: Path, public: Path, algorithm: str) -> None:
     """Make a private key that signs and a public key that verifies."""
     from penstock.protocols.auth.mint import new_key_pair
 
+    path = public.expanduser()
+    if path.exists() or path.is_symlink():  # else the private key would be left without it
+        raise click.ClickException(f"{public} is there already, and may be in use")
     made = new_key_pair(algorithm)
     write_secret(private, made[0])
     write_secret(public, made[1], mode=0o644)
@@ -67,6 +70,10 @@ def create_key_pair(private: Path, public: Path, algorithm: str) -> None:
 @click.option("--claim", "claims", metavar="NAME=VALUE", multiple=True, help="A further claim.")
 @click.option("--key-id", metavar="TEXT", default="", help="The key's id in a JWKS file.")
 @click.option("--algorithm", "-a", metavar="NAME", default="", help="Another algorithm of the key's kind.")
+@click.option(
+    "--output", "-o", type=_FILE, help="Write it to a file that only you may read, instead of printing it."
+)
+@click.option("--force", is_flag=True, help="Replace the file of --output where there is one.")
 def create(
     secret_key: Path | None,
     private_key: Path | None,
@@ -76,8 +83,10 @@ def create(
     claims: tuple[str, ...],
     key_id: str,
     algorithm: str,
+    output: Path | None,
+    force: bool,
 ) -> None:
-    """Make a token, and print it."""
+    """Make a token, and print it or write it to a file."""
     from penstock.protocols.auth.mint import private_signer, secret_signer
 
     told: dict[str, Any] = {}
@@ -93,7 +102,12 @@ def create(
         told["exp"] = told["iat"] + _seconds(expires)
     path = _one(secret_key=secret_key, private_key=private_key)
     make = secret_signer if path is secret_key else private_signer
-    click.echo(_tried(lambda: make(read_secret(path), key_id).sign(told, algorithm), path))
+    token: str = _tried(lambda: make(read_secret(path), key_id).sign(told, algorithm), path)
+    if output is None:
+        click.echo(token)
+    else:
+        write_secret(output, f"{token}\n".encode(), replace=force)
+        click.echo(str(output))
 
 
 @command.command("validate")

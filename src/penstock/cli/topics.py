@@ -64,7 +64,8 @@ def create(client: HttpClient, topic: TopicName, partitions: int) -> None:
 @connected
 def delete(client: HttpClient, topic: TopicName, force: bool) -> None:
     """Delete TOPIC with everything in it."""
-    client.call("DELETE", admin_path(topic), params={"force": "true" if force else None})
+    path = f"{admin_path(topic)}/partitions" if client.partitions(topic) else admin_path(topic)
+    client.call("DELETE", path, params={"force": "true" if force else None})
     output.done(f"deleted {topic}", deleted=str(topic))
 
 

@@ -22,7 +22,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     `token` is for who holds one already (the command line); elsewhere `token_file` or `token_env` name it, and it
     is read anew for each request. `ca_file` are the certificates to trust instead of the system's; `cert_file`
-    and `key_file` are the client's own (PEM).
+    and `key_file` are the client's own (PEM). `original_principal` is whom a proxy acts for.
     """
 
     url: str
@@ -32,6 +32,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
+    original_principal: str = ""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -62,7 +63,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     def headers(self) -> dict[str, str]:
         """What goes with every request."""
         token = self.bearer()
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if self.original_principal:
+            headers["X-Original-Principal"] = self.original_principal
+        return headers
 
     def tls(self) -> ssl.SSLContext | None:
         """Whom to trust and who we are; None for plain HTTP. Raises BAD_PARAMETER for files that are none."""

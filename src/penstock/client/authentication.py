@@ -12,6 +12,10 @@ class Authentication:
     """Who the client is: the name of a method, and what that method tells the broker."""
 
     method = "none"
+    original_principal = ""
+    """Whom the client acts for, where it is a proxy."""
+    original: Authentication | None = None
+    """The credentials of that principal, where the proxy forwards them."""
 
     def data(self) -> bytes:
         """What to tell the broker now; asked again when it wants fresh data."""
@@ -24,6 +28,35 @@ class Authentication:
     def certificate(self) -> tuple[str, str] | None:
         """Files of a certificate and its private key, for TLS."""
         return None
+
+
+class ActingFor(Authentication):
+    """A proxy that acts for somebody else, under its own credentials.
+
+    Args:
+        proxy: How the proxy itself is authenticated.
+        original_principal: Whom it acts for.
+        original: The credentials of that principal, to be forwarded; None keeps them back.
+    """
+
+    def __init__(
+        self, proxy: Authentication, original_principal: str, original: Authentication | None = None
+    ) -> None:
+        if not original_principal:
+            raise InvalidConfiguration("whom a proxy acts for needs a name: original_principal")
+        self._proxy = proxy
+        self.method = proxy.method
+        self.original_principal = original_principal
+        self.original = original
+
+    def data(self) -> bytes:
+        return self._proxy.data()
+
+    def headers(self) -> dict[str, str]:
+        return {**self._proxy.headers(), "X-Original-Principal": self.original_principal}
+
+    def certificate(self) -> tuple[str, str] | None:
+        return self._proxy.certificate()
 
 
 class AuthenticationToken(Authentication):

@@ -157,7 +157,7 @@ class BrokerMetadataError(PulsarException):
 class BrokerPersistenceError(PulsarException):
     """The broker could not store a message."""
 
-    KIND = ErrorKind.STORAGE_FULL
+    KIND = ErrorKind.STORAGE_FAILED
     can_retry = True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
+from .authentication import Authentication
 from .enums import (
     BatchingType,
     CompressionType,
@@ -157,6 +158,10 @@ class ClientOptions(TypedDict, total=False):
     """The client's private key."""
     tls_certificate_file_path: str | None
     """The client's certificate."""
+    original_principal: str | None
+    """Whom the client acts for, where it is a proxy and its role is in the server's `auth.proxy_roles`."""
+    original_authentication: Authentication | None
+    """The credentials of that principal, to be forwarded: the server verifies them."""
     ssl_context: Any
     """An ssl.SSLContext of one's own, instead of all `tls_` arguments."""
     io_threads: int

@@ -24,6 +24,11 @@ def admin_path(topic: TopicName) -> str:
     return f"/admin/v2/{topic.domain}/{topic.tenant}/{topic.namespace}/{_quoted(topic.local)}"
 
 
+def lookup_path(topic: TopicName) -> str:
+    """Where a topic is served; not found where it neither exists nor would be created by publishing to it."""
+    return f"/lookup/v2/topic/{topic.domain}/{topic.tenant}/{topic.namespace}/{_quoted(topic.local)}"
+
+
 def schemas_path(topic: TopicName) -> str:
     """A topic's schemas as an administrator sees them."""
     return f"/admin/v2/schemas/{topic.tenant}/{topic.namespace}/{_quoted(topic.local)}"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -73,28 +73,50 @@ class Stages:
             answer["max_message_bytes"],
         )
 
-    def stage(self, writer: str, batch: int, stage: str, part: int, body: bytes) -> bool:
-        """Stage one part (`wire.bulk` makes the body). False where the batch is committed already: no more is
-        wanted."""
-        path = f"{_batch_path(writer, batch)}/{_quoted(stage)}/{part}"
-        return not self._call("PUT", path, body, MEDIA)["committed"]
+    def stage(self, writer: str, batch: int, stage: str, part: int, body: bytes) -> None:
+        """Stage one part (`wire.bulk` makes the body). Raises FORBIDDEN for another role's writer."""
+        self._call("PUT", f"{_batch_path(writer, batch)}/{_quoted(stage)}/{part}", body, MEDIA)
 
-    def commit(self, writer: str, batch: int, stages: Sequence[StageCount], *, keep: bool = True) -> Any:
-        """Commit a batch; once, however often. Returns the answer."""
-        body = {"stages": [each._asdict() for each in stages], "keep": keep}
+    def commit(
+        self,
+        writer: str,
+        batch: int,
+        stages: Sequence[StageCount],
+        topics: Sequence[TopicName] = (),
+        *,
+        keep: bool = True,
+    ) -> Any:
+        """Commit a batch to `topics`; once, however often. Returns the answer.
+
+        Raises BATCH_CONFLICT for a batch below the writer's last, and for the last one with other counts or where
+        a topic that it was committed to was deleted since.
+        """
+        body = {
+            "topics": [str(topic) for topic in topics],
+            "stages": [each._asdict() for each in stages],
+            "keep": keep,
+        }
         return self._json("POST", f"{_batch_path(writer, batch)}/commit", body)
 
     def abort(self, writer: str, batch: int) -> int:
-        """Drop what is staged for a batch; returns how many stages. Raises STAGE_CONFLICT for one committed."""
+        """Drop what is staged for a batch; returns how many stages. Raises STAGE_CONFLICT where nothing is, and the
+        batch is committed."""
         return int(self._call("DELETE", _batch_path(writer, batch))["dropped"])
 
     def drop(self, writer: str, batch: int, stage: str) -> None:
-        """Drop one stage. Raises STAGE_CONFLICT where its batch is committed."""
+        """Drop one stage. Raises STAGE_CONFLICT where it is not there, and its batch is committed."""
         self._call("DELETE", f"{_batch_path(writer, batch)}/{_quoted(stage)}")
 
     def status(self, writer: str) -> Any:
-        """A writer's last commit, and what it has staged."""
+        """A writer's last commits, and what it has staged."""
         return self._call("GET", f"/stages/{_quoted(writer)}")
+
+    def forget(self, writer: str, topics: Sequence[TopicName] | None = None) -> None:
+        """Forget a writer, or its last commit to `topics`. Raises NOT_FOUND, STAGE_CONFLICT."""
+        query = (
+            "" if topics is None else f"?{urlencode([('topics', str(topic)) for topic in topics or ('',)])}"
+        )
+        self._call("DELETE", f"/stages/{_quoted(writer)}{query}")
 
     def publish(self, body: bytes, *, deduplicate: bool) -> Any:
         """Publish entries at once. With `deduplicate`, those whose ids their producer has stored are passed over."""

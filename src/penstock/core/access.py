@@ -65,7 +65,7 @@ class Access:
     async def enter(self, producer: "Producer", queued: Callable[[], None] | None = None) -> None:
         """Let a producer in as its options say, waiting where they say so (`queued` is then called).
 
-        Raises PRODUCER_BUSY, PRODUCER_FENCED.
+        Raises PRODUCER_BUSY, PRODUCER_FENCED, EXCLUSIVE_PRODUCER.
         """
         options = producer.options
         if options.shared_name:
@@ -88,10 +88,10 @@ class Access:
         await self._take(producer)
 
     def check_shared(self) -> None:
-        """Raise PRODUCER_BUSY while somebody has the topic alone, or waits to."""
+        """Raise EXCLUSIVE_PRODUCER while somebody has the topic alone, or waits to."""
         if self._alone is not None or self._waiting:
             raise PenstockError(
-                ErrorKind.PRODUCER_BUSY, f"Topic {self._topic.name} has an existing exclusive producer"
+                ErrorKind.EXCLUSIVE_PRODUCER, f"Topic {self._topic.name} has an existing exclusive producer"
             )
 
     def _check_name(self, producer: "Producer") -> None:

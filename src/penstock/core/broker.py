@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -10,7 +11,7 @@ from penstock.model.policy import ConsumerOptions, ProducerOptions
 
 from .access import Access, Epochs
 from .compaction import Compactions
-from .consumer import Consumer
+from .consumer import Budget, Consumer
 from .consumers import Consumers
 from .cursors import CursorFlusher
 from .dead_letters import DeadLetters
@@ -25,11 +26,16 @@ from .requests import Requests
 from .schemas import Schemas
 from .settings import BrokerSettings
 from .staging import Staging
+from .storage_health import StorageHealth
 from .subscription import Subscription
 from .subscriptions import Subscriptions
 from .tasks import Tasks
+from .throttles import bound_subscription
 from .topic import Topic
 from .topics import Topics
+from .watches import Watches
+
+UNLOADED_KEEP_MS: Final = 60_000  # how long the subscription of a reader waits for it after `unload_topic`
 
 
 class Broker:
@@ -50,8 +56,9 @@ class Broker:
         self.clock = clock
         self.encoder = encoder
         self.store = store
+        self.storage = StorageHealth.of(store)
         self.tasks = Tasks()
-        self.namespaces = Namespaces(store)
+        self.namespaces = Namespaces(store, auto_create=self.settings.auto_create_namespaces)
         self.policies = Policies(store, self.namespaces, self.settings)
         self.schemas = Schemas(store, self.namespaces, clock, self.settings.max_schema_bytes)
         self.topics = Topics(
@@ -63,6 +70,7 @@ class Broker:
             opened=self._opened,
             appeared=self._appeared,
             logs_max=self.policies.max_topics,
+            auto=self.policies.auto_topics,
         )
         self.keeper = Keeper(
             self.policies,
@@ -72,6 +80,7 @@ class Broker:
             names=self.topics.all_names,
             opened=lambda: self.topics.open_topics,
             open=lambda name: self.topics.all_of(name, create=False),
+            compact=lambda topic: self.compactions.start(topic),
         )
         self._transient = transient
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
@@ -85,13 +94,16 @@ class Broker:
             self.topics,
             self.schemas,
             self.requests,
+            self.storage,
             encoder,
             clock,
             message_bytes_max=self.settings.max_message_bytes,
             new_name=self.new_name,
         )
+        self.watches = Watches(self.tasks)
+        self.topics.listeners.add(self.watches.changed)
         self._consumers = Consumers(
-            self.topics, self.subscriptions, clock, self.tasks, new_name=self.new_name
+            self.topics, self.subscriptions, clock, self.tasks, self.watches, new_name=self.new_name
         )
         self._names = 0
         self._instance = secrets.token_hex(4)
@@ -106,6 +118,8 @@ class Broker:
         await self.compactions.load()
         await self.policies.load()
         await self.topics.load()
+        for topic in self.topics.all_names():  # of a store that lost the document of its namespace
+            await self.namespaces.ensure(topic.namespace_name)
         await self.staging.load()
         self.keeper.start()
 
@@ -114,6 +128,8 @@ class Broker:
         why = PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
         for topic in self.topics.open_topics:
             topic.backlog.end(why)
+            if topic.publish_throttle is not None:
+                topic.publish_throttle.end(why)
 
     async def close(self) -> None:
         """Disconnect everybody, save every cursor, let go of the stores."""
@@ -148,8 +164,9 @@ class Broker:
         """A producer for a topic or one of its partitions; creates the topic as configured.
 
         `queued` is called when the producer has to wait until it may have the topic alone. Raises
-        PRODUCER_BUSY for a name in use (unless `shared_name`) and for too many, PRODUCER_FENCED, TOPIC_NOT_FOUND,
-        TOPIC_TERMINATED, and the kinds BACKLOG_QUOTA_… while the backlog is beyond such a quota (a `shared_name`
+        PRODUCER_BUSY for a name in use (unless `shared_name`) and for too many, PRODUCER_FENCED, EXCLUSIVE_PRODUCER,
+        TOPIC_NOT_FOUND, TOPIC_TERMINATED, STORAGE_FULL and STORAGE_FAILED while the storage takes nothing, and the
+        kinds BACKLOG_QUOTA_… while the backlog is beyond such a quota (a `shared_name`
         hears of it when it publishes).
         """
         return await self._producers.open(name, options, queued=queued)
@@ -163,12 +180,15 @@ class Broker:
         options: ConsumerOptions,
         *,
         unique_name: bool = False,
+        budget: Budget | None = None,
     ) -> Consumer:
         """A consumer of every partition of `names`; creates topics and subscriptions that are not there.
 
-        Raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, TOPIC_NOT_FOUND; then it is attached nowhere.
+        What is read for it counts in `budget`. Raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, TOPIC_NOT_FOUND; then it is attached nowhere.
         """
-        return await self._consumers.subscribe(names, subscription, options, unique_name=unique_name)
+        return await self._consumers.subscribe(
+            names, subscription, options, unique_name=unique_name, budget=budget
+        )
 
     async def subscribe_pattern(
         self,
@@ -179,6 +199,7 @@ class Broker:
         namespace: NamespaceName,
         domain: str = "persistent",
         allowed: Callable[[TopicName], bool] = lambda name: True,
+        budget: Budget | None = None,
     ) -> Consumer:
         """A consumer of every topic of a namespace whose full name matches, also of those that come later.
 
@@ -186,7 +207,7 @@ class Broker:
         `allowed` says what may be consumed, each time anew. Raises BAD_PARAMETER for what is no `Pattern`.
         """
         return await self._consumers.subscribe_pattern(
-            pattern, subscription, options, namespace=namespace, domain=domain, allowed=allowed
+            pattern, subscription, options, namespace=namespace, domain=domain, allowed=allowed, budget=budget
         )
 
     async def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
@@ -201,6 +222,41 @@ class Broker:
         await self.namespaces.forget_topic(name)
         if schema:
             await self.schemas.forget(name)
+
+    async def unload_topic(self, name: TopicName) -> None:
+        """Disconnect who publishes and consumes, once every cursor is saved: clients come back by themselves.
+
+        Raises TOPIC_NOT_FOUND. A subscription that is not durable waits for its reader.
+        """
+        why = PenstockError(ErrorKind.UNAVAILABLE, f"{name} was unloaded: connect again")
+        for topic in await self.topics.all_of(name, create=False):
+            for subscription in list(topic.subscriptions.values()):
+                await subscription.flush()
+                for consumer in list(subscription.consumers):
+                    consumer.close(why)
+                if not subscription.durable:
+                    self.clock.call_later(
+                        UNLOADED_KEEP_MS, partial(self.subscriptions.drop_unused, subscription)
+                    )
+            for producer in list(topic.producers.values()):
+                producer.close(why)
+
+    async def truncate_topic(self, name: TopicName) -> None:
+        """Let go of every message, acknowledged or not; raises TOPIC_NOT_FOUND."""
+        for topic in await self.topics.all_of(name, create=False):
+            end = topic.next_offset
+            for subscription in list(topic.subscriptions.values()):
+                subscription.skip(end)
+                await subscription.flush()
+            await topic.trim(await topic.entry_at(end))
+            topic.backlog.forget()
+
+    async def delete_tenant(self, tenant: str, *, force: bool = False) -> None:
+        """Delete a tenant; raises NOT_FOUND, NAMESPACE_IN_USE while it has namespaces, unless `force`."""
+        if force:
+            for namespace in self.namespaces.of_tenant(tenant):
+                await self.delete_namespace(namespace, force=True)
+        await self.namespaces.delete_tenant(tenant)
 
     async def delete_namespace(self, name: NamespaceName, *, force: bool = False) -> None:
         """Delete a namespace; raises NAMESPACE_IN_USE while it has topics, unless `force`."""
@@ -232,7 +288,7 @@ class Broker:
     def _subscription(
         self, topic: Topic, name: str, cursor: OffsetSet, durable: bool, properties: dict[str, str] | None
     ) -> Subscription:
-        return Subscription(
+        made = Subscription(
             topic,
             name,
             cursor=cursor,
@@ -244,6 +300,9 @@ class Broker:
             requests=self.requests,
             properties=properties,
         )
+        if hasattr(topic, "policies"):  # else it is being opened: they come with all others
+            bound_subscription(made)
+        return made
 
     def _moved(self, subscription: Subscription) -> None:
         """A cursor moved: it is to be saved, and may have held what can go now."""

@@ -16,7 +16,7 @@ async def append_bulk(
     """Append entries in order, all or none; where the first went, and how many were repeats.
 
     With `deduplicate` an entry whose producer has stored its highest sequence id is passed over, whatever the
-    namespace says. Raises what `Topic.append` raises, and PRODUCER_BUSY.
+    namespace says. Raises what `Topic.append` raises, and EXCLUSIVE_PRODUCER.
     """
     topic.access.check_shared()
     repeats: list[asyncio.Future[MessageId]] = []

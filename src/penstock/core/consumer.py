@@ -7,7 +7,7 @@ window and permits are shared among them, so that what is out is bounded as a wh
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -22,6 +22,32 @@ if TYPE_CHECKING:
     from .topic import Topic
 
 PERMITS_MAX = 2**31 - 1
+COUNT_BYTES = 32 * 1024  # of deliveries are counted in the budget at a time: none pays for it alone
+
+
+class Budget(Protocol):
+    """What the principal of a consumer may have in memory, over all its connections."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has more than it may."""
+        ...
+
+    def send(self, size: int) -> None:
+        """Count `size` bytes more that wait to be sent; below zero: fewer."""
+        ...
+
+    def has_room(self, size: int) -> bool:
+        """Whether it may have `size` bytes more."""
+        ...
+
+    def reserve(self, size: int) -> bool:
+        """Count `size` bytes that are about to be read; False, and nothing is counted, without room."""
+        ...
+
+    def call_when_room(self, callback: Callable[[], None]) -> None:
+        """Call back once, when there may be room."""
+        ...
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -42,28 +68,46 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
 
 class Consumer:
-    """One consumer. Doors take deliveries from its outbox and bring answers back."""
+    """One consumer. Doors take deliveries from its outbox and bring answers back.
 
-    def __init__(self, name: str, subscription: str, options: ConsumerOptions) -> None:
+    What waits in the outbox, and what was taken from it last, counts in the `budget` of its principal.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        subscription: str,
+        options: ConsumerOptions,
+        budget: Budget | None = None,
+        connected_ms: int = 0,
+    ) -> None:
         self.name = name
         self.subscription = subscription
         self.options = options
+        self.connected_ms = connected_ms
         self.outbox: deque[Delivery] = deque()
         self.outbox_bytes = 0
         self.unacked = 0
         self.permits = 0
         self.delivered = 0
+        self.proxy: str | None = None  # the role that made it for its owner; None: the owner itself
         self.owner: str | None = None  # the role it acts for; nobody else answers the requests it was given
         self.follows = False  # topics that come later join: it lives without any
         self.closed = False
         self.close_reason: PenstockError | None = None
         self.end_reached: Callable[[], None] | None = None  # everything of a terminated topic was read
         self.active_changed: Callable[[Subscription, bool], None] | None = None
+        self.unacked_max = UNACKED_PER_CONSUMER_MAX
         self._alone = options.flow and options.type in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
         self._attached: dict[int, Subscription] = {}
         self._ready = asyncio.Event()
         self._turn = 0
         self._starved = False
+        self.budget = budget
+        self._taken_bytes = 0  # by the last `take`
+        self._counted = 0  # in the budget
+        self._count_at = PERMITS_MAX if budget is None else COUNT_BYTES
+        self._outbox_max = options.outbox_bytes_max  # less while the budget is exceeded
 
     # -- capacity
 
@@ -71,16 +115,25 @@ class Consumer:
         """How many more messages it takes now."""
         options = self.options
         # One that gets everything may hold back its acknowledgements for as long as it likes, as in Pulsar.
-        room = PERMITS_MAX if self._alone else UNACKED_PER_CONSUMER_MAX - self.unacked
+        room = PERMITS_MAX if self._alone else self.unacked_max - self.unacked
         if options.window is not None:
             room = min(room, options.window - self.unacked)
         if options.flow:
             room = min(room, self.permits)
-        if self.outbox_bytes >= options.outbox_bytes_max:
+        if self.outbox_bytes >= self._outbox_max:
             room = 0
         if room <= 0:
             self._starved = True
         return room
+
+    def bound_unacked(self) -> None:
+        """Take the lowest bound on unacknowledged messages that its topics' policies have; 0 bounds nothing."""
+        bounds = [one.topic.policies.max_unacked_per_consumer for one in self._attached.values()]
+        raised = min((bound for bound in bounds if bound > 0), default=PERMITS_MAX)
+        if raised > self.unacked_max:
+            self.unacked_max = raised
+            self.wake_sources()
+        self.unacked_max = raised
 
     def flow(self, permits: int) -> None:
         """Allow `permits` more messages; raises BAD_PARAMETER unless positive. Sums are capped."""
@@ -122,15 +175,25 @@ class Consumer:
             self.unacked += count
         self.outbox.append(delivery)
         self.outbox_bytes += len(delivery.entry.data)
+        if self.outbox_bytes > self._count_at:
+            self._count()
         self._ready.set()
 
-    def take(self, count_max: int = 1 << 30) -> list[Delivery]:
-        """What waits in the outbox, oldest first, up to `count_max` deliveries."""
+    def take(self, count_max: int = 1 << 30, bytes_max: int = 1 << 60) -> list[Delivery]:
+        """What waits in the outbox, oldest first, up to `count_max` deliveries: one, and more within `bytes_max`.
+
+        It counts in the budget until the next call, or until the consumer waits for more.
+        """
         taken: list[Delivery] = []
-        while self.outbox and len(taken) < count_max:
+        size = 0
+        while self.outbox and len(taken) < count_max and size < bytes_max:
             delivery = self.outbox.popleft()
-            self.outbox_bytes -= len(delivery.entry.data)
+            size += len(delivery.entry.data)
             taken.append(delivery)
+        self.outbox_bytes -= size
+        self._taken_bytes = size
+        if self._counted or self._outbox_max == 1 or self.outbox_bytes + size > self._count_at:
+            self._count()
         if not self.outbox and not self.closed:
             self._ready.clear()
         if self._starved:
@@ -142,9 +205,25 @@ class Consumer:
         while not self.outbox:
             if self.closed:
                 return False
+            if self._counted:
+                self._taken_bytes = 0
+                self._count()
             self._ready.clear()
             await self._ready.wait()
         return True
+
+    def _count(self) -> None:
+        """Count in the budget what it has now; while that is exceeded nothing is added to what waits."""
+        budget = self.budget
+        if budget is None:
+            return
+        size = self.outbox_bytes + self._taken_bytes
+        if size < COUNT_BYTES:
+            size = 0
+        budget.send(size - self._counted)
+        self._counted = size
+        self._count_at = self.outbox_bytes + COUNT_BYTES
+        self._outbox_max = 1 if budget.over else self.options.outbox_bytes_max
 
     def forget(self, subscription: "Subscription", below: int | None = None) -> int:
         """Drop what waits in the outbox from one subscription, or only its entries that begin below an offset;
@@ -158,6 +237,7 @@ class Consumer:
         if dropped:
             self.outbox = deque(kept)
             self.outbox_bytes = sum(len(d.entry.data) for d in kept)
+            self._count()
             if self.options.flow:
                 self.permits = min(PERMITS_MAX, self.permits + dropped)
         return dropped
@@ -192,7 +272,9 @@ class Consumer:
         for subscription in self.attached:
             subscription.remove(self)
         self.outbox.clear()
-        self.outbox_bytes = 0
+        self.outbox_bytes = self._taken_bytes = 0
+        self._count()
+        self.budget = None
         self._ready.set()
 
     # -- answers

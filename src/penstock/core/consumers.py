@@ -1,18 +1,22 @@
 """The consumers of a broker: attached to the topics they name, also to those that come later."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.model.policy import ConsumerOptions
 
-from .consumer import Consumer
+from .consumer import Budget, Consumer
+from .counting import check_auto_subscription, check_type
 from .patterns import Pattern
 from .ports import Clock
+from .slices import Slices
 from .subscriptions import Subscriptions
 from .tasks import Tasks
 from .topic import Topic
 from .topics import Topics
+from .watches import Watch, Watches, matched_name
 
 
 class Consumers:
@@ -24,6 +28,7 @@ class Consumers:
         subscriptions: Subscriptions,
         clock: Clock,
         tasks: Tasks,
+        watches: Watches,
         *,
         new_name: Callable[[str], str],
     ) -> None:
@@ -32,7 +37,11 @@ class Consumers:
         self._clock = clock
         self._tasks = tasks
         self._new_name = new_name
-        self._watchers: dict[Consumer, Callable[[TopicName], None]] = {}
+        self._watches = watches
+        self._by_pattern: dict[Consumer, Watch] = {}
+        # Consumers of partitioned topics, by the topics' names: partitions may be added.
+        self._by_name: defaultdict[TopicName, set[Consumer]] = defaultdict(set)
+        self._named: dict[Consumer, tuple[TopicName, ...]] = {}
 
     async def subscribe(
         self,
@@ -41,15 +50,20 @@ class Consumers:
         options: ConsumerOptions,
         *,
         unique_name: bool = False,
+        budget: Budget | None = None,
     ) -> Consumer:
         """As `Broker.subscribe`."""
         check_local("subscription", subscription)
-        consumer = Consumer(options.name or self._new_name("consumer"), subscription, options)
+        self._check_letters(options)
+        called = options.name or self._new_name("consumer")
+        consumer = Consumer(called, subscription, options, budget, self._clock.now_ms())
         try:
             for name in names:
                 topics = await self._topics.all_of(name)
                 # A partition without a subscription that the others have came later: none of it was seen.
                 known = any(subscription in topic.subscriptions for topic in topics)
+                if options.durable and not known:
+                    check_auto_subscription(topics[0], subscription)
                 # An id says nothing of the other partitions: they begin with what there is.
                 named = {topic.ledger for topic in topics} & {options.start.ledger}
                 for topic in topics:
@@ -58,11 +72,18 @@ class Consumers:
         except BaseException:
             self.leave(consumer)
             raise
-        for name in names:
-            if self._topics.exists(name) and self._topics.partitions(name):
-                self._watch(consumer, frozenset(names).__contains__)
-                break
+        if any(self._topics.exists(name) and self._topics.partitions(name) for name in names):
+            self._named[consumer] = tuple(names)
+            for name in names:
+                self._by_name[name].add(consumer)
         return consumer
+
+    def _check_letters(self, options: ConsumerOptions) -> None:
+        """Raise TOPIC_NOT_FOUND for dead letters that would find no namespace."""
+        if options.dead_letter is not None and options.dead_letter.topic:
+            target = TopicName.parse(options.dead_letter.topic)
+            if not self._topics.has_namespace(target):
+                raise self._topics.missing(target)
 
     async def subscribe_pattern(
         self,
@@ -73,25 +94,36 @@ class Consumers:
         namespace: NamespaceName,
         domain: str,
         allowed: Callable[[TopicName], bool],
+        budget: Budget | None = None,
     ) -> Consumer:
         """As `Broker.subscribe_pattern`."""
         wanted = Pattern(pattern.split("://", 1)[-1])
 
-        def matches(name: TopicName) -> bool:
-            return (
-                name.domain == domain
-                and name.namespace_name == namespace
-                and wanted.fullmatch(f"{name.tenant}/{name.namespace}/{name.local}")
-                and allowed(name)
-            )
-
-        names = [n for n in self._topics.names(namespace, domain) if matches(n)]
-        consumer = await self.subscribe(names, subscription, options)
+        missed: dict[TopicName, None] = {}  # what changed before the consumer was there
+        watch = self._watches.add(namespace, wanted, lambda name: missed.update({name: None}))
+        try:
+            names = []
+            slices = Slices()
+            for name in self._topics.names(namespace, domain):
+                await slices.step()
+                if wanted.fullmatch(matched_name(name)) and allowed(name) and self._topics.exists(name):
+                    names.append(name)
+            consumer = await self.subscribe(names, subscription, options, budget=budget)
+        except BaseException:
+            self._watches.remove(watch)
+            raise
         consumer.follows = True
-        self._watch(consumer, matches)
-        for name in self._topics.names(namespace, domain):
-            if name not in names and matches(name):  # it appeared meanwhile
-                await self._join(consumer, name)
+        self._by_pattern[consumer] = watch
+
+        def changed(name: TopicName) -> None:
+            if consumer.closed:
+                self._forget(consumer)
+            elif name.domain == domain and self._topics.exists(name) and allowed(name):
+                self._tasks.spawn(self._join(consumer, name), f"join {name}")
+
+        watch.told = changed
+        for name in missed:
+            changed(name)
         return consumer
 
     async def _attach(
@@ -100,6 +132,7 @@ class Consumers:
         options = consumer.options
         subscription = topic.subscriptions.get(consumer.subscription)
         if subscription is None:
+            check_type(topic, options.type)
             if from_start:
                 mark = topic.first_offset
             else:
@@ -119,20 +152,23 @@ class Consumers:
 
     # -- topics that come later
 
-    def _watch(self, consumer: Consumer, wanted: Callable[[TopicName], bool]) -> None:
-        def appeared(name: TopicName) -> None:
-            if wanted(name):
+    def appeared(self, name: TopicName) -> None:
+        """A topic appeared or grew: the consumers that named it join."""
+        for consumer in list(self._by_name.get(name, ())):
+            if consumer.closed:
+                self._forget(consumer)
+            else:
                 self._tasks.spawn(self._join(consumer, name), f"join {name}")
 
-        self._watchers[consumer] = appeared
-
-    def appeared(self, name: TopicName) -> None:
-        """A topic appeared or grew: whoever follows it joins."""
-        for consumer, told in list(self._watchers.items()):
-            if consumer.closed:
-                del self._watchers[consumer]
-            else:
-                told(name)
+    def _forget(self, consumer: Consumer) -> None:
+        """It joins nothing more."""
+        watch = self._by_pattern.pop(consumer, None)
+        if watch is not None:
+            self._watches.remove(watch)
+        for name in self._named.pop(consumer, ()):
+            self._by_name[name].discard(consumer)
+            if not self._by_name[name]:
+                del self._by_name[name]
 
     async def _join(self, consumer: Consumer, name: TopicName) -> None:
         """Attach a consumer to a topic that appeared or grew: from its beginning, lest messages be missed."""
@@ -147,7 +183,7 @@ class Consumers:
         """As `Broker.leave`."""
         attached = consumer.attached
         consumer.close()
-        self._watchers.pop(consumer, None)
+        self._forget(consumer)
         for subscription in attached:
             if subscription.durable or subscription.consumers:
                 continue

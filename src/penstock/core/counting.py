@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.policy import SubscriptionType
 
 if TYPE_CHECKING:
     from .producer import Producer
@@ -34,6 +35,26 @@ def check_consumers(subscription: "Subscription") -> None:
         raise PenstockError(
             ErrorKind.CONSUMER_BUSY,
             f"topic {topic.name} has {topic.consumer_count} consumers: no more are allowed",
+        )
+
+
+def check_type(topic: "Topic", wanted: SubscriptionType) -> None:
+    """Raise BAD_PARAMETER where a topic's policies do not enable a type of subscription."""
+    enabled = topic.policies.subscription_types
+    if enabled and wanted not in enabled:
+        names = ", ".join(one.value for one in enabled)
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER,
+            f"topic {topic.name} enables subscriptions of the types {names}, not {wanted.value}",
+        )
+
+
+def check_auto_subscription(topic: "Topic", name: str) -> None:
+    """Raise SUBSCRIPTION_NOT_FOUND where policies do not let consumers create durable subscriptions."""
+    if not topic.policies.auto_subscriptions:
+        raise PenstockError(
+            ErrorKind.SUBSCRIPTION_NOT_FOUND,
+            f"{topic.name} has no subscription {name}, and autoSubscriptionCreation is off",
         )
 
 

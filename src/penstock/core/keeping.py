@@ -18,8 +18,10 @@ from .policies import Policies
 from .ports import Clock, Timer
 from .retention import Look, look
 from .settings import BrokerSettings
+from .storage_health import STORAGE_KINDS
 from .subscription import Subscription
 from .tasks import Tasks
+from .throttles import apply_bounds
 from .timers import Timers
 from .topic import Topic
 
@@ -43,6 +45,7 @@ class Keeper:
         names: Callable[[], list[TopicName]],
         opened: Callable[[], list[Topic]],
         open: Callable[[TopicName], Awaitable[object]],
+        compact: Callable[[Topic], None],
     ) -> None:
         self._policies = policies
         self._settings = settings
@@ -51,6 +54,7 @@ class Keeper:
         self._names = names
         self._opened = opened
         self._open = open
+        self._compact = compact
         self._marked: dict[Topic, None] = {}
         self._looks: dict[Topic, Look] = {}  # of each topic that is looked after, the last
         self._unopened: deque[TopicName] = deque()
@@ -84,6 +88,7 @@ class Keeper:
         """A topic is open, with its subscriptions."""
         topic.policies = self._policies.in_force(topic.name)
         topic.backlog = Backlog(topic, self, self._settings.quota_hold_ms)
+        apply_bounds(topic, self._settings.quota_hold_ms)
         self._look_after(topic)
 
     def _look_after(self, topic: Topic) -> None:
@@ -140,6 +145,7 @@ class Keeper:
             if policies != topic.policies:
                 topic.policies = policies
                 topic.backlog.moved()
+                apply_bounds(topic, self._settings.quota_hold_ms)
                 self._look_after(topic)
         known = {topic.name.base for topic in topics}
         self._walk([n for n in names if n not in known and not self._policies.in_force(n).keeps_all])
@@ -179,12 +185,22 @@ class Keeper:
             if self._marked:
                 self._arm()
 
+    async def look_now(self, topic: Topic) -> None:
+        """Let go of what a topic need not keep, without waiting for the next look."""
+        self._begin_compaction(topic, await look(topic))
+
+    def _begin_compaction(self, topic: Topic, found: Look) -> None:
+        if found.compact and topic.compaction.status != "RUNNING" and not topic.deleted:
+            self._compact(topic)
+
     async def _look(self, topic: Topic) -> None:
         try:
             found = await look(topic)
+            self._begin_compaction(topic, found)
         except PenstockError as error:
             if not topic.deleted:
-                log.warning("retention of %s: %s", topic.name, error.message)
+                level = logging.DEBUG if error.kind in STORAGE_KINDS else logging.WARNING
+                log.log(level, "retention of %s: %s", topic.name, error.message)
                 self._marked[topic] = None
             return
         except Exception:  # one topic must not keep the others from being looked at
@@ -248,4 +264,5 @@ class Keeper:
                 try:
                     await topic.forget_producers(names)
                 except PenstockError as error:
-                    log.warning("producers of %s: %s", topic.name, error.message)
+                    level = logging.DEBUG if error.kind in STORAGE_KINDS else logging.WARNING
+                    log.log(level, "producers of %s: %s", topic.name, error.message)

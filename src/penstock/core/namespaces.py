@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import DEFAULT_NAMESPACE, NamespaceName, TopicName, check_entity
+from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName, check_entity
 from penstock.model.policy import NamespacePolicies
 
 from .ports import MetaStore
 
 _KIND = "namespace"
 _TENANT = "tenant"
+
+ALWAYS: Final = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE)  # exist without being created
 
 
 class TenantInfo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -22,12 +25,14 @@ class TenantInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Namespaces:
-    """Every namespace there is; `public/default` always is.
+    """Every namespace there is; those of `ALWAYS` always are.
 
+    `auto_create`: a namespace is created with its first topic, and a tenant with its first namespace.
     `listeners` are called after any change that may concern what somebody is allowed to do.
     """
 
-    def __init__(self, store: MetaStore) -> None:
+    def __init__(self, store: MetaStore, *, auto_create: bool = False) -> None:
+        self.auto_create = auto_create
         self._store = store
         self._policies: dict[NamespaceName, NamespacePolicies] = {}
         self._tenants: dict[str, TenantInfo] = {}
@@ -42,7 +47,8 @@ class Namespaces:
             self._policies[NamespaceName.parse(key)] = msgspec.json.decode(document, type=NamespacePolicies)
         tenants = await self._store.load_meta(_TENANT)
         self._tenants = {name: msgspec.json.decode(kept, type=TenantInfo) for name, kept in tenants.items()}
-        self._policies.setdefault(DEFAULT_NAMESPACE, NamespacePolicies())
+        for always in ALWAYS:
+            self._policies.setdefault(always, NamespacePolicies())
         for name in self._policies:
             self._tenants.setdefault(name.tenant, TenantInfo())
 
@@ -56,14 +62,25 @@ class Namespaces:
             raise PenstockError(ErrorKind.NAMESPACE_NOT_FOUND, f"namespace {name} does not exist")
         return found
 
+    def serves(self, name: NamespaceName) -> bool:
+        """Whether the namespace exists, or is created with its first topic."""
+        return self.auto_create or name in self._policies
+
+    def check(self, name: NamespaceName) -> None:
+        """Raise NAMESPACE_NOT_FOUND unless it `serves`."""
+        if not self.serves(name):
+            self.policies(name)
+
     def find(self, name: NamespaceName) -> NamespacePolicies | None:
         """A namespace's policies, None where there is no such namespace."""
         return self._policies.get(name)
 
     async def create(self, name: NamespaceName, policies: NamespacePolicies | None = None) -> None:
-        """Create a namespace and, where it is new, its tenant; raises ALREADY_EXISTS."""
+        """Create a namespace; raises ALREADY_EXISTS, and NOT_FOUND for a tenant that is not there."""
         if name in self._policies:
             raise PenstockError(ErrorKind.ALREADY_EXISTS, f"namespace {name} already exists")
+        if not self.auto_create:
+            self.check_tenant(name.tenant)
         await self.update(name, policies or NamespacePolicies())
 
     async def ensure(self, name: NamespaceName) -> None:
@@ -105,10 +122,13 @@ class Namespaces:
             listener()
 
     async def delete(self, name: NamespaceName) -> None:
-        """Forget a namespace; the caller saw to it that it is empty."""
+        """Forget a namespace, or the policies of one that always exists; the caller saw to it that it is empty."""
         self.policies(name)
         await self._store.save_meta([(_KIND, str(name), None)])
-        del self._policies[name]
+        if name in ALWAYS:
+            self._policies[name] = NamespacePolicies()
+        else:
+            del self._policies[name]
         self._told()
 
     def of_tenant(self, tenant: str) -> list[NamespaceName]:

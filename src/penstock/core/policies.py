@@ -7,7 +7,16 @@ from typing import Final
 import msgspec
 
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import Quota, QuotaAction, Retention, TopicPolicies
+from penstock.model.policy import (
+    UNACKED_PER_CONSUMER_MAX,
+    AutoTopics,
+    Quota,
+    QuotaAction,
+    Retention,
+    SubscriptionType,
+    TopicPolicies,
+    TopicRate,
+)
 
 from .namespaces import Namespaces
 from .ports import MetaStore
@@ -29,6 +38,13 @@ class InForce(msgspec.Struct, frozen=True):
     max_consumers: int
     max_consumers_per_subscription: int
     max_subscriptions: int
+    max_unacked_per_consumer: int = UNACKED_PER_CONSUMER_MAX
+    compaction_threshold: int = 0
+    publish_rate: TopicRate = TopicRate()
+    dispatch_rate: TopicRate = TopicRate()
+    subscription_dispatch_rate: TopicRate = TopicRate()
+    auto_subscriptions: bool = True
+    subscription_types: tuple[SubscriptionType, ...] = ()
 
     @property
     def retains_all(self) -> bool:
@@ -38,7 +54,7 @@ class InForce(msgspec.Struct, frozen=True):
     def keeps_all(self) -> bool:
         """Whether nothing ever goes, expires or is bounded."""
         quotas = self.size_quota.limit >= 0 or self.age_quota.limit >= 0
-        return self.retains_all and self.message_ttl_s <= 0 and not quotas
+        return self.retains_all and self.message_ttl_s <= 0 and self.compaction_threshold <= 0 and not quotas
 
 
 class Policies:
@@ -63,6 +79,7 @@ class Policies:
             settings.max_subscriptions_per_topic,
         )
         self._max_topics = settings.max_topics_per_namespace
+        self._auto_topics = AutoTopics(settings.auto_create_topics, settings.auto_create_partitions)
         namespaces.changed = lambda name: self.changed(name)
 
     async def load(self) -> None:
@@ -96,6 +113,12 @@ class Policies:
         chosen = self._namespaces.policies(name).max_topics
         return self._max_topics if chosen is None else chosen
 
+    def auto_topics(self, name: NamespaceName) -> AutoTopics:
+        """Whether topics of a namespace are created when they are first used."""
+        found = self._namespaces.find(name)
+        chosen = None if found is None else found.auto_topics
+        return self._auto_topics if chosen is None else chosen
+
     # -- changing it
 
     async def change_topic(self, name: TopicName, change: Callable[[TopicPolicies], TopicPolicies]) -> None:
@@ -115,7 +138,7 @@ class Policies:
         self.changed(name)
 
     async def forget(self, name: TopicName) -> None:
-        """The topic is deleted."""
+        """Let a topic decide nothing of its own any more."""
         if name in self._own:
             await self.change_topic(name, lambda policies: _NOTHING)
 

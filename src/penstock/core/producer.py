@@ -58,7 +58,10 @@ class Producer:
         self.name = name
         self.topics = list(topics)
         self.options = options
+        self.connected_ms = clock.now_ms()
         self.published = 0
+        self.owner: str | None = None  # the role it publishes for; None: of several, or authentication is off
+        self.proxy: str | None = None  # the role that made it for its owner; None: the owner itself
         self.closed = False
         self.close_reason: PenstockError | None = None
         self.ousted: Callable[[PenstockError], None] | None = None  # told when it is closed by others

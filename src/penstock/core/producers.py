@@ -11,6 +11,7 @@ from .ports import Clock, EntryFormat
 from .producer import Producer
 from .requests import Requests
 from .schemas import Schemas
+from .storage_health import StorageHealth
 from .topics import Topics
 
 
@@ -22,6 +23,7 @@ class Producers:
         topics: Topics,
         schemas: Schemas,
         requests: Requests,
+        storage: StorageHealth,
         encoder: EntryFormat,
         clock: Clock,
         *,
@@ -31,6 +33,7 @@ class Producers:
         self._topics = topics
         self._schemas = schemas
         self._requests = requests
+        self._storage = storage
         self._encoder = encoder
         self._clock = clock
         self._message_bytes_max = message_bytes_max
@@ -46,6 +49,8 @@ class Producers:
     ) -> Producer:
         """As `Broker.producer`."""
         options = options or ProducerOptions()
+        if not options.shared_name:
+            self._storage.check(name)
         topics = await self._topics.all_of(name)
         for topic in topics:
             topic.check_open()

@@ -19,10 +19,12 @@ _MB: Final = 1 << 20
 class Look:
     """What a look found out about the next one."""
 
-    __slots__ = ("due_ms", "held", "lasts_ms", "timer_at")
+    __slots__ = ("compact", "compact_at", "due_ms", "held", "lasts_ms", "timer_at")
 
     def __init__(self) -> None:
         self.due_ms: int | None = None  # wall clock: then something will have to go, if nothing else happens
+        self.compact = False  # a compaction is due now
+        self.compact_at: int | None = None  # bytes appended to the topic: then it is due for compaction
         self.held = False  # what should go is not acknowledged by all
         self.lasts_ms: int | None = (
             None  # what is appended next has to go after this, and nothing foretold it
@@ -31,17 +33,36 @@ class Look:
 
     def wants_append(self, topic: Topic) -> bool:
         """Whether the topic has grown so large that another look is worth while."""
+        if self.compact_at is not None and self.compact_at <= topic.rate_in.bytes:
+            return True
         return 0 <= topic.policies.retention.mb * _MB < topic.size_bytes and not self.held
 
 
 async def look(topic: Topic) -> Look:
     """Let go of what has to go now."""
     found = Look()
+    await _weigh(topic, found)
     await _expire(topic, found)
     await _evict(topic)
     await _trim(topic, found)
     await _foresee(topic, found)
     return found
+
+
+async def _weigh(topic: Topic, found: Look) -> None:
+    """Find out whether the topic has grown by more than the threshold since it was compacted last."""
+    threshold = topic.policies.compaction_threshold
+    if threshold <= 0 or topic.compaction.status == "RUNNING":
+        return
+    kept = topic.compaction.kept
+    since = topic.first_offset if kept is None else max(topic.first_offset, kept.horizon)
+    appended = topic.rate_in.bytes
+    size = 0
+    if since < topic.next_offset:
+        size = await topic.store.size_since(topic.ledger, await topic.entry_at(since))
+    if size > threshold:
+        found.compact, size = True, 0
+    found.compact_at = appended + threshold - size + 1
 
 
 async def _expire(topic: Topic, found: Look) -> None:

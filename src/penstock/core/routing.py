@@ -2,10 +2,14 @@
 
 import random
 from collections.abc import Callable
+from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import java_string_hash, murmur3_32
 from penstock.model.policy import Hashing, Routing
+
+# The system's: the state of the `random` module belongs to the application, which may seed it or watch it.
+_RANDOM: Final = random.SystemRandom()
 
 
 def _murmur(key: str) -> int:
@@ -31,7 +35,7 @@ class Router:
         self._count = count
         self._hash = _HASHES[hashing]
         self._in_turn = routing is Routing.ROUND_ROBIN
-        self._next = random.randrange(count)
+        self._next = _RANDOM.randrange(count)
 
     def grow(self, count: int) -> None:
         """Choose among more from now on."""

@@ -65,16 +65,19 @@ class Schemas:
         return None if not versions or versions[-1].deleted else versions[-1]
 
     def version(self, topic: TopicName, number: int) -> SchemaVersion:
-        """One version, also of before a deletion; raises SCHEMA_NOT_FOUND."""
+        """One version, also of before a deletion, to read stored messages by; raises SCHEMA_NOT_FOUND."""
         for found in self._versions.get(schema_id(topic), ()):
             if found.version == number and not found.deleted:
                 return found
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
-        """One version, or the newest; raises SCHEMA_NOT_FOUND."""
+        """One version, or the newest; raises SCHEMA_NOT_FOUND, as for every version before a deletion."""
         if number is not None:
-            return self.version(topic, number)
+            for found in self._live(topic):
+                if found.version == number:
+                    return found
+            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
         versions = self._versions.get(schema_id(topic))
         if not versions:
             raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
@@ -82,8 +85,10 @@ class Schemas:
             raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema is deleted")
         return versions[-1]
 
-    def all(self, topic: TopicName) -> list[SchemaVersion]:
-        """Every version that is not a deletion, oldest first."""
+    def all(self, topic: TopicName, *, deleted: bool = False) -> list[SchemaVersion]:
+        """Every version, oldest first; `deleted`: also those before a deletion, which stored messages may name."""
+        if not deleted:
+            return self._live(topic)
         return [v for v in self._versions.get(schema_id(topic), ()) if not v.deleted]
 
     def _live(self, topic: TopicName) -> list[SchemaVersion]:

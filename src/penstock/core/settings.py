@@ -9,6 +9,9 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the core needs to know of the configuration."""
 
     auto_create_topics: bool = True  # Pulsar's allowAutoTopicCreation
+    auto_create_namespaces: bool = (
+        False  # with their tenants; off, as in Pulsar: a typo is an error, not a tenant
+    )
     auto_create_partitions: int = 0  # 0: topics created on the way have no partitions, as in Pulsar
     deduplication: bool = False  # for namespaces that do not say; Pulsar's brokerDeduplicationEnabled
     max_message_bytes: int = 5 * 1024 * 1024  # Pulsar's maxMessageSize
@@ -21,6 +24,9 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stage_timeout_ms: int = 86_400_000  # what is staged and not committed goes; long, as jobs of Spark may be
     max_staged_bytes: int = 64 * 1024**3  # room on the disk that nobody sees
     max_staged_bytes_per_writer: int = 32 * 1024**3
+    # Writers of staged batches that were not in use for so long are forgotten: a batch that comes again is new then.
+    writer_expiry_minutes: int = 129_600  # 90 days, longer than a query rests; 0: never
+    max_writers_per_role: int = 100_000  # and as many last commits; of each address without authentication
     # What topics and namespaces may decide otherwise. Of data, the default loses nothing.
     retention_minutes: int = -1  # acknowledged data is kept for so long; -1: for ever
     retention_mb: int = -1  # and as long as the topic is no larger than this; -1: without bound
@@ -43,5 +49,6 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_check_ms: int = (
         10_000  # changed topics are looked at so often; Pulsar: retention 2 min, expiry 5 min
     )
-    quota_hold_ms: int = 20_000  # a held publish fails after this: below the 30 s that clients wait
+    # A publish that a quota or publishRate holds fails after this: below the 30 s that clients wait.
+    quota_hold_ms: int = 20_000
     producer_memory_minutes: int = 360  # sequence ids of producers silent for so long are forgotten; 0: never

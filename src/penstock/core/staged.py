@@ -1,11 +1,16 @@
-"""What is staged for one batch, in numbers."""
+"""What is staged and not committed, in numbers."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.stage import StagedRun
+from penstock.model.names import TopicName
+from penstock.model.stage import Span, StagedRun, StageKey
+
+Counts = dict[str, int]  # messages by topic; those of partitions count for their topic
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -17,46 +22,72 @@ class Expected(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Batch:
-    """The stages of one batch of a writer."""
+class Share:
+    """What a stage holds for one log."""
+
+    __slots__ = ("ledger", "messages", "size_bytes", "topic")
+
+    def __init__(self, ledger: int, topic: str) -> None:
+        self.ledger = ledger
+        self.topic = topic
+        self.messages = 0
+        self.size_bytes = 0
+
+
+class Stage:
+    """One stage: which parts have come, and what they hold for each log."""
+
+    __slots__ = ("checksums", "shares")
 
     def __init__(self) -> None:
-        self.stages: dict[str, list[StagedRun]] = {}
-        self.topics: set[str] = set()
-        self._checksums: dict[tuple[str, int], int] = {}
-        self.size_bytes = 0
-        self.at = 0  # when the last part came, ms since the epoch
+        self.checksums: dict[int, int] = {}  # by part
+        self.shares: dict[int, Share] = {}  # by ledger
 
     def add(self, run: StagedRun) -> None:
-        self.stages.setdefault(run.key.stage, []).append(run)
-        self.topics.add(run.topic)
-        self._checksums[run.key.stage, run.part] = run.checksum
-        self.size_bytes += run.size_bytes
-        self.at = max(self.at, run.at)
+        self.checksums[run.part] = run.checksum
+        share = self.shares.get(run.ledger)
+        if share is None:
+            share = self.shares[run.ledger] = Share(run.ledger, run.topic)
+        share.messages += run.messages
+        share.size_bytes += run.size_bytes
 
-    def drop(self, stage: str) -> None:
-        """Forget a stage."""
-        runs = self.stages.pop(stage)
-        self.size_bytes -= sum(run.size_bytes for run in runs)
-        for run in runs:
-            self._checksums.pop((stage, run.part), None)
+    @property
+    def size_bytes(self) -> int:
+        return sum(share.size_bytes for share in self.shares.values())
 
-    def checksum(self, stage: str, part: int) -> int | None:
-        """The checksum of a part, None where it has not come."""
-        return self._checksums.get((stage, part))
+    @property
+    def pieces(self) -> int:
+        """How many numbers of it are in memory."""
+        return len(self.checksums) + len(self.shares)
 
-    def parts(self, stage: str) -> int:
-        """How many parts of a stage have come."""
-        return len({run.part for run in self.stages.get(stage, ())})
+    def counted(self, name: str) -> Expected:
+        """The stage as a commit has to name it."""
+        messages = sum(share.messages for share in self.shares.values())
+        return Expected(name, len(self.checksums), messages, self.size_bytes)
 
-    def expected(self, stage: str) -> Expected:
-        """A stage as it is."""
-        runs = self.stages.get(stage, ())
-        return Expected(
-            stage, self.parts(stage), sum(r.messages for r in runs), sum(r.size_bytes for r in runs)
-        )
 
-    def won(self, stages: Sequence[Expected]) -> list[StagedRun]:
+class Batch:
+    """The stages of one batch of a writer. `origin` is what its batches are counted by."""
+
+    def __init__(self, origin: str = "") -> None:
+        self.origin = origin
+        self.stages: dict[str, Stage] = {}
+        self.at = 0  # when the last part came, ms since the epoch
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(stage.size_bytes for stage in self.stages.values())
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics and partitions that something is staged for."""
+        return {share.topic for stage in self.stages.values() for share in stage.shares.values()}
+
+    def expected(self, name: str) -> Expected:
+        """A stage as a commit has to name it; of one that is not there, nothing."""
+        return self.stages.get(name, Stage()).counted(name)
+
+    def won(self, stages: Sequence[Expected]) -> list[Share]:
         """What `stages` hold. Raises STAGE_NOT_FOUND, and STAGE_CONFLICT where one is not as it is said."""
         names = [each.stage for each in stages]
         if len(set(names)) < len(names):
@@ -71,4 +102,96 @@ class Batch:
                     f"stage {each.stage} has {found.parts} parts with {found.messages} messages,"
                     f" not {each.parts} with {each.messages}",
                 )
-        return [run for name in names for run in self.stages.get(name, ())]
+        held = [self.stages[name] for name in names if name in self.stages]
+        return [share for stage in held for share in stage.shares.values()]
+
+
+class Batches:
+    """Everything that is staged, by writer and batch."""
+
+    def __init__(self) -> None:
+        self._by_writer: dict[str, dict[int, Batch]] = {}
+        self._sizes: Counter[str] = Counter()  # by writer
+        self._counts: Counter[str] = Counter()  # batches by origin
+        self._pieces: Counter[str] = (
+            Counter()
+        )  # numbers in memory, by origin: one a part, one a log of a stage
+        self.size_bytes = 0
+
+    def __iter__(self) -> Iterator[tuple[str, int, Batch]]:
+        for writer, batches in self._by_writer.items():
+            for number, batch in batches.items():
+                yield writer, number, batch
+
+    def of(self, writer: str) -> dict[int, Batch]:
+        """The batches of a writer."""
+        return self._by_writer.get(writer, {})
+
+    def size_of(self, writer: str) -> int:
+        """How many bytes a writer has staged."""
+        return self._sizes[writer]
+
+    def count_of(self, origin: str) -> int:
+        """How many batches are staged by the writers of one origin."""
+        return self._counts[origin]
+
+    def pieces_of(self, origin: str) -> int:
+        """How many parts, and logs of stages, are staged by the writers of one origin."""
+        return self._pieces[origin]
+
+    def add(self, run: StagedRun, origin: str) -> None:
+        """Count a part that was stored."""
+        batches = self._by_writer.setdefault(run.key.writer, {})
+        batch = batches.get(run.key.batch)
+        if batch is None:
+            batch = batches[run.key.batch] = Batch(origin)
+            self._counts[origin] += 1
+        stage = batch.stages.setdefault(run.key.stage, Stage())
+        before = stage.pieces
+        stage.add(run)
+        self._pieces[batch.origin] += stage.pieces - before
+        batch.at = max(batch.at, run.at)
+        self._sizes[run.key.writer] += run.size_bytes
+        self.size_bytes += run.size_bytes
+
+    def drop(self, keys: Iterable[StageKey]) -> None:
+        """Stages are gone."""
+        for key in keys:
+            batch = self.of(key.writer).get(key.batch)
+            stage = None if batch is None else batch.stages.pop(key.stage, None)
+            if batch is None or stage is None:
+                continue
+            self.size_bytes -= stage.size_bytes
+            self._sizes[key.writer] -= stage.size_bytes
+            self._pieces[batch.origin] -= stage.pieces
+            if not batch.stages:
+                self._forget(key.writer, key.batch, batch)
+
+    def _forget(self, writer: str, number: int, batch: Batch) -> None:
+        del self._by_writer[writer][number]
+        self._counts[batch.origin] -= 1
+        if not self._counts[batch.origin]:
+            del self._counts[batch.origin], self._pieces[batch.origin]
+        if not self._by_writer[writer]:
+            del self._by_writer[writer], self._sizes[writer]
+
+
+def bases_of(topics: Iterable[str]) -> set[str]:
+    """The topics that these topics and partitions are of."""
+    return {str(TopicName.parse(topic).base) for topic in set(topics)}
+
+
+def counts_of(found: Iterable[Share | Span]) -> Counts:
+    """How many messages there are for each topic."""
+    by_log: Counter[str] = Counter()
+    for each in found:
+        by_log[each.topic] += each.messages
+    counts: Counter[str] = Counter()
+    for topic, messages in by_log.items():
+        counts[str(TopicName.parse(topic).base)] += messages
+    return dict(counts)
+
+
+def digest_of(stages: Sequence[Expected]) -> str:
+    """What tells one request to commit from another: its stages, as they were counted."""
+    return sha256(msgspec.json.encode(list(stages))).hexdigest()[:32]

@@ -1,30 +1,31 @@
 """Staged publishing: what writers have staged, and its commit (DESIGN, decision 8).
 
-A writer's batches are committed in the order of their numbers, each once. What is staged costs room in the store
-and a few numbers here; it goes with a commit, an abort, or after `stage_timeout_ms` without a further part.
+A writer's batches are committed in the order of their numbers, each once, for each set of topics on its own. What
+is staged costs room in the store and a few numbers here; it goes with a commit, an abort, or after
+`stage_timeout_ms` without a further part.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
+
+import msgspec
 
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.stage import Commit, StagedRun, StageKey, StageRun
+from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets, Writer
 
 from .locks import Locks
 from .ports import Clock, Store, Timer
+from .repeats import below, check_same, check_there, skipped
 from .settings import BrokerSettings
-from .staged import Batch, Expected
+from .staged import Batch, Batches, Expected, Share, bases_of, counts_of, digest_of
+from .staged_room import check_room
+from .targets import check_kept, declared, names_of
 from .tasks import finished
 from .topic import Topic
 from .topics import Topics
-
-WRITERS_MAX: Final = 100_000  # whose last commits are kept, in memory too
-BATCHES_MAX: Final = 10_000  # of all writers, each with a stage a task: numbers of them are kept in memory
-
-_BatchKey = tuple[str, int]
-MayProduce = Callable[[TopicName], None]
+from .writers import Caller, Writers
 
 
 class Staging:
@@ -43,18 +44,19 @@ class Staging:
         self._clock = clock
         self._settings = settings
         self._spawn = spawn
-        self._batches: dict[_BatchKey, Batch] = {}
-        self._commits: dict[str, Commit] = {}
-        self._locks: Locks[str] = Locks()
+        self._batches = Batches()
+        self._writers = Writers(store, clock, settings)
+        self._locks: Locks[StageKey] = Locks()
         self._sweep: Timer | None = None
 
     async def load(self) -> None:
         """Read what a server before this one left."""
-        runs, commits = await self._store.load_stages()
+        runs, writers = await self._store.load_stages()
+        origins = {writer.name: writer.origin for writer in writers}
         for run in runs:
-            self._batch(run.key).add(run)
-        self._commits = {commit.writer: commit for commit in commits}
-        self._expect_sweep()
+            self._batches.add(run, origins.get(run.key.writer, ""))
+        if runs or await self._writers.any():
+            self._expect_sweep()
 
     def close(self) -> None:
         """Sweep no more; what is staged stays for the next start."""
@@ -64,79 +66,69 @@ class Staging:
 
     # -- what there is
 
-    def last(self, writer: str) -> Commit | None:
-        """A writer's last commit, None before the first."""
-        return self._commits.get(writer)
-
     def batches(self, writer: str) -> Mapping[int, Batch]:
         """What a writer has staged, by batch."""
-        return {batch: held for (name, batch), held in sorted(self._batches.items()) if name == writer}
-
-    def committed(self, writer: str, batch: int) -> Commit | None:
-        """The writer's last commit where it covers `batch`: a repeat of that has nothing to do."""
-        last = self._commits.get(writer)
-        return last if last is not None and last.batch >= batch else None
+        return dict(sorted(self._batches.of(writer).items()))
 
     @property
     def size_bytes(self) -> int:
         """How much is staged, by all writers."""
-        return sum(batch.size_bytes for batch in self._batches.values())
+        return self._batches.size_bytes
+
+    def size_of(self, writer: str) -> int:
+        """How much a writer has staged."""
+        return self._batches.size_of(writer)
+
+    async def writers(
+        self, caller: Caller, after: str, writers_max: int
+    ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
+        """Writers behind a name with their targets, and whether there are more: the caller's own, or all."""
+        return await self._writers.page(caller, after, writers_max)
+
+    async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
+        """A writer and its targets, None where there is none. Raises FORBIDDEN for another role's."""
+        return await self._writers.find(name, caller)
 
     # -- staging
 
     async def stage(
-        self, key: StageKey, part: int, checksum: int, entries: Sequence[tuple[Topic, Sequence[NewEntry]]]
-    ) -> Commit | None:
+        self,
+        key: StageKey,
+        part: int,
+        checksum: int,
+        entries: Sequence[tuple[Topic, Sequence[NewEntry]]],
+        caller: Caller,
+    ) -> None:
         """Stage a part durably; again, where it has come before, without effect.
 
-        Returns the writer's last commit where that covers the batch: then nothing was staged. Raises
-        STAGE_CONFLICT for other content under the same number, TOO_LARGE and STORAGE_FULL beyond the bounds,
-        BAD_PARAMETER for a topic that keeps nothing, and what the store raises.
+        Raises FORBIDDEN for another role's writer, STAGE_CONFLICT for other content under the same number,
+        TOO_LARGE, STORAGE_FULL and TOO_MANY_REQUESTS beyond the bounds, BAD_PARAMETER for a topic that keeps
+        nothing, and what the store raises.
         """
         for topic, _ in entries:
-            _check_kept(topic)
+            check_kept(topic.name)
             topic.check_open()
-        async with self._locks.hold(f"{key.writer}\0{key.batch}\0{key.stage}"):
-            done = self.committed(key.writer, key.batch)
-            if done is not None:
-                return done
-            held = self._batches.get((key.writer, key.batch))
-            known = None if held is None else held.checksum(key.stage, part)
-            if known is not None:
-                if known != checksum:
-                    raise PenstockError(
-                        ErrorKind.STAGE_CONFLICT, f"part {part} of stage {key.stage} came before, and differs"
-                    )
-                return None
-            self._check_room(key.writer, sum(len(e.data) for _, run in entries for e in run))
-            now = self._clock.now_ms()
-            runs = [StageRun(topic.ledger, str(topic.name), run) for topic, run in entries if run]
-            await finished(self._store.stage(key, part, checksum, now, runs))
-            batch = self._batch(key)
-            for run in runs:
-                batch.add(_told(key, part, checksum, now, run))
-        done = self.committed(key.writer, key.batch)
-        if done is not None:  # meanwhile, without this stage
-            await self._drop([(key.writer, key.batch)])
+        with self._writers.staging(key.writer):
+            origin = (await self._writers.claim(key.writer, caller)).origin
+            async with self._locks.hold(key):
+                held = self._batches.of(key.writer).get(key.batch)
+                stage = None if held is None else held.stages.get(key.stage)
+                known = None if stage is None else stage.checksums.get(part)
+                if known is not None:
+                    if known != checksum:
+                        raise PenstockError(
+                            ErrorKind.STAGE_CONFLICT,
+                            f"part {part} of stage {key.stage} came before, and differs",
+                        )
+                    return
+                size = sum(len(e.data) for _, run in entries for e in run)
+                check_room(self._batches, self._settings, key, origin, size)
+                now = self._clock.now_ms()
+                runs = [StageRun(topic.ledger, str(topic.name), run) for topic, run in entries if run]
+                await finished(self._store.stage(key, part, checksum, now, runs))
+                for run in runs:
+                    self._batches.add(_told(key, part, checksum, now, run), origin)
         self._expect_sweep()
-        return done
-
-    def _check_room(self, writer: str, size: int) -> None:
-        if len(self._batches) >= BATCHES_MAX:
-            raise PenstockError(ErrorKind.TOO_MANY_REQUESTS, f"{BATCHES_MAX} batches are being staged")
-        held = sum(batch.size_bytes for (name, _), batch in self._batches.items() if name == writer)
-        if held + size > self._settings.max_staged_bytes_per_writer:
-            raise PenstockError(
-                ErrorKind.TOO_LARGE,
-                f"writer {writer} has staged {held} bytes; broker.max_staged_bytes_per_writer is"
-                f" {self._settings.max_staged_bytes_per_writer}",
-            )
-        if self.size_bytes + size > self._settings.max_staged_bytes:
-            raise PenstockError(
-                ErrorKind.STORAGE_FULL,
-                f"{self.size_bytes} bytes are staged by all writers; broker.max_staged_bytes is"
-                f" {self._settings.max_staged_bytes}",
-            )
 
     # -- committing
 
@@ -145,54 +137,84 @@ class Staging:
         writer: str,
         batch: int,
         stages: Sequence[Expected],
+        caller: Caller,
         *,
-        may_produce: MayProduce,
-        owner: str = "",
+        topics: Sequence[TopicName] = (),
         keep: bool = True,
     ) -> tuple[Commit, bool]:
         """Append what the stages hold to their topics, in one transaction; whether it was this call that did.
 
-        A batch that the writer has committed, or one before it, changes nothing and returns the last commit.
-        Raises STAGE_NOT_FOUND and STAGE_CONFLICT where it is not as `stages` say, FORBIDDEN for what
-        `may_produce` refuses and for another's writer, TOPIC_NOT_FOUND, TOPIC_TERMINATED, PRODUCER_BUSY,
-        BACKLOG_QUOTA_HOLD, BACKLOG_QUOTA_EXCEPTION, and what the store raises; then nothing has changed.
+        `topics` are those that the writer writes to. The last batch that it committed to them changes nothing and
+        returns its commit, where as many messages of each topic are staged as were committed. Raises
+        BATCH_CONFLICT where they are not, where a topic was deleted since, and for a batch before the last;
+        STAGE_NOT_FOUND, STAGE_CONFLICT where it is not as `stages` say, FORBIDDEN for another's writer and by
+        `may_produce`, TOPIC_NOT_FOUND, TOPIC_TERMINATED, EXCLUSIVE_PRODUCER, BACKLOG_QUOTA_HOLD,
+        BACKLOG_QUOTA_EXCEPTION, TOO_MANY_REQUESTS, and what the store raises; then nothing has changed.
         """
-        async with self._locks.hold(writer):
-            self._check_owner(writer, owner)
-            done = self.committed(writer, batch)
-            if done is not None:
-                return done, False
-            if writer not in self._commits and len(self._commits) >= WRITERS_MAX:
-                raise PenstockError(
-                    ErrorKind.TOO_MANY_REQUESTS, f"the last commits of {WRITERS_MAX} writers are kept"
-                )
-            held = self._batches.get((writer, batch)) or Batch()
+        targets = declared(topics, caller)
+        async with self._writers.hold(writer):
+            await self._writers.check(writer, caller)
+            last = await self._store.find_commit(writer, targets)
+            if last is not None and batch < last.batch:
+                raise below(last, batch, targets)
+            held = self._batches.of(writer).get(batch) or Batch()
+            if last is not None and batch == last.batch:
+                return await self._repeated(last, targets, held, stages), False
+            if last is None or last.topics != targets:
+                await self._writers.check_targets(writer)
             won = held.won(stages)
-            topics: dict[int, Topic] = {}
-            for run in won:
-                if run.ledger not in topics:
-                    topics[run.ledger] = await self._topic(run, may_produce)
-            names = [each.stage for each in stages if held.parts(each.stage)]
-            commit = Commit(writer, batch, self._clock.now_ms(), owner, keep)
-            made = await finished(self._store.commit_stages(commit, names))
-            self._commits[writer] = made
+            found: dict[int, Topic] = {}
+            for share in won:
+                if share.ledger not in found:
+                    found[share.ledger] = await self._topic(share, caller)
+            await self._writers.claim_held(writer, caller)
+            names = [each.stage for each in stages if each.stage in held.stages]
+            lost = self._lost(writer, batch, names, targets or bases_of(share.topic for share in won))
+            wanted = Commit(writer, batch, self._clock.now_ms(), targets, keep, digest_of(stages))
+            most = self._settings.max_writers_per_role
+            made = await finished(self._store.commit_stages(wanted, names, lost, most))
+            self._batches.drop([*(StageKey(writer, batch, name) for name in names), *lost])
             for span in made.spans:
-                topics[span.ledger].committed(span)
-            for key in [k for k in self._batches if k[0] == writer and k[1] <= batch]:
-                del self._batches[key]
+                found[span.ledger].committed(span)
         self._expect_sweep()
         return made, True
 
-    def _check_owner(self, writer: str, owner: str) -> None:
-        last = self._commits.get(writer)
-        if last is not None and last.owner and owner and last.owner != owner:
-            raise PenstockError(ErrorKind.FORBIDDEN, f"writer {writer} is another role's")
+    async def _repeated(
+        self, last: Commit, targets: Targets, held: Batch, stages: Sequence[Expected]
+    ) -> Commit:
+        """The last commit again. Raises BATCH_CONFLICT where something else is staged, or its topics are gone."""
+        await check_there(last, targets, self._topics)
+        there = [each.stage for each in stages if each.stage in held.stages]
+        # The stages of a commit, or of a repeat, are gone with it: the same request again finds none of them.
+        digest = digest_of(stages)
+        if there or digest != last.stages:
+            check_same(last, targets, counts_of(held.won(stages)))
+            keys = [StageKey(last.writer, last.batch, name) for name in there]
+            last = msgspec.structs.replace(last, stages=digest)
+            await finished(self._store.repeat_commit(last, keys))
+            self._batches.drop(keys)
+        skipped(last, targets)
+        return msgspec.structs.replace(last, topics=targets)
 
-    async def _topic(self, run: StagedRun, may_produce: MayProduce) -> Topic:
-        name = TopicName.parse(run.topic)
-        may_produce(name)
+    def _lost(
+        self, writer: str, batch: int, names: Sequence[str], topics: Targets | set[str]
+    ) -> list[StageKey]:
+        """Stages for these topics that no commit will take: of this batch and those before it."""
+        taken, wanted = set(names), set(topics)
+        return [
+            StageKey(writer, number, name)
+            for number, held in self._batches.of(writer).items()
+            if number <= batch
+            for name, stage in held.stages.items()
+            if not (number == batch and name in taken)
+            and wanted & bases_of(share.topic for share in stage.shares.values())
+        ]
+
+    async def _topic(self, share: Share, caller: Caller) -> Topic:
+        name = TopicName.parse(share.topic)
+        caller.may_produce(name)
         topic = await self._topics.get(name, create=False)
-        if topic.ledger != run.ledger:
+        if topic.ledger != share.ledger:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{name} was made anew since it was staged for")
         topic.check_open()
         topic.access.check_shared()
@@ -201,50 +223,60 @@ class Staging:
             topic.check_open()
         return topic
 
-    async def abort(
-        self, writer: str, batch: int, stage: str | None = None, *, may_produce: MayProduce, owner: str = ""
-    ) -> int:
+    async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
         """Drop what is staged for a batch, or one stage of it; returns how many stages that were.
 
-        Raises STAGE_CONFLICT where the batch is committed: that is never undone. Raises FORBIDDEN.
+        Raises STAGE_CONFLICT where nothing is staged and the batch is committed: that is never undone. Raises
+        FORBIDDEN.
         """
-        async with self._locks.hold(writer):
-            self._check_owner(writer, owner)
-            if self.committed(writer, batch) is not None:
-                raise PenstockError(ErrorKind.STAGE_CONFLICT, f"batch {batch} of {writer} is committed")
-            held = self._batches.get((writer, batch))
-            if held is None:
+        async with self._writers.hold(writer):
+            await self._writers.check(writer, caller)
+            held = self._batches.of(writer).get(batch)
+            names = [] if held is None else [name for name in held.stages if stage in (None, name)]
+            if held is None or not names:
+                if any(each.batch >= batch for each in await self._store.list_targets(writer)):
+                    raise PenstockError(ErrorKind.STAGE_CONFLICT, f"batch {batch} of {writer} is committed")
                 return 0
             for topic in sorted(held.topics):
-                may_produce(TopicName.parse(topic))
-            if stage is None:
-                return await self._drop([(writer, batch)])
-            if stage not in held.stages:
-                return 0
-            await self._store.drop_stages([StageKey(writer, batch, stage)])
-            held.drop(stage)
-            if not held.stages:
-                del self._batches[writer, batch]
-            return 1
+                caller.may_produce(TopicName.parse(topic))
+            return await self._drop([StageKey(writer, batch, name) for name in names])
 
-    async def _drop(self, batches: Sequence[_BatchKey]) -> int:
-        held = [(key, self._batches[key]) for key in batches if key in self._batches]
-        keys = [StageKey(*key, stage) for key, batch in held for stage in batch.stages]
-        await self._store.drop_stages(keys)
-        for key in batches:
-            self._batches.pop(key, None)
+    async def forget(
+        self, writer: str, caller: Caller, topics: Sequence[TopicName] | None = None, *, force: bool = False
+    ) -> None:
+        """Forget a writer, or (with `topics`) its last commit to these: a batch that comes again is new.
+
+        Raises STAGE_CONFLICT for a writer that has something staged, which `force` drops; NOT_FOUND; FORBIDDEN.
+        """
+        async with self._writers.hold(writer):
+            if topics is not None:
+                return await self._writers.forget(writer, names_of(topics), caller)
+            if await self._writers.find(writer, caller) is not None:
+                held = self._batches.of(writer)
+                if self._writers.is_staging(writer) or (held and not force):
+                    raise PenstockError(
+                        ErrorKind.STAGE_CONFLICT,
+                        f"writer {writer} is staging {len(held)} batches ({self.size_of(writer)} bytes);"
+                        " abort them first",
+                    )
+                await self._drop([StageKey(writer, n, name) for n, b in held.items() for name in b.stages])
+            await self._writers.forget(writer, None, caller)
+
+    async def _drop(self, keys: Sequence[StageKey]) -> int:
+        if keys:
+            await self._store.drop_stages(keys)
+            self._batches.drop(keys)
         return len(keys)
 
     # -- what was left behind
 
     def _expect_sweep(self) -> None:
-        """Look again when the first of what is staged, or of the commits not to be kept, may be over."""
-        if self._sweep is not None or not (self._batches or not all(c.keep for c in self._commits.values())):
-            return
-        times = [batch.at for batch in self._batches.values()]
-        times += [commit.at for commit in self._commits.values() if not commit.keep]
-        wait = min(times) + self._settings.stage_timeout_ms - self._clock.now_ms()
-        self._sweep = self._clock.call_later(max(1, wait), self._look)
+        """Look again when the first of what is staged may be over, and now and then for writers."""
+        if self._sweep is None:
+            now, timeout = self._clock.now_ms(), self._settings.stage_timeout_ms
+            waits = [batch.at + timeout - now for _, _, batch in self._batches]
+            waits.append(self._writers.sweep_ms)
+            self._sweep = self._clock.call_later(max(1, min(waits)), self._look)
 
     def _look(self) -> None:
         self._sweep = None
@@ -252,24 +284,14 @@ class Staging:
 
     async def _sweep_out(self) -> None:
         before = self._clock.now_ms() - self._settings.stage_timeout_ms
-        for key in [key for key, batch in self._batches.items() if batch.at <= before]:
-            async with self._locks.hold(key[0]):
-                held = self._batches.get(key)
+        for writer, number in [(writer, number) for writer, number, b in self._batches if b.at <= before]:
+            async with self._writers.hold(writer):
+                held = self._batches.of(writer).get(number)
                 if held is not None and held.at <= before:
-                    await self._drop([key])
-        over = [c.writer for c in self._commits.values() if not c.keep and c.at <= before]
-        await self._store.forget_commits(over)
-        for writer in over:
-            self._commits.pop(writer, None)
-        self._expect_sweep()
-
-    def _batch(self, key: StageKey) -> Batch:
-        return self._batches.setdefault((key.writer, key.batch), Batch())
-
-
-def _check_kept(topic: Topic) -> None:
-    if not topic.name.persistent:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, f"{topic.name} keeps nothing: it cannot be staged for")
+                    await self._drop([StageKey(writer, number, name) for name in held.stages])
+        await self._writers.sweep(self._batches.of)
+        if any(True for _ in self._batches) or await self._writers.any():
+            self._expect_sweep()
 
 
 def _told(key: StageKey, part: int, checksum: int, at: int, run: StageRun) -> StagedRun:

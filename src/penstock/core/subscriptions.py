@@ -66,7 +66,7 @@ class Subscriptions:
         return made
 
     async def grow(self, name: TopicName, partitions: int) -> None:
-        """Let a partitioned topic have more partitions; raises BAD_PARAMETER, TOPIC_NOT_FOUND.
+        """Let a partitioned topic have more partitions; raises BAD_PARAMETER, FEWER_PARTITIONS, TOPIC_NOT_FOUND.
 
         They get the durable subscriptions of those before, which miss nothing while nobody is connected.
         """

@@ -17,6 +17,7 @@ from .rates import Rate
 from .sequences import Sequences
 from .tail import Tail, TailCache
 from .tasks import finished
+from .throttle import PublishThrottle, Throttle
 from .transient import Kept
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Topic:
         self.subscriptions: dict[str, Subscription] = {}
         self.producers: dict[str, Producer] = {}
         self.consumer_count = 0  # of all subscriptions together
+        self.read_bytes_max = READ_BYTES  # what one read may bring: a single entry may be larger
         self.sequences = Sequences(state.producers, clock.monotonic_ms)
         self.last_publish_ms = 0
         # Who must see entries before they go (awaited with the first entry that stays), and who outlives the log.
@@ -67,6 +69,8 @@ class Topic:
         self.rate_in = Rate(clock)
         self.write_latency: Histogram | None = None  # ms until durable, once something was appended
         self.kept: Kept | None = None  # a non-persistent topic's bound
+        self.publish_throttle: PublishThrottle | None = None  # rates that policies bound
+        self.dispatch_throttle: Throttle | None = None
         self._tails = tails
         self._tail = Tail()
         self._grown = asyncio.Event()
@@ -87,6 +91,11 @@ class Topic:
         self.check_open()
         if not self.backlog.surely_room:
             await self.backlog.admit()
+            self.check_open()
+        if self.publish_throttle is not None:
+            await self.publish_throttle.admit(
+                sum(new.count for new in entries), sum(len(new.data) for new in entries)
+            )
             self.check_open()
         began = perf_counter()
         placed = await finished(self.store.append(self.ledger, entries))
@@ -176,6 +185,11 @@ class Topic:
         if held:
             return held
         return await self.store.read(self.ledger, entry_id, entries_max, bytes_max)
+
+    def has_read(self, size: int) -> None:
+        """A read of the usual size brought `size` bytes: the next may, too."""
+        if size > self.read_bytes_max:
+            self.read_bytes_max = size
 
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
         """Entries from the one that holds `offset` on."""

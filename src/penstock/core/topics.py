@@ -8,16 +8,19 @@ import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.model.policy import AutoTopics
 
 from .locks import Locks
 from .namespaces import Namespaces
 from .ports import Clock, Store
 from .settings import BrokerSettings
+from .storage_health import StorageHealth
 from .tail import TailCache
 from .topic import Topic
 from .transient import Kept
 
 _KIND: Final = "topic"
+NO_TOPICS: Final = AutoTopics(False)
 
 
 class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,8 +52,10 @@ class Topics:
         opened: Callable[[Topic], Awaitable[None]],
         appeared: Callable[[TopicName], None],
         logs_max: Callable[[NamespaceName], int],
+        auto: Callable[[NamespaceName], AutoTopics],
     ) -> None:
         self._store = store
+        self._storage = StorageHealth.of(store)
         self._transient = transient
         self._namespaces = namespaces
         self._settings = settings
@@ -58,6 +63,7 @@ class Topics:
         self._opened = opened
         self._told_appeared = appeared
         self._logs_max = logs_max
+        self._auto = auto
         self._logs: Counter[NamespaceName] = Counter()  # how many each namespace has
         self.listeners: set[Callable[[TopicName], None]] = (
             set()
@@ -97,13 +103,23 @@ class Topics:
         base = self._documents.get(name.base)
         return base is not None and 0 <= name.partition < base.partitions
 
+    def has_namespace(self, name: TopicName) -> bool:
+        """Whether the namespace of a topic exists, or is created with the topic."""
+        return self._namespaces.serves(name.namespace_name)
+
+    def missing(self, name: TopicName) -> PenstockError:
+        """What is told of a topic that does not exist."""
+        namespace = name.namespace_name
+        more = "" if self._namespaces.exists(namespace) else f": there is no namespace {namespace}"
+        return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist{more}")
+
     def partitions(self, name: TopicName) -> int:
         """The number of partitions, 0 for a topic without; raises TOPIC_NOT_FOUND."""
         document = self._documents.get(name)
         if document is None:
             if self.exists(name):
                 return 0
-            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
+            raise self.missing(name)
         return document.partitions
 
     def names(self, namespace: NamespaceName, domain: str | None = None) -> list[TopicName]:
@@ -119,6 +135,13 @@ class Topics:
     def all_names(self) -> list[TopicName]:
         """Every topic there is, partitioned ones by their own name."""
         return list(self._documents)
+
+    def auto(self, name: TopicName) -> AutoTopics:
+        """Whether a topic that does not exist is created when it is first used, in a namespace that exists; a
+        partition never is."""
+        if name.partition >= 0 or not self.has_namespace(name):
+            return NO_TOPICS
+        return self._auto(name.namespace_name)
 
     def logs(self, name: TopicName) -> list[TopicName]:
         """The names of a topic's logs: its partitions', or its own; raises TOPIC_NOT_FOUND."""
@@ -139,7 +162,7 @@ class Topics:
     async def get(self, name: TopicName, *, create: bool | None = None) -> Topic:
         """The one log of `name`: a topic without partitions, or a partition.
 
-        Creates the topic when `create` (default: as configured). Raises TOPIC_NOT_FOUND,
+        Creates the topic when `create` (default: as configured), in a namespace that exists. Raises TOPIC_NOT_FOUND,
         PARTITION_NOT_FOUND; BAD_PARAMETER for a partitioned topic as a whole.
         """
         topic = self._open.get(name)
@@ -194,10 +217,10 @@ class Topics:
             raise PenstockError(
                 ErrorKind.PARTITION_NOT_FOUND, f"{name.base} has {base.partitions} partitions"
             )
-        allowed = self._settings.auto_create_topics if create is None else create
+        allowed = self.auto(name).allowed if create is None else create
         if not allowed or name.partition >= 0:
-            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
-        document = TopicDocument(partitions=self._settings.auto_create_partitions)
+            raise self.missing(name)
+        document = TopicDocument(partitions=self._auto(name.namespace_name).partitions)
         self._check_room(name, _logs(document))
         await self._namespaces.ensure(name.namespace_name)
         await self._keep(name, document)
@@ -214,7 +237,8 @@ class Topics:
         self._logs[name.namespace_name] += _logs(document) - (0 if before is None else _logs(before))
 
     def _check_room(self, name: TopicName, logs: int) -> None:
-        """Raise TOO_MANY_TOPICS unless the namespace may have so many logs more."""
+        """Raise unless the namespace may have so many logs more (TOO_MANY_TOPICS) and the storage takes them."""
+        self._storage.check(name)
         namespace = name.namespace_name
         most = self._logs_max(namespace)
         if 0 < most < self._logs[namespace] + logs:
@@ -229,7 +253,7 @@ class Topics:
     async def create(
         self, name: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
-        """Create a topic; raises ALREADY_EXISTS, BAD_PARAMETER, TOO_MANY_TOPICS."""
+        """Create a topic; raises ALREADY_EXISTS, BAD_PARAMETER, TOO_MANY_TOPICS, NAMESPACE_NOT_FOUND."""
         self._check_partitions(partitions)
         if name.partition >= 0:
             raise PenstockError(
@@ -238,6 +262,7 @@ class Topics:
         async with self._locks.hold(name.base):
             if name in self._documents:
                 raise PenstockError(ErrorKind.ALREADY_EXISTS, f"topic {name} already exists")
+            self._namespaces.check(name.namespace_name)
             document = TopicDocument(partitions=partitions, properties=properties or {})
             self._check_room(name, _logs(document))
             await self._namespaces.ensure(name.namespace_name)
@@ -245,7 +270,7 @@ class Topics:
         self._appeared(name)
 
     async def set_partitions(self, name: TopicName, partitions: int) -> None:
-        """Let a partitioned topic grow; raises BAD_PARAMETER for fewer, and for a topic without partitions."""
+        """Let a partitioned topic grow; raises FEWER_PARTITIONS, and BAD_PARAMETER for a topic without partitions."""
         self._check_partitions(partitions)
         async with self._locks.hold(name.base):
             have = self.partitions(name)
@@ -253,7 +278,7 @@ class Topics:
                 raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is not a partitioned topic")
             if partitions < have:
                 raise PenstockError(
-                    ErrorKind.BAD_PARAMETER, f"{name} has {have} partitions: they cannot be fewer"
+                    ErrorKind.FEWER_PARTITIONS, f"{name} has {have} partitions: they cannot be fewer"
                 )
             self._check_room(name, partitions - have)
             document = msgspec.structs.replace(self._documents[name], partitions=partitions)
@@ -266,6 +291,17 @@ class Topics:
                 ErrorKind.BAD_PARAMETER,
                 f"the number of partitions must be within 0 and {self._settings.max_partitions}",
             )
+
+    async def set_properties(
+        self, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]]
+    ) -> None:
+        """Set the properties of a topic by what they are now, durably; raises TOPIC_NOT_FOUND."""
+        async with self._locks.hold(name.base):
+            if name not in self._documents:
+                raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
+            document = self._documents[name]
+            changed = msgspec.structs.replace(document, properties=change(document.properties))
+            await self._keep(name, changed)
 
     async def terminate(self, name: TopicName) -> list[Topic]:
         """Let no message follow; returns the topic's logs. A partition ends with its whole topic."""
@@ -282,7 +318,7 @@ class Topics:
         """Delete a topic with all its logs; raises TOPIC_IN_USE unless `force` while somebody is connected."""
         async with self._locks.hold(name.base):
             if name not in self._documents:
-                raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
+                raise self.missing(name)
             logs = await self._all_of(name, create=False)
             for topic in logs:
                 busy = topic.producers or any(s.consumers for s in topic.subscriptions.values())

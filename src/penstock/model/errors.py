@@ -54,10 +54,14 @@ class ErrorKind(Enum):
     INCOMPATIBLE_SCHEMA = Face(409, 40903, 409, 8, 18)
     PRODUCER_BUSY = Face(409, 40904, 409, 1, 16)
     PRODUCER_FENCED = Face(409, 40905, 409, 1, 25)
+    # For who would share the topic; on the wire Pulsar says ProducerBusy then, which its clients retry.
+    EXCLUSIVE_PRODUCER = Face(409, 40905, 409, 1, 16)
     ALREADY_EXISTS = Face(409, 40906, 409, 8, 22)
     KEY_RANGE_TAKEN = Face(409, 40907, 409, 2, 19)
     NAMESPACE_IN_USE = Face(409, 40908, 409, 8, 22)
     STAGE_CONFLICT = Face(409, 40910, 409, 8, 22)
+    BATCH_CONFLICT = Face(409, 40911, 409, 8, 22)  # of a staged commit, with the writer's last
+    PARTITIONING_CONFLICT = Face(409, 40912, 409, 8, 22)  # the call is for the other kind of topic
     NOT_GRANTED = Face(412, 41203, 409, 8, 22)
     TOPIC_IN_USE = Face(412, 41202, 409, 8, 22)
     TOO_MANY_TOPICS = Face(412, 41203, 412, 8, 22)
@@ -70,6 +74,7 @@ class ErrorKind(Enum):
     BAD_KEY_SCHEMA = Face(422, 42203, 400, 7, 18)
     BAD_VALUE_SCHEMA = Face(422, 42204, 400, 7, 18)
     BAD_MESSAGE = Face(422, 42205, 400, 7, 22)
+    FEWER_PARTITIONS = Face(422, 42206, 400, 8, 22)
     SLOW_REQUEST = Face(408, 40801, 408, 8, 22)
     HEAD_TOO_LARGE = Face(431, 43101, 431, 8, 22)
     TOO_MANY_REQUESTS = Face(429, 42901, 429, 8, 14, True)
@@ -80,6 +85,9 @@ class ErrorKind(Enum):
     TOPIC_TERMINATED = Face(503, 50303, 503, 8, 15)
     BACKLOG_QUOTA_HOLD = Face(503, 50304, 503, 8, 7, True)
     BACKLOG_QUOTA_EXCEPTION = Face(503, 50305, 503, 8, 8, True)
+    STORAGE_FAILED = Face(
+        503, 50306, 503, 8, 2, True
+    )  # on the wire as STORAGE_FULL: Pulsar has one number for both
     REQUEST_TIMEOUT = Face(504, 50401, 504, 8, 1)
 
 

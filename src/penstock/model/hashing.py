@@ -5,7 +5,7 @@ A key must land in the same partition, and with the same consumer, whoever compu
 
 from typing import Final
 
-KEY_SHARED_RANGE: Final = 65536  # hashes of Key_Shared are 1 .. 65535; 0 means "none"
+KEY_SHARED_RANGE: Final = 65536  # hashes of Key_Shared are 0 .. 65535
 
 _UINT32: Final = 0xFFFFFFFF
 _INT32_MAX: Final = 0x7FFFFFFF  # Java's Integer.MAX_VALUE clears the sign
@@ -37,9 +37,14 @@ def murmur3_32(data: bytes) -> int:
     return (value ^ value >> 16) & _INT32_MAX
 
 
-def key_shared_hash(data: bytes) -> int:
-    """The hash that decides which consumer of a Key_Shared subscription gets a message."""
-    return murmur3_32(data) % KEY_SHARED_RANGE or 1
+def sticky_hash(key: bytes) -> int:
+    """The hash of a key where consumers name their ranges: 1 .. 65535, because 0 means "none" to Pulsar."""
+    return murmur3_32(key) % KEY_SHARED_RANGE or 1
+
+
+def ring_hash(key: bytes) -> int:
+    """The hash of a key, and of a consumer's points, where consumers stand on a ring: 1 .. 65535."""
+    return murmur3_32(key) % (KEY_SHARED_RANGE - 1) + 1
 
 
 def _scramble(block: int) -> int:

@@ -8,6 +8,8 @@ import msgspec
 from .message_id import LATEST, MessageId
 from .schema import Compatibility
 
+UNACKED_PER_CONSUMER_MAX: Final = 50_000  # Pulsar's maxUnackedMessagesPerConsumer
+
 
 class SubscriptionType(Enum):
     """Pulsar's four, by the names of its APIs."""
@@ -70,6 +72,25 @@ class Quota(msgspec.Struct, frozen=True):
     action: QuotaAction = QuotaAction.HOLD
 
 
+class TopicRate(msgspec.Struct, frozen=True):
+    """A bound on what goes into a topic, or out of a topic or a subscription: so much in each period."""
+
+    messages: int = -1  # -1: without bound
+    bytes: int = -1
+    period_s: int = 1
+
+    @property
+    def bounded(self) -> bool:
+        return self.messages > 0 or self.bytes > 0
+
+
+class AutoTopics(msgspec.Struct, frozen=True):
+    """Whether topics of a namespace are created when they are first used, and with how many partitions (0: none)."""
+
+    allowed: bool
+    partitions: int = 0
+
+
 class TopicPolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is decided for one topic. None leaves it to the namespace, and there to the server."""
 
@@ -82,6 +103,13 @@ class TopicPolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_consumers: int | None = None
     max_consumers_per_subscription: int | None = None
     max_subscriptions: int | None = None
+    max_unacked_per_consumer: int | None = None
+    compaction_threshold: int | None = None  # bytes published since the last compaction; 0: only on request
+    publish_rate: TopicRate | None = None
+    dispatch_rate: TopicRate | None = None
+    subscription_dispatch_rate: TopicRate | None = None
+    auto_subscriptions: bool | None = None
+    subscription_types: tuple[SubscriptionType, ...] | None = None  # (): all
 
 
 class NamespacePolicies(TopicPolicies, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,8 +119,20 @@ class NamespacePolicies(TopicPolicies, frozen=True, kw_only=True, omit_defaults=
     schema_validation_enforced: bool = False
     schema_auto_update: bool = True
     max_topics: int | None = None  # partitions count each
+    auto_topics: AutoTopics | None = None
+    properties: dict[str, str] = {}
     permissions: dict[str, tuple[str, ...]] = {}  # actions by role
     topic_permissions: dict[str, dict[str, tuple[str, ...]]] = {}  # the same by the topic's full name
+
+
+class ClientInfo(msgspec.Struct, frozen=True):
+    """The program at the other end of a producer or consumer, as the statistics show it."""
+
+    address: str = ""  # host and port; "" where that is not known
+    version: str = ""  # the clientVersion of Pulsar's CONNECT, or the User-Agent of HTTP
+
+
+UNKNOWN_CLIENT: Final = ClientInfo()
 
 
 class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +146,8 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     routing: Routing = Routing.ROUND_ROBIN
     hashing: Hashing = Hashing.JAVA_STRING
     shared_name: bool = False  # several of this name may be attached at once (REST's stateless requests)
+    properties: dict[str, str] = {}
+    client: ClientInfo = UNKNOWN_CLIENT
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -138,10 +180,8 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     ack_timeout_ms: int = 0  # 0: never
     nack_delay_ms: int = 60_000
     dead_letter: DeadLetter | None = None
-    key_ranges: tuple[tuple[int, int], ...] = ()  # Key_Shared STICKY, both ends inclusive
+    key_ranges: tuple[tuple[int, int], ...] = ()  # Key_Shared STICKY, or Exclusive; both ends inclusive
     properties: dict[str, str] = {}
     subscription_properties: dict[str, str] = {}  # of a subscription that is new
     compacted: bool = False  # of what was compacted, only the last value of each key
-
-
-UNACKED_PER_CONSUMER_MAX: Final = 50_000  # Pulsar's maxUnackedMessagesPerConsumer
+    client: ClientInfo = UNKNOWN_CLIENT

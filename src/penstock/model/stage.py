@@ -4,10 +4,12 @@ A writer numbers its batches; a stage is one attempt at a part of a batch (a tas
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from .entry import NewEntry
+from .errors import ErrorKind, PenstockError
 
 
 class StageKey(msgspec.Struct, frozen=True):
@@ -51,15 +53,66 @@ class Span(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Commit(msgspec.Struct, frozen=True):
-    """The last batch that a writer committed. `owner` is the role that did, empty where none was asked for.
+FORGOTTEN: Final = -1  # the batch of a commit that was forgotten for some topics: every batch is above it
 
-    `keep`: it is remembered for good; else for as long as stages are.
+Targets = tuple[str, ...]  # names of topics, sorted, each once; partitions count as their topic
+
+
+class Writer(msgspec.Struct, frozen=True):
+    """A writer's name in use. `owner` is the role that first staged under it, empty without authentication.
+
+    `origin` is what writers are counted by: the role, or the address without authentication. `at` is when the
+    writer last staged or committed, roughly (ms since the epoch). `keep`: it has a commit that is to be kept.
+    """
+
+    name: str
+    owner: str
+    origin: str
+    at: int
+    keep: bool = False
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The last batch that a writer committed to a set of topics; None: before commits named their topics."""
+
+    topics: Targets | None
+    batch: int
+    at: int  # ms since the epoch
+    messages: int
+    keep: bool = True
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """The last batch that a writer committed to a set of topics.
+
+    `topics` are those that the writer declares, () where it declares none. None is a commit that was made before
+    commits named their topics: it stands for every set that has none of its own. `stages` is a digest of what the
+    commit named. `keep`: the commit is remembered until it expires; else for an hour.
     """
 
     writer: str
     batch: int
     at: int  # ms since the epoch; also the time by which the log finds what was committed
-    owner: str = ""
+    topics: Targets | None = ()
     keep: bool = True
+    stages: str = ""
     spans: tuple[Span, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many messages were committed."""
+        return sum(span.messages for span in self.spans)
+
+    @property
+    def target(self) -> Target:
+        """The commit without what it appended."""
+        return Target(self.topics, self.batch, self.at, self.messages, self.keep)
+
+
+def too_many_commits(commits_max: int) -> PenstockError:
+    """What is raised for a further commit beyond those that are kept of one origin."""
+    return PenstockError(
+        ErrorKind.TOO_MANY_REQUESTS,
+        f"{commits_max} last commits of this role or address are kept (broker.max_writers_per_role); forget the writers"
+        " that are not needed",
+    )

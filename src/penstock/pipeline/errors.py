@@ -12,6 +12,12 @@ from penstock.model.errors import ErrorKind, PenstockError
 SCHEMA_CHANGED: Final = "[PENSTOCK_SCHEMA_CHANGED]"
 DATA_LOSS: Final = "[PENSTOCK_DATA_LOSS]"
 
+# How a conflict of batches ends.
+RECIPE: Final = (
+    "batch numbers of a writer go up, and a repeated batch has the rows that it had: see 'Batches that come again' in"
+    " docs/spark.md"
+)
+
 Trouble = Literal["data_loss", "schema", "user", "broker"]
 
 
@@ -39,13 +45,20 @@ class SchemaChanged(PipelineError):
         super().__init__(_marked(SCHEMA_CHANGED, message), kind)
 
 
+class BatchConflict(PipelineError):
+    """A batch that is neither new nor a repeat of the last: to write it would store rows twice, or lose some."""
+
+    def __init__(self, message: str, kind: ErrorKind = ErrorKind.BATCH_CONFLICT) -> None:
+        super().__init__(message if message.endswith(RECIPE) else f"{message}; {RECIPE}", kind)
+
+
 def _marked(mark: str, message: str) -> str:
     return message if message.startswith(mark) else f"{mark} {message}"
 
 
 # What a server that is away, or falls, looks like from Spark.
 _AWAY: Final = re.compile(
-    r"UNAVAILABLE|STORAGE_FULL|TOO_MANY_REQUESTS|REQUEST_TIMEOUT|BACKLOG_QUOTA|cannot be reached"
+    r"UNAVAILABLE|STORAGE_FULL|STORAGE_FAILED|TOO_MANY_REQUESTS|REQUEST_TIMEOUT|BACKLOG_QUOTA|cannot be reached"
     r"|the connection broke|the stream of entries was cut short|HTTP status 5\d\d"
 )
 

@@ -9,20 +9,18 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 
+from .log_limit import LogLimit
+
 log = logging.getLogger("penstock.audit")
 
 REFUSALS_PER_MINUTE: Final = 600
-_MINUTE_S: Final = 60.0
 
 
 class Audit:
     """Writes the lines of one server."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
-        self._now = now
-        self._minute = 0.0
-        self._written = 0
-        self._kept_back = 0
+        self._limit = LogLimit(REFUSALS_PER_MINUTE, now)
         self.unauthenticated = self.forbidden = 0  # since the start
 
     def refused_credentials(self, reason: str, scope: Mapping[str, Any] | None = None) -> None:
@@ -30,27 +28,35 @@ class Audit:
         self.unauthenticated += 1
         self._refusal("credentials refused", {"reason": reason, **_who(scope)})
 
-    def refused_permission(self, role: str | None, action: str, where: str) -> None:
-        """Somebody asked for what they may not do."""
+    def refused_permission(
+        self, role: str | None, action: str, where: str, *, proxy: str | None = None
+    ) -> None:
+        """Somebody asked for what they may not do; `proxy`: the role that asked for `role`."""
         self.forbidden += 1
-        self._refusal("permission refused", {"role": role, "action": action, "where": where})
+        about = {"role": role, "action": action, "where": where}
+        self._refusal("permission refused", {**about, **_through(proxy)})
 
-    def changed(self, role: str | None, scope: Mapping[str, Any], status: int) -> None:
-        """An administrator changed something."""
+    def changed(
+        self, role: str | None, scope: Mapping[str, Any], status: int, *, proxy: str | None = None
+    ) -> None:
+        """An administrator changed something; `proxy`: the role that did it for `role`."""
         about = {"role": role, "method": scope["method"], "path": scope["path"], "status": status}
-        log.info("administered", extra={**about, **_who(scope)})
+        log.info("administered", extra={**about, **_through(proxy), **_who(scope)})
 
     def _refusal(self, event: str, about: dict[str, Any]) -> None:
-        now = self._now()
-        if now - self._minute >= _MINUTE_S:
-            if self._kept_back:
-                log.warning("refusals kept back", extra={"count": self._kept_back})
-            self._minute, self._written, self._kept_back = now, 0, 0
-        if self._written >= REFUSALS_PER_MINUTE:
-            self._kept_back += 1
-            return
-        self._written += 1
-        log.warning(event, extra=about)
+        self.tell()
+        if self._limit.admit():
+            log.warning(event, extra=about)
+
+    def tell(self) -> None:
+        """Write how many refusals were kept back, where their minute is over; also to be called now and then."""
+        count = self._limit.kept_back()
+        if count:
+            log.warning("refusals kept back", extra={"count": count})
+
+
+def _through(proxy: str | None) -> dict[str, Any]:
+    return {} if proxy is None else {"proxy": proxy}
 
 
 def _who(scope: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -37,16 +37,34 @@ class RoleRates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Allowance:
     """What one role, or one address where nobody says who he is, may still do."""
 
-    __slots__ = ("__weakref__", "_byte_ms", "_bytes_due", "_clock", "_request_ms", "_requests_due", "_told")
+    __slots__ = (
+        "__weakref__",
+        "_byte_ms",
+        "_bytes_due",
+        "_clock",
+        "_request_ms",
+        "_requests_due",
+        "_told",
+        "_who",
+    )
 
     def __init__(self, clock: Clock, who: str, requests_per_s: int, bytes_per_s: int) -> None:
         self._clock = clock
+        self._who = who
+        self._requests_due = self._bytes_due = float("-inf")
+        self.change(requests_per_s, bytes_per_s)
+
+    def change(self, requests_per_s: int, bytes_per_s: int) -> None:
+        """Other rates from now on; 0 is without bound."""
         self._request_ms = 1000 / requests_per_s if requests_per_s else 0.0
         self._byte_ms = 1000 / bytes_per_s if bytes_per_s else 0.0
-        self._requests_due = self._bytes_due = float("-inf")
+        if not requests_per_s:
+            self._requests_due = float("-inf")
+        if not bytes_per_s:
+            self._bytes_due = float("-inf")
         self._told = (
-            f"{who} has limits.max_requests_per_s = {requests_per_s}",
-            f"{who} has limits.max_bytes_per_s = {bytes_per_s}",
+            f"{self._who} has limits.max_requests_per_s = {requests_per_s}",
+            f"{self._who} has limits.max_bytes_per_s = {bytes_per_s}",
         )
 
     def enter(self) -> None:
@@ -95,6 +113,13 @@ class Rates:
         self._known: WeakValueDictionary[str, Allowance] = WeakValueDictionary()
         self._kept: dict[str, Allowance] = {}
         self._sweep_at = KNOWN_MAX
+
+    def change(self, requests_per_s: int, bytes_per_s: int, roles: Mapping[str, RoleRates]) -> None:
+        """Other rates from now on, also for connections that are there and had a bound."""
+        self._general = requests_per_s, bytes_per_s
+        self._roles = roles
+        for who, one in list(self._known.items()):
+            one.change(*self._of(who))
 
     def of(self, who: str, kind: str = "role") -> Allowance | None:
         """The allowance of a role (or of an address: `kind` is for messages); None where it is without bound."""

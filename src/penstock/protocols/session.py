@@ -1,12 +1,14 @@
 """Who is at a door, what they may do, and the bounds they are held to: one place for every door."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from penstock.core.broker import Broker
+from penstock.core.consumer import Consumer
 from penstock.core.dead_letters import dead_letter_topic
+from penstock.core.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import DeadLetter
@@ -15,8 +17,9 @@ from .audit import Audit
 from .auth.authenticator import Auth
 from .auth.permissions import ADMIN, CONSUME, PRODUCE
 from .auth.principal import Principal
+from .auth.proxies import NONE, Original, RefusedOriginalError
 from .holds import Hold, Holds, expired
-from .load import Load
+from .load import SHARE, Load, holding_of
 from .proxied import Proxied
 from .rates import SCOPE_KEY, Allowance, Rates, RoleRates
 
@@ -32,16 +35,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_frame_bytes: int = 7 * 1024 * 1024 + 256 * 1024  # base64 of the largest message, and its JSON
     # Pulsar's webSocketSessionIdleTimeoutMillis; pings and pongs count, also those of http.websocket_ping_s.
     websocket_idle_ms: int = 300_000
-    websocket_outbox_bytes: int = 4 * 1024 * 1024  # written but not taken by a slow reader
+    websocket_outbox_bytes: int = 512 * 1024  # read for a socket and not written to it, as its peer is slow
     consumer_timeout_ms: int = 300_000  # a REST consumer that nobody asks for
     max_rest_consumers: int = 10_000
     binary_keep_alive_ms: int = 30_000  # Pulsar's keepAliveIntervalSeconds: then a ping, then the end
     binary_stall_ms: int = 30_000  # a client of the binary door that takes nothing of what waits for it
-    max_properties_bytes: int = 256 * 1024  # properties of one message, names and values
+    # From a connection's beginning until its client is admitted: a round trip or two, and a password to be checked.
+    binary_connect_ms: int = 10_000
+    max_properties_bytes: int = 256 * 1024  # properties of one message, topic or namespace, names and values
     # Of all doors together: a connection costs memory and a file, and both end.
     max_connections: int = 10_000
     max_connections_per_address: int = 5_000  # one address cannot have all; it may be a proxy, and have many
-    max_bytes_in_flight: int = 256 * 1024 * 1024  # request bodies not answered, and output not taken
+    max_bytes_in_flight: int = 256 * 1024 * 1024  # what was received and not answered, and output not taken
+    # Of them, what one role may have alone, or one address without a role; always less than what others leave free
+    # allows (`load`). 1: all of it.
+    max_bytes_in_flight_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = SHARE
     max_headers: int = 128  # of one request; each is looked at by whoever looks for one
     head_ms: int = 20_000  # to send a request's head, a new connection's first one included
     body_ms: int = 20_000  # to send a request's body, and more for what came at `min_bytes_per_s`
@@ -62,7 +70,8 @@ class Gate:
 
     def __init__(self, broker: Broker, limits: Limits | None = None, auth: Auth | None = None) -> None:
         self.broker = broker
-        self.limits = limits or Limits()
+        # One object for all who hold it, changed in its place: nobody else's may change with it.
+        self.limits = msgspec.structs.replace(limits or Limits())
         self.auth = auth  # None: everybody may do everything
         self.holds = Holds(broker.clock)
         self.proxied = Proxied(broker.clock)
@@ -74,13 +83,10 @@ class Gate:
             self.limits.max_connections,
             self.limits.max_connections_per_address,
             self.limits.max_bytes_in_flight,
+            self.limits.max_bytes_in_flight_share,
         )
-        limits = self.limits
-        self.rates = None  # where nobody has a bound
-        if limits.max_requests_per_s or limits.max_bytes_per_s or limits.role_rates:
-            self.rates = Rates(
-                broker.clock, limits.max_requests_per_s, limits.max_bytes_per_s, limits.role_rates
-            )
+        self.rates: Rates | None = None  # where nobody has a bound
+        self._set_rates()
         self.draining = False
         self.pulsar_url = ""  # where Pulsar's binary protocol is spoken; "" where it is not
         self.pulsar_advertised = False  # whether that is what the outside is to be told, whoever asks
@@ -89,13 +95,42 @@ class Gate:
         self.http_url = ""  # where HTTP is spoken; "" where it is not
         self.https_url = ""
 
+    # -- what may change while the server runs
+
+    def apply_limits(self, limits: Limits) -> None:
+        """Go by other limits from now on; what a connection was given at its beginning stays until its end."""
+        for name in Limits.__struct_fields__:
+            msgspec.structs.force_setattr(self.limits, name, getattr(limits, name))
+        self.load.connections_max = limits.max_connections
+        self.load.connections_per_address = limits.max_connections_per_address
+        self.load.bound_bytes(limits.max_bytes_in_flight, limits.max_bytes_in_flight_share)
+        self._set_rates()
+
+    def _set_rates(self) -> None:
+        limits = self.limits
+        rates = limits.max_requests_per_s, limits.max_bytes_per_s, limits.role_rates
+        if self.rates is not None:
+            self.rates.change(*rates)
+        elif any(rates):
+            self.rates = Rates(self.broker.clock, *rates)
+
+    def apply_auth(self, auth: Auth) -> None:
+        """Other credentials and permissions; what lasts is asked for again whether it may go on."""
+        if self.auth is None:
+            return
+        auth.permissions.replace(self.auth.permissions)
+        self.auth = auth
+        self.holds.review()
+
     # -- who
 
     async def admit(self, authorization: bytes | None, scope: Mapping[str, Any]) -> "Session":
-        """Admit who sends an HTTP request, by its `Authorization` header, else by its `?token=` or certificate.
+        """Admit who sends an HTTP request, by its `Authorization` header, else by its `?token=` or certificate;
+        for a proxy, whom it acts for.
 
-        Raises UNAUTHENTICATED, TOO_MANY_REQUESTS while too many passwords wait and beyond the role's rate, and
-        UNAVAILABLE once the server drains. A token that was seen before costs a look into a dict; only a new password suspends.
+        Raises UNAUTHENTICATED, FORBIDDEN for an original principal that may not be named, TOO_MANY_REQUESTS while too
+        many passwords wait and beyond the role's rate, and UNAVAILABLE once the server drains. A token that was seen
+        before costs a look into a dict; only a new password suspends.
         """
         self._check_open()
         if self.auth is None:
@@ -109,6 +144,11 @@ class Gate:
             raise
         if isinstance(scope, dict):
             scope["penstock.role"] = principal.role  # for the access log
+            if principal.proxy is not None:
+                scope["penstock.proxy"] = principal.authenticated.role
+        holding = holding_of(scope)
+        if holding is not None:
+            holding.belong(principal.role)
         if self.rates is not None:
             self._rate(principal.role, scope)
         return Session(self, principal)
@@ -127,13 +167,15 @@ class Gate:
             return None
         return self.rates.of(address, "address") if role is None else self.rates.of(role)
 
-    async def admit_method(self, method: str, data: bytes, peer: str | None) -> "Session":
+    async def admit_method(
+        self, method: str, data: bytes, peer: str | None, original: Original = NONE
+    ) -> "Session":
         """The same for a method of Pulsar's protocol and its data; `peer` is the certificate's role."""
         self._check_open()
         if self.auth is None:
             return self._anybody
         try:
-            return Session(self, await self.auth.of_method(method, data, peer))
+            return Session(self, await self.auth.of_method(method, data, peer, original))
         except PenstockError as error:
             self._refused(error, None)
             raise
@@ -141,6 +183,8 @@ class Gate:
     def _refused(self, error: PenstockError, scope: Mapping[str, Any] | None) -> None:
         if error.kind is ErrorKind.UNAUTHENTICATED:
             self.audit.refused_credentials(error.message, scope)
+        elif isinstance(error, RefusedOriginalError):
+            self.audit.refused_permission(error.role, "act for", error.original)
 
     def admit_anybody(self) -> "Session | None":
         """A session where nobody has to say who it is; None where authentication is on."""
@@ -165,14 +209,69 @@ class Gate:
 
 
 class Session:
-    """Somebody admitted, under a role (None: authentication is off)."""
+    """Somebody admitted, under a role (None: authentication is off).
 
-    __slots__ = ("expires_ms", "gate", "role")
+    Where a proxy acts for an original principal, `role` is that principal and `proxy` the authenticated role: both
+    must be allowed what is asked for. What is owned, counted and limited belongs to `role`.
+    """
+
+    __slots__ = ("_roles", "expires_ms", "gate", "principal", "proxy", "role")
 
     def __init__(self, gate: Gate, principal: Principal | None) -> None:
         self.gate = gate
+        self.principal = principal
         self.role = None if principal is None else principal.role
-        self.expires_ms = None if principal is None else principal.expires_ms
+        self.proxy: str | None = None
+        self.expires_ms: int | None = None
+        self._roles: tuple[str, ...] = ()
+        if principal is not None:
+            if principal.proxy is None:
+                self.expires_ms = principal.expires_ms
+                self._roles = (principal.role,)
+            else:
+                self.expires_ms = principal.ends_first.expires_ms
+                self._roles = tuple(one.role for one in principal.chain)
+                self.proxy = self._roles[-1]
+
+    # -- acting for others
+
+    async def naming(self, original: Original) -> "Session":
+        """This session for one command that names an original principal of its own: all of them must be allowed.
+
+        Raises as `Gate.admit_method`.
+        """
+        auth, principal = self.gate.auth, self.principal
+        if auth is None or principal is None or not original:
+            return self
+        try:
+            acting = await auth.acting(principal.authenticated, original)
+        except PenstockError as error:
+            self.gate._refused(error, None)
+            raise
+        return Session(self.gate, msgspec.structs.replace(acting, proxy=principal))
+
+    async def renewed(self, method: str, data: bytes, peer: str | None) -> "Session":
+        """The same session under new credentials, of the original principal or of its proxy.
+
+        Raises as `Gate.admit_method`, and UNAUTHENTICATED for those of another role.
+        """
+        self.gate._check_open()
+        auth, principal = self.gate.auth, self.principal
+        if auth is None or principal is None:
+            return self
+        try:
+            shown = await auth.authenticate(method, data, peer)
+            renewed = principal.renewed(shown)
+            if renewed is None:
+                raise PenstockError(ErrorKind.UNAUTHENTICATED, "the new credentials are of another role")
+        except PenstockError as error:
+            self.gate._refused(error, None)
+            raise
+        return Session(self.gate, renewed)
+
+    def own(self, one: Producer | Consumer) -> None:
+        """Say on a producer or a consumer for whom it was made."""
+        one.owner, one.proxy = self.role, self.proxy
 
     # -- what lasts
 
@@ -203,9 +302,7 @@ class Session:
         auth = self.gate.auth
         if auth is not None:
             self.check_time()
-            assert self.role is not None
-            if not auth.permissions.produces(self.role):
-                raise self._forbidden("produce to", "any topic")
+            self._demand_all(auth.permissions.produces, "produce to", "any topic")
 
     def may_consume(self, topic: TopicName, subscription: str | None = None) -> None:
         """Raise FORBIDDEN unless the role may read `topic`."""
@@ -228,22 +325,27 @@ class Session:
         if auth is None:
             return True
         self.check_time()
-        assert self.role is not None
         may = auth.permissions.may
-        return may(self.role, CONSUME, topic) or may(self.role, PRODUCE, topic)
+        return all(may(role, CONSUME, topic) or may(role, PRODUCE, topic) for role in self._roles)
 
     def consumes(self, topic: TopicName) -> bool:
         """Whether the role may read `topic`."""
         auth = self.gate.auth
-        return auth is None or (self.role is not None and auth.permissions.may(self.role, CONSUME, topic))
+        return auth is None or all(auth.permissions.may(role, CONSUME, topic) for role in self._roles)
 
     def _demand(self, action: str, topic: TopicName) -> None:
         self.check_time()
         auth = self.gate.auth
         assert auth is not None
-        assert self.role is not None
-        if not auth.permissions.may(self.role, action, topic):
-            raise self._forbidden("produce to" if action == PRODUCE else "consume", topic)
+        for role in self._roles:
+            if not auth.permissions.may(role, action, topic):
+                raise self._forbidden("produce to" if action == PRODUCE else "consume", topic, role)
+
+    def _demand_all(self, may: Callable[[str], bool], what: str, where: object) -> None:
+        """Raise FORBIDDEN unless each of the roles may."""
+        for role in self._roles:
+            if not may(role):
+                raise self._forbidden(what, where, role)
 
     # -- namespaces, tenants, the server
 
@@ -253,12 +355,15 @@ class Session:
         if auth is None:
             return
         self.check_time()
-        assert self.role is not None
+        permissions = auth.permissions
         if namespace is None:
-            if not auth.permissions.is_super(self.role):
-                raise self._forbidden("administer", "the server")
-        elif not auth.permissions.may_in(self.role, ADMIN, namespace):
-            raise self._forbidden("administer", f"namespace {namespace}")
+            self._demand_all(permissions.is_super, "administer", "the server")
+        else:
+            self._demand_all(
+                lambda role: permissions.may_in(role, ADMIN, namespace),
+                "administer",
+                f"namespace {namespace}",
+            )
 
     def may_administer_topic(self, topic: TopicName) -> None:
         """Raise FORBIDDEN unless the role administers the topic, or its namespace."""
@@ -266,9 +371,7 @@ class Session:
         if auth is None:
             return
         self.check_time()
-        assert self.role is not None
-        if not auth.permissions.may(self.role, ADMIN, topic):
-            raise self._forbidden("administer", topic)
+        self._demand_all(lambda role: auth.permissions.may(role, ADMIN, topic), "administer", topic)
 
     def may_administer_tenant(self, tenant: str) -> None:
         """Raise FORBIDDEN unless the role administers the tenant."""
@@ -276,9 +379,9 @@ class Session:
         if auth is None:
             return
         self.check_time()
-        assert self.role is not None
-        if not auth.permissions.administers(self.role, tenant):
-            raise self._forbidden("administer", f"tenant {tenant}")
+        self._demand_all(
+            lambda role: auth.permissions.administers(role, tenant), "administer", f"tenant {tenant}"
+        )
 
     def may_list(self, namespace: NamespaceName) -> None:
         """Raise FORBIDDEN unless the role may do anything in the namespace; `sees` says which topics."""
@@ -291,9 +394,19 @@ class Session:
         if auth is None:
             return True
         self.check_time()
-        assert self.role is not None
-        return auth.permissions.knows(self.role, namespace)
+        return all(auth.permissions.knows(role, namespace) for role in self._roles)
 
-    def _forbidden(self, what: str, where: object) -> PenstockError:
-        self.gate.audit.refused_permission(self.role, what, str(where))
-        return PenstockError(ErrorKind.FORBIDDEN, f"role {self.role!r} may not {what} {where}")
+    def forbidden_writer(self, name: str) -> PenstockError:
+        """The error of a writer of staged batches that belongs to another role."""
+        return self._forbidden("use", f"writer {name}: it belongs to another role")
+
+    @property
+    def is_super(self) -> bool:
+        """Whether the role may do everything."""
+        auth = self.gate.auth
+        return auth is None or (self.role is not None and all(map(auth.permissions.is_super, self._roles)))
+
+    def _forbidden(self, what: str, where: object, role: str | None = None) -> PenstockError:
+        """`role`: the one that lacks the permission, the first where several do."""
+        self.gate.audit.refused_permission(self.role, what, str(where), proxy=self.proxy)
+        return PenstockError(ErrorKind.FORBIDDEN, f"role {role or self.role!r} may not {what} {where}")

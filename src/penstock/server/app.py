@@ -39,7 +39,14 @@ class App(msgspec.Struct, frozen=True):
     kafka_rest: KafkaRestDoor
     sockets: Sockets
     asgi: ASGIApp
+    watched: WatchedDoors
+    rated: Rated
     tracing: "Tracing | None" = None
+
+    def rate(self) -> None:
+        """Count what requests carry, where there are rates: also where they came while the server runs."""
+        if self.gate.rates is not None:
+            self.watched.inner = self.rated
 
     async def start(self) -> None:
         """Open the stores; raises UNAVAILABLE."""
@@ -65,7 +72,7 @@ class App(msgspec.Struct, frozen=True):
 
 def build(config: Config) -> App:
     """Everything of one server, not yet started; raises AuthConfigError."""
-    store, transient = open_stores(config.data)
+    store, transient = open_stores(config.data, config.storage)
     broker = Broker(store, transient, WireFormat(), LoopClock(), config.broker)
     return build_for(Gate(broker, config.limits, authenticator(config.auth, broker)), config)
 
@@ -94,9 +101,11 @@ def build_for(gate: Gate, config: Config | None = None) -> App:
         gate.audit,
         own_names_only=gate.auth is None and not config.auth.insecure,
     )
-    watched = WatchedDoors(origins if gate.rates is None else Rated(origins), log_access=config.log.access)
+    rated = Rated(origins)
+    watched = WatchedDoors(origins if gate.rates is None else rated, log_access=config.log.access)
     doors["metrics"] = MetricsPage(
         gate, watched, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
     )
     tracing = Tracing(watched, config.trace) if config.trace.otlp_endpoint else None
-    return App(gate, rest, binary, kafka_rest, sockets, watched if tracing is None else tracing, tracing)
+    asgi = watched if tracing is None else tracing
+    return App(gate, rest, binary, kafka_rest, sockets, asgi, watched, rated, tracing)

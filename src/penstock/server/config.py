@@ -49,6 +49,15 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True):
     store: Literal["sqlite", "memory"] = "sqlite"  # memory: everything is gone when the server stops
 
 
+class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the disk the sqlite store may have."""
+
+    size_max_bytes: int = 0  # of all its files; publishes beyond it are refused. 0: what the disk has
+    # Allocated, and given back when the disk is full: acknowledgements and deletes need room before they free any.
+    # No more than a sixteenth of the disk; 0: none.
+    reserve_bytes: int = 16 * 1024 * 1024
+
+
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the server says on stderr."""
 
@@ -77,6 +86,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpSettings = HttpSettings()
     pulsar: PulsarSettings = PulsarSettings()
     data: DataSettings = DataSettings()
+    storage: StorageSettings = StorageSettings()
     broker: BrokerSettings = BrokerSettings()
     limits: Limits = Limits()
     tls: TlsSettings = TlsSettings()

@@ -5,16 +5,19 @@ from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
+from websockets.datastructures import Headers
+from websockets.http11 import Request
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.load import Load
+from penstock.protocols.load import STATE_KEY, Holding, Load
 from penstock.protocols.pieces import Pieces
 
 from .deadlines import LINGER_S, Deadlines, Sending, Taking, Unwritten, cut
-from .refusals import BAD_HEAD, raw_answer, refusing
+from .refusals import BAD_HEAD, BAD_PATH, UPGRADE_WITH_BODY, raw_answer, refusing
 from .sockets import WebSocketConnection
 
 HEAD_BYTES_MAX: Final = 65_536  # of a request's head, or of anything else that is not its body
+HEAD_BYTES_FREE: Final = 4096  # of a head, that nobody counts: most are smaller
 HIGH_BYTES: Final = 65_536  # written and not taken, before whoever writes waits
 LOW_BYTES: Final = 16_384
 ALWAYS_ANSWERED: Final = "/health/"  # also by a server that takes nothing on
@@ -39,16 +42,29 @@ class HttpConnection(HttpToolsProtocol):
         super().__init__(**arguments)
         self._load = self.server_state.load
         self._unfinished = 0  # received since a head was complete, or a part of a body came
+        self._piece = 0  # the size of what is being parsed
+        self._overlap = 0  # of the piece in which that was: as much of the next head may have come with it
         self._whole = True  # the request's body, if there is one
         self._body = 0  # bytes of it so far
-        self._held = 0  # of all bodies that are not answered
+        self._head = 0  # of a head that is not complete, as far as it is counted
+        self._held = 0  # of all heads and bodies that are not answered
         self._discarded = 0  # read into nothing
-        self._counted = ""  # the address it is counted under
+        self.counted = ""  # the address it is counted under
         self._ended = False  # nothing is read any more but into nothing
         self._ending: asyncio.TimerHandle | None = None
         self._sending = Sending()
         self._taking = Taking()
-        self._unwritten = Unwritten(self._load)
+        self._holding: Holding
+        self._unwritten: Unwritten
+
+    @property
+    def begun(self) -> bool:
+        """Whether the connection was ever made."""
+        return self.transport is not None
+
+    def abandon(self) -> None:
+        """The parser knows this object: without it the memory of both is free at once, without the collector."""
+        self.parser = cast(Any, None)
 
     # -- the transport's calls
 
@@ -56,23 +72,39 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(HIGH_BYTES, LOW_BYTES)
         address = self.client[0] if self.client else ""
+        self._holding = Holding(self._load, address)
+        self._unwritten = Unwritten(self._holding)
+        self.app_state = {**self.app_state, STATE_KEY: self._holding}
         if self.scheme == "https":
             self.app_state = {**self.app_state, "peercert": transport.get_extra_info("peercert")}
             self.transport = cast(asyncio.Transport, Pieces(transport))
-        refusal = self._load.enter(address)
+        refusal = "" if self.counted else self._load.enter(address)
         if refusal:
             self._end(raw_answer(ErrorKind.UNAVAILABLE, refusal))
         else:
-            self._counted = address
+            self.counted = address
 
     def data_received(self, data: bytes) -> None:
         if self._ended:
             self._discard(len(data))
             return
-        self._unfinished += len(data)
+        self._piece = len(data)
+        self._unfinished += self._piece
         super().data_received(data)
-        if self._unfinished > HEAD_BYTES_MAX and self._is_open():
+        if self._unfinished:
+            self._count_head()
+
+    def _count_head(self) -> None:
+        """A head that is not complete counts, as a body does."""
+        if not self._is_open():
+            return
+        if self._unfinished > HEAD_BYTES_MAX:
             self._end(self._may_say(BAD_HEAD))
+        elif self._unfinished > HEAD_BYTES_FREE:
+            self._hold(self._unfinished - self._head)
+            self._head = self._unfinished
+            if self._holding.over:
+                self._end(self._may_say(raw_answer(*self._holding.refuse())))
 
     def pause_writing(self) -> None:
         self._unwritten.count(self.transport.get_write_buffer_size())
@@ -86,25 +118,51 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
         self._unwritten.count(0)
-        if self._counted:
-            self._load.leave(self._counted)
-            self._counted = ""
+        self._holding.close()
+        if self.counted:
+            self._load.leave(self.counted)
+            self.counted = ""
         if self._ending is not None:
             self._ending.cancel()
         super().connection_lost(exc)
+        self.app_state = {}  # with what the application knows of the connection goes what knows the connection
 
     # -- the parser's calls
 
     def on_headers_complete(self) -> None:
         if self._ended:  # by what came with the same bytes
             return
-        self._unfinished = 0
+        if self._unfinished + self._overlap > HEAD_BYTES_MAX < self._head_bytes():
+            self._end(self._may_say(BAD_HEAD))
+            return
+        if self._unfinished > HEAD_BYTES_FREE:  # of them most may be of the body
+            head = sum([len(name) + len(value) for name, value in self.headers])
+            if head > max(self._head, HEAD_BYTES_FREE):
+                self._hold(head - self._head)
+        if self.parser.should_upgrade() and self._should_upgrade() and self._has_body():
+            self._end(self._may_say(UPGRADE_WITH_BODY))
+            return
+        self._unfinished, self._overlap = 0, self._piece
         self._whole = False
-        self._body = 0
+        self._body = self._head = 0
         super().on_headers_complete()
 
+    def _has_body(self) -> bool:
+        """Whether the head announces a body."""
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 \t"))
+            for name, value in self.headers
+        )
+
+    def _head_bytes(self) -> int:
+        """The size of a complete head, however it came."""
+        line = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
+        return (
+            line + sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers) + len("\r\n")
+        )
+
     def on_body(self, body: bytes) -> None:
-        self._unfinished = 0
+        self._unfinished, self._overlap = 0, self._piece
         size = len(body)
         self._body += size
         if self._ended:
@@ -112,14 +170,15 @@ class HttpConnection(HttpToolsProtocol):
         if self.cycle.response_complete:
             self._discard(size)
             return
-        load = self._load
         self._held += size
-        load.held += size
+        self._holding.receive(size)
         super().on_body(body)
-        if load.held > load.bytes_max - load.unwritten and not self.cycle.response_started:  # `full`, faster
-            self._end(raw_answer(ErrorKind.UNAVAILABLE, load.full_reason()))
+        if self._holding.over and not self.cycle.response_started:
+            self._end(raw_answer(*self._holding.refuse()))
 
     def on_message_complete(self) -> None:
+        if self._ended:
+            return
         self._whole = True
         super().on_message_complete()
 
@@ -135,21 +194,51 @@ class HttpConnection(HttpToolsProtocol):
             app = refusing(
                 ErrorKind.HEAD_TOO_LARGE, f"the head has more than limits.max_headers = {bound} lines"
             )
-        elif self._load.full and not cycle.scope["path"].startswith(ALWAYS_ANSWERED):
-            app = refusing(ErrorKind.UNAVAILABLE, self._load.full_reason())
+        elif self._holding.over and not cycle.scope["path"].startswith(ALWAYS_ANSWERED):
+            app = refusing(*self._holding.refuse())
         super()._start_asgi_task(cycle, app)
 
+    def send_400_response(self, msg: str) -> None:
+        if not self._ended:  # else it is answered already
+            super().send_400_response(msg)
+
     def handle_websocket_upgrade(self) -> None:
+        if self._ended:
+            return
         if len(self.headers) > self.server_state.headers_max:
             self._end(BAD_HEAD)
-        elif self._load.full:
-            self._end(raw_answer(ErrorKind.UNAVAILABLE, self._load.full_reason()))
+        elif self._holding.over:
+            self._end(raw_answer(*self._holding.refuse()))
+        elif not self.url.isascii():
+            self._end(BAD_PATH)
         else:
-            super().handle_websocket_upgrade()
-            # It is the WebSocket's from now on.
-            taken: Any = self.transport.get_protocol()
-            if isinstance(taken, WebSocketConnection):
-                taken.counted, self._counted = self._counted, ""
+            self._upgrade()
+
+    def _upgrade(self) -> None:
+        """Hand the connection to a WebSocket, with its request as it was parsed here.
+
+        uvicorn writes the head again for `websockets` to parse, which has bounds of its own and tells nothing where a
+        head exceeds them: the connection would be open, and unanswered, for ever.
+        """
+        size = self._head_bytes()
+        self._let_go()
+        self.connections.discard(self)
+        headers = Headers(
+            [(name.decode("latin-1"), value.strip(b" \t").decode("latin-1")) for name, value in self.headers]
+        )
+        made = WebSocketConnection(
+            config=self.config, server_state=self.server_state, app_state=self.app_state
+        )
+        made.connection_made(self.transport)
+        made.counted, self.counted = self.counted, ""  # it is the WebSocket's from now on
+        self.transport.set_protocol(made)
+        made.open(
+            Request(self.url.decode("ascii"), headers, self.scope["method"]),
+            size if size > HEAD_BYTES_FREE else 0,
+        )
+        self._holding.close()
+        self.parser = cast(Any, None)  # it knows this object, and nobody tells it that the connection is lost
+        self.app_state = {}
 
     # -- time
 
@@ -194,8 +283,12 @@ class HttpConnection(HttpToolsProtocol):
         cycle: Any = self.cycle
         return answer if cycle is None or cycle.response_complete or not cycle.response_started else b""
 
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._holding.receive(size)
+
     def _let_go(self) -> None:
-        self._load.held -= self._held
+        self._holding.receive(-self._held)
         self._held = 0
 
     def _discard(self, size: int) -> None:

@@ -5,7 +5,7 @@ import socket
 import struct
 from typing import Final, NamedTuple
 
-from penstock.protocols.load import Load
+from penstock.protocols.load import Holding
 from penstock.protocols.session import Limits
 
 LINGER_S: Final = 2.0  # a peer that is still sending has so long to read why it is closed
@@ -60,7 +60,7 @@ class Sending:
     __slots__ = ("_looked", "_of", "_since")
 
     def __init__(self) -> None:
-        self._of: object = self  # nothing yet
+        self._of: object = Sending  # nothing yet
         self._since = 0.0
         self._looked = 0.0
 
@@ -109,15 +109,16 @@ class Taking:
 
 
 class Unwritten:
-    """What one connection has written and its peer not taken, as far as it is counted in the load of all."""
+    """What one connection has written and its peer not taken, as far as it is counted."""
 
-    __slots__ = ("_counted", "_load")
+    __slots__ = ("_counted", "_holding")
 
-    def __init__(self, load: Load) -> None:
-        self._load = load
+    def __init__(self, holding: Holding) -> None:
+        self._holding = holding
         self._counted = 0
 
     def count(self, size: int) -> None:
         """It is `size` now: when writing has to wait, and when somebody looks."""
-        self._load.unwritten += size - self._counted
-        self._counted = size
+        if size != self._counted:
+            self._holding.send(size - self._counted)
+            self._counted = size

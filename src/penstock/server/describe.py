@@ -35,9 +35,9 @@ _HEALTH: Final = (
         method="GET",
         path="/health/ready",
         tag="health",
-        summary="Whether the server takes work; 503 while it shuts down.",
-        answer=dict[str, str],
-        errors=(ErrorKind.UNAVAILABLE,),
+        summary="Whether the server takes work; 503 while it shuts down, or its storage takes no writes.",
+        answer=dict[str, str | int],
+        errors=(ErrorKind.UNAVAILABLE, ErrorKind.STORAGE_FULL, ErrorKind.STORAGE_FAILED),
     ),
     Operation(
         method="GET",

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import socket
+from collections.abc import Callable
 from typing import Self
 
 from penstock.protocols.auth.settings import AuthSettings
@@ -12,6 +13,7 @@ from .config import OFF, PULSAR_LISTEN, Config
 from .http import HttpServer
 from .listen import Listener, StartError, bind, is_loopback, url_of
 from .tls import ALPN, Certificates
+from .tls_settings import TlsSettings
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +104,10 @@ class Doors:
                 self._handshake_s,
             )
         await http.open(self._http)
+
+    def prepare(self, settings: TlsSettings) -> Callable[[], None] | None:
+        """Read certificates by other settings; what takes them into use, None without TLS. Raises StartError."""
+        return None if self._certificates is None else self._certificates.prepare(settings)
 
     def refresh(self) -> None:
         """Look for new certificates, also while nobody connects."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from penstock.protocols.handshakes import TlsServer
 from penstock.protocols.load import Load
 from penstock.protocols.session import Limits
 
 from .config import HttpSettings
 from .connections import HttpConnection, State
-from .deadlines import LINGER_S, Deadlines
+from .deadlines import LINGER_S, Deadlines, cut
 from .listen import Listener
 from .sockets import WebSocketConnection
 
@@ -27,6 +29,7 @@ class HttpServer(uvicorn.Server):
     """The listening sockets and their connections."""
 
     servers: list[asyncio.Server]
+    tls: list[TlsServer]
     server_state: State
 
     def __init__(self, app: ASGIApp, settings: HttpSettings, limits: Limits, load: Load) -> None:
@@ -56,6 +59,7 @@ class HttpServer(uvicorn.Server):
         self._deadlines = Deadlines.of(limits)
         self.server_state = State(load, self._deadlines, limits.max_headers)
         self.servers = []
+        self.tls = []
 
     async def open(self, listeners: Sequence[Listener]) -> None:
         """Listen on bound sockets."""
@@ -69,9 +73,32 @@ class HttpServer(uvicorn.Server):
             app_state=self.lifespan.state,
             _loop=asyncio.get_running_loop(),
         )
+        loop = asyncio.get_running_loop()
         for listener in listeners:
-            self.servers.append(await listen(made, listener, self.config.backlog))
+            if listener.context is None:
+                server = await loop.create_server(made, sock=listener.bound, backlog=self.config.backlog)
+                self.servers.append(server)
+            else:
+                self.tls.append(self._listen_tls(made, listener, listener.context))
         self.started = True
+
+    def _listen_tls(
+        self, made: Callable[[], HttpConnection], listener: Listener, context: ssl.SSLContext
+    ) -> TlsServer:
+        def counted(address: str) -> HttpConnection:
+            connection = made()
+            connection.counted = address
+            return connection
+
+        return TlsServer(
+            counted,
+            listener.bound,
+            self.server_state.load,
+            context,
+            backlog=self.config.backlog,
+            handshake_s=listener.handshake_s,
+            end_s=LINGER_S,
+        )
 
     async def run_until(self, stop: asyncio.Event, also: Callable[[], None]) -> None:
         """Serve until `stop` is set; now and then look for peers that are late, and do what there is `also`."""
@@ -86,6 +113,12 @@ class HttpServer(uvicorn.Server):
             except TimeoutError:
                 pass
 
+    def apply_limits(self, limits: Limits) -> None:
+        """Go by other limits from now on; the size of frames holds for WebSockets to come."""
+        self._deadlines = self.server_state.deadlines = Deadlines.of(limits)
+        self.server_state.headers_max = limits.max_headers
+        self.config.ws_max_size = limits.max_frame_bytes
+
     def look(self, now: float) -> None:
         """Drop peers that are late, and count what is held for all."""
         for connection in list(self.server_state.connections):
@@ -96,9 +129,11 @@ class HttpServer(uvicorn.Server):
         """Take no new connections, and none again that is idle now."""
         for server in self.servers:
             server.close()
+        for listener in self.tls:
+            listener.close()
         for connection in list(self.server_state.connections):
             if not hasattr(connection, "handshake_complete"):  # a WebSocket's end is its door's business
-                connection.shutdown()
+                _shut_down(connection)
 
     async def drain(self, doors: Callable[[], Awaitable[None]], force: asyncio.Event) -> None:
         """Let the `doors` finish what is in flight, for as long as the settings say or until `force`; cut the
@@ -115,8 +150,10 @@ class HttpServer(uvicorn.Server):
             task.cancel()
         if left:
             await asyncio.wait(left, timeout=CANCEL_S)
+        for listener in self.tls:
+            await listener.wait_closed()
         for connection in list(self.server_state.connections):
-            connection.shutdown()
+            _shut_down(connection)
         for _ in range(10):  # transports close on the loop's next rounds
             await asyncio.sleep(0)
 
@@ -129,14 +166,10 @@ class HttpServer(uvicorn.Server):
             forced.cancel()
 
 
-async def listen(made: Callable[[], asyncio.Protocol], listener: Listener, backlog: int) -> asyncio.Server:
-    """Accept connections on a bound socket, over TLS where it has a context."""
-    over_tls: dict[str, Any] = {}
-    if listener.context is not None:
-        over_tls = {
-            "ssl": listener.context,
-            "ssl_handshake_timeout": listener.handshake_s,
-            "ssl_shutdown_timeout": LINGER_S,
-        }
-    loop = asyncio.get_running_loop()
-    return await loop.create_server(made, sock=listener.bound, backlog=backlog, **over_tls)
+def _shut_down(connection: Any) -> None:
+    """Close a connection; one that fails at it is cut off, and holds up no other."""
+    try:
+        connection.shutdown()
+    except Exception:
+        log.exception("cut off a connection that could not be closed")
+        cut(connection.transport)

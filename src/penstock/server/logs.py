@@ -11,9 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from .config import LogSettings
+from .line_limits import LineLimits
 
 # What every record has; anything beyond it was given as `extra` and is part of the event.
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+LINE_LIMITS: Final = LineLimits()  # of the process, as loggers are
 
 _REFUSED: Final = "ASGI callable returned without completing handshake."
 
@@ -30,6 +33,7 @@ def configure(settings: LogSettings) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(is_news)
     logging.getLogger("penstock.audit").disabled = not settings.audit
+    LINE_LIMITS.attach()
 
 
 def is_news(record: logging.LogRecord) -> bool:

@@ -71,7 +71,11 @@ class Pages:
     def _ready(self, accept: str) -> Page:
         if self._gate.draining:
             return 503, _JSON, error_body(ErrorKind.UNAVAILABLE, "the server is shutting down")
-        return 200, _JSON, b'{"status":"ready"}'
+        storage = self._gate.broker.storage
+        if storage.failing:
+            return 503, _JSON, msgspec.json.encode({"status": "not ready", **storage.told()})
+        # At its configured bound a server is well: taken out of service, it could not be emptied by its consumers.
+        return 200, _JSON, msgspec.json.encode({"status": "ready", **storage.told()})
 
     @cached_property
     def _document(self) -> dict[str, Any]:

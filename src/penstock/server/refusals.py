@@ -47,3 +47,5 @@ def refusing(kind: ErrorKind, message: str) -> ASGIApp:
 BAD_HEAD: Final = raw_answer(
     ErrorKind.HEAD_TOO_LARGE, "the head is larger than 64 KiB, or has too many lines"
 )
+BAD_PATH: Final = raw_answer(ErrorKind.BAD_PARAMETER, "the path of the request is not ASCII")
+UPGRADE_WITH_BODY: Final = raw_answer(ErrorKind.BAD_PARAMETER, "a WebSocket upgrade must have no body")

@@ -18,7 +18,9 @@ from .doors import Doors
 from .files import allow_connections
 from .http import HttpServer
 from .listen import StartError
-from .logs import configure
+from .logs import LINE_LIMITS, configure
+from .memory import Trimming, trim_of_system
+from .reload import Reload
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +38,14 @@ async def serve(
     ready: Callable[..., None],
     stop: asyncio.Event,
     force: asyncio.Event | None = None,
+    reread: Callable[[], Config] | None = None,
+    hangup: asyncio.Event | None = None,
 ) -> None:
     """Serve until `stop` is set, then drain; `ready` is told the addresses once work is accepted: those of HTTP
     and Pulsar's protocol, then the same over TLS, each unless it is off.
 
     Draining refuses new work, finishes what is in flight, saves every cursor and closes the stores; `force`
-    shortens the wait. Raises StartError.
+    shortens the wait. When `hangup` is set, the configuration is read again by `reread`. Raises StartError.
     """
     with contextlib.ExitStack() as sockets:
         doors = Doors.bound(config, sockets)
@@ -59,9 +63,19 @@ async def serve(
             log.info("ready", extra={"urls": doors.urls, "store": config.data.store})
             ready(*doors.urls)
 
+            reload = None if reread is None else Reload(config, reread, app, http, doors)
+            trimming = Trimming(app.gate.load, trim_of_system())
+
             def now_and_then() -> None:
                 app.binary.look()
+                trimming.look()
                 doors.refresh()
+                app.gate.audit.tell()
+                LINE_LIMITS.tell()
+                if hangup is not None and hangup.is_set():
+                    hangup.clear()
+                    if reload is not None:
+                        reload.run()
 
             await http.run_until(stop, now_and_then)
             log.info("draining")
@@ -71,8 +85,10 @@ async def serve(
     log.info("stopped")
 
 
-def run(config: Config, ready: Callable[..., None]) -> None:
-    """Serve in this process until SIGTERM or SIGINT; a second one shortens the wait. Raises StartError."""
+def run(config: Config, ready: Callable[..., None], reread: Callable[[], Config] | None = None) -> None:
+    """Serve in this process until SIGTERM or SIGINT; a second one shortens the wait. SIGHUP reads the configuration
+    again, by `reread`, and ends nothing. Raises StartError."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop hears it
     import uvloop
 
     configure(config.log)
@@ -86,7 +102,7 @@ def run(config: Config, ready: Callable[..., None]) -> None:
         ready(*urls)
 
     async def main() -> None:
-        stop, force = asyncio.Event(), asyncio.Event()
+        stop, force, hangup = asyncio.Event(), asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def signalled() -> None:
@@ -96,7 +112,8 @@ def run(config: Config, ready: Callable[..., None]) -> None:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
-        await serve(config, ready=started, stop=stop, force=force)
+        loop.add_signal_handler(signal.SIGHUP, hangup.set)
+        await serve(config, ready=started, stop=stop, force=force, reread=reread, hangup=hangup)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

@@ -17,6 +17,7 @@ from .config import OFF, Config, ConfigError, check_origin, host_and_port
 
 PREFIX: Final = "PENSTOCK_"
 INTEGER_MAX: Final = 2**53  # what JSON carries everywhere
+SIZE_MAX_LEAST: Final = 128 * 1024 * 1024  # of a storage that has a bound
 
 # Variables that belong to the command line's client side, not to the server.
 _CLIENT: Final = frozenset(
@@ -147,6 +148,10 @@ def _problem(name: str, value: object, default: object) -> str | None:
         least = -1 if default == -1 else 0 if default == 0 or name in _MAY_BE_ZERO else 1
         if not least <= value <= INTEGER_MAX:
             return f"must be within {least} and {INTEGER_MAX}"
+    if name == "storage.size_max_bytes" and isinstance(value, int) and 0 < value < SIZE_MAX_LEAST:
+        return (
+            f"must be 0, or at least {SIZE_MAX_LEAST}: the write-ahead log and the reserves need a part of it"
+        )
     if name in _ADDRESSES and value != OFF:
         try:
             host_and_port(str(value))
@@ -172,6 +177,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "broker.max_consumers_per_subscription",
         "broker.max_subscriptions_per_topic",
         "broker.max_topics_per_namespace",
+        "storage.reserve_bytes",
         "broker.quota_hold_ms",
         "broker.producer_memory_minutes",
         "limits.websocket_idle_ms",

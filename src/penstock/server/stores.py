@@ -5,17 +5,17 @@ from typing import Final
 from penstock.backends.memory import MemoryStore
 from penstock.core.ports import Store
 
-from .config import DataSettings
+from .config import DataSettings, StorageSettings
 
 # A message id names its log by the ledger alone, so those of non-persistent topics begin above all others.
 TRANSIENT_LEDGERS: Final = 1 << 40
 
 
-def open_stores(settings: DataSettings) -> tuple[Store, Store]:
+def open_stores(settings: DataSettings, storage: StorageSettings) -> tuple[Store, Store]:
     """The store of persistent topics and that of the others; neither is started."""
     transient = MemoryStore(TRANSIENT_LEDGERS)
     if settings.store == "memory":
         return MemoryStore(), transient
     from penstock.backends.sqlite import SqliteStore  # a server in memory starts without it
 
-    return SqliteStore(settings.folder), transient
+    return SqliteStore.bounded(settings.folder, storage.size_max_bytes, storage.reserve_bytes), transient

@@ -34,17 +34,10 @@ class Certificates:
 
     def __init__(self, settings: TlsSettings, clock: Callable[[], float] = time.monotonic) -> None:
         """Read the files; raises StartError, naming the option, where they are no good."""
-        self.settings = settings
         self._clock = clock
-        self._files = [settings.cert_file, settings.key_file, settings.client_ca_file]
-        self._check_settings()
-        self._seen = self._look()
-        self._looked = clock()
-        try:
-            self._make(())
-        except (OSError, ssl.SSLError, ValueError) as error:
-            raise StartError(f"tls.cert_file, key_file or client_ca_file: {_why(error)}") from None
         self._listeners: list[_Listener] = []
+        self.settings = settings
+        self.prepare(settings)()
 
     def context(self, *protocols: str) -> ssl.SSLContext:
         """A listener's context, that speaks the application `protocols` (ALPN)."""
@@ -52,18 +45,35 @@ class Certificates:
         self._listeners.append(listener)
         return listener.context
 
+    def prepare(self, settings: TlsSettings) -> Callable[[], None]:
+        """Read the files that the settings name; what takes them into use. Raises StartError, naming the option."""
+        _check_settings(settings)
+        seen = _look(settings)
+        try:
+            _make(settings, ())
+            made = [_make(settings, listener.protocols) for listener in self._listeners]
+        except (OSError, ssl.SSLError, ValueError) as error:
+            raise StartError(f"tls.cert_file, key_file or client_ca_file: {_why(error)}") from None
+
+        def use() -> None:
+            self.settings, self._seen, self._looked = settings, seen, self._clock()
+            for listener, context in zip(self._listeners, made, strict=True):
+                listener.current = context
+
+        return use
+
     def refresh(self) -> None:
         """Take new files into use, where there are any; those that are no good are logged once and passed over."""
         now = self._clock()
         if (now - self._looked) * 1000 < self.settings.reload_ms:
             return
         self._looked = now
-        seen = self._look()
+        seen = _look(self.settings)
         if seen == self._seen:
             return
         self._seen = seen
         try:
-            made = [self._make(listener.protocols) for listener in self._listeners]
+            made = [_make(self.settings, listener.protocols) for listener in self._listeners]
         except (OSError, ssl.SSLError, ValueError) as error:
             log.error("new certificates cannot be used; those before stay", extra={"reason": _why(error)})
             return
@@ -71,44 +81,13 @@ class Certificates:
             listener.current = context
         log.info("new certificates", extra={"file": self.settings.cert_file})
 
-    def _make(self, protocols: tuple[str, ...]) -> ssl.SSLContext:
-        settings = self.settings
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = _VERSIONS[settings.min_version]
-        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-        for name in self._files:
-            if name:
-                Path(name).open("rb").close()  # the library does not say which file cannot be read
-        context.load_cert_chain(settings.cert_file, settings.key_file or None, password=_no_password)
-        if settings.client_certificates != "none":
-            context.load_verify_locations(settings.client_ca_file)
-            context.verify_mode = _DEMANDS[settings.client_certificates]
-            # A session that is resumed is not verified again: no sessions, lest a CA that is gone goes on counting.
-            context.options |= ssl.OP_NO_TICKET
-            context.num_tickets = 0
-        if protocols:
-            context.set_alpn_protocols(list(protocols))
-        return context
-
-    def _check_settings(self) -> None:
-        settings = self.settings
-        if not settings.cert_file:
-            raise StartError("tls.cert_file is needed for http.tls_listen and pulsar.tls_listen")
-        if settings.client_certificates != "none" and not settings.client_ca_file:
-            raise StartError(
-                f"tls.client_ca_file is needed for tls.client_certificates = {settings.client_certificates!r}"
-            )
-
-    def _look(self) -> Seen:
-        return tuple(_stat(name) for name in self._files)
-
 
 class _Listener:
     """A listener's context, and the one its handshakes go on with."""
 
     def __init__(self, certificates: Certificates, protocols: tuple[str, ...]) -> None:
         self.protocols = protocols
-        self.context = self.current = certificates._make(protocols)
+        self.context = self.current = _make(certificates.settings, protocols)
         self._certificates = certificates
         # Called at every ClientHello, also at those that name no server.
         self.context.sni_callback = self._hello
@@ -117,6 +96,42 @@ class _Listener:
         self._certificates.refresh()
         if self.current is not self.context:
             connection.context = self.current
+
+
+def _make(settings: TlsSettings, protocols: tuple[str, ...]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[settings.min_version]
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    for name in _files(settings):
+        if name:
+            Path(name).open("rb").close()  # the library does not say which file cannot be read
+    context.load_cert_chain(settings.cert_file, settings.key_file or None, password=_no_password)
+    if settings.client_certificates != "none":
+        context.load_verify_locations(settings.client_ca_file)
+        context.verify_mode = _DEMANDS[settings.client_certificates]
+        # A session that is resumed is not verified again: no sessions, lest a CA that is gone goes on counting.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def _check_settings(settings: TlsSettings) -> None:
+    if not settings.cert_file:
+        raise StartError("tls.cert_file is needed for http.tls_listen and pulsar.tls_listen")
+    if settings.client_certificates != "none" and not settings.client_ca_file:
+        raise StartError(
+            f"tls.client_ca_file is needed for tls.client_certificates = {settings.client_certificates!r}"
+        )
+
+
+def _look(settings: TlsSettings) -> Seen:
+    return tuple(_stat(name) for name in _files(settings))
+
+
+def _files(settings: TlsSettings) -> tuple[str, ...]:
+    return settings.cert_file, settings.key_file, settings.client_ca_file
 
 
 def _stat(name: str) -> tuple[str, int, int, int] | None:

@@ -3,8 +3,9 @@
 A request's span takes the place of its `traceparent`, so that what the doors put into messages names it.
 """
 
+import random
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.types import ASGIApp
 
@@ -15,6 +16,9 @@ from .listen import StartError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
+    from opentelemetry.sdk.trace.id_generator import IdGenerator
+
+_RANDOM: Final = random.SystemRandom()
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -38,7 +42,8 @@ class Tracing:
             raise StartError("trace.otlp_endpoint needs more: pip install 'penstock[otel]'") from None
         self._inner = inner
         self._provider = TracerProvider(
-            resource=Resource.create({"service.name": settings.service_name, "service.version": __version__})
+            resource=Resource.create({"service.name": settings.service_name, "service.version": __version__}),
+            id_generator=_ids(),
         )
         self._provider.add_span_processor(processor or _exporter(settings.otlp_endpoint))
         self._tracer = self._provider.get_tracer("penstock", __version__)
@@ -83,6 +88,24 @@ class Tracing:
     def close(self) -> None:
         """Send what waits; blocks for as long as the exporter's own timeout."""
         self._provider.shutdown()
+
+
+def _ids() -> "IdGenerator":
+    """Ids of spans by the system's numbers: OpenTelemetry's own change the state of the `random` module, which is the
+    application's."""
+    from opentelemetry.sdk.trace.id_generator import IdGenerator
+
+    class Ids(IdGenerator):
+        def generate_span_id(self) -> int:
+            return _RANDOM.randrange(1, 1 << 64)  # 0 is no id
+
+        def generate_trace_id(self) -> int:
+            return _RANDOM.randrange(1, 1 << 128)
+
+        def is_trace_id_random(self) -> bool:
+            return True
+
+    return Ids()
 
 
 def _exporter(endpoint: str) -> "SpanProcessor":

@@ -6,16 +6,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from penstock.core.settings import BrokerSettings
+
     from .server import Address
 
 
 @pytest.fixture
-def penstock() -> "Iterator[Address]":
+def penstock_settings() -> "BrokerSettings | None":
+    """The broker's settings behind the fixture `penstock`; override it for others than the defaults."""
+    return None
+
+
+@pytest.fixture
+def penstock(penstock_settings: "BrokerSettings | None") -> "Iterator[Address]":
     """A real server in this process, in memory, on free ports; gone after the test.
 
     `penstock.url` is its HTTP address, `penstock.ws` the WebSocket one, `penstock.pulsar` Pulsar's.
     """
     from .server import running  # only tests that ask for it pay for the server
 
-    with running() as address:
+    with running(broker=penstock_settings) as address:
         yield address

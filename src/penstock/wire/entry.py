@@ -193,6 +193,23 @@ def batch_size(data: bytes) -> int:
     return metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
 
 
+def whole_batch(entry: Entry) -> tuple[Message, int] | None:
+    """The batch in an entry as one message, whose payload is the batch uncompressed, and how many messages it has.
+
+    None for a message that was sent alone, and where only the receiver can open the payload. Raises as `parse`.
+    """
+    metadata, payload = parse(entry.data)
+    if is_sealed(metadata) or not metadata.HasField("num_messages_in_batch"):
+        return None
+    body = decompress(metadata.compression, payload, metadata.uncompressed_size)
+    return _decode_alone(metadata, body, entry.offset), metadata.num_messages_in_batch
+
+
+def payload_size(data: bytes) -> int:
+    """The bytes of an entry without its metadata, as Pulsar counts them in `X-Pulsar-batch-size`. Raises as `parse`."""
+    return len(data) - parse(data)[0].ByteSize()
+
+
 def compressed(data: bytes, kind: int) -> bytes:
     """The entry `data`, which is neither compressed nor encrypted, with its payload compressed."""
     metadata, payload = parse(data)

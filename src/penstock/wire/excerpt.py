@@ -31,15 +31,3 @@ def excerpt(data: bytes, mask: int) -> bytes | None:
     metadata.ClearField("uncompressed_size")
     head = metadata.SerializeToString()
     return seal(b"".join((len(head).to_bytes(4, "big"), head, *parts)))
-
-
-def spread(bits: int, mask: int) -> int:
-    """Bits over the messages of an excerpt as bits over those of the whole batch."""
-    found = 0
-    while bits and mask:
-        low = mask & -mask
-        if bits & 1:
-            found |= low
-        mask ^= low
-        bits >>= 1
-    return found

@@ -54,6 +54,7 @@ class FrameDecoder:
         self.frame_size_max = frame_size_max
         self._held = bytearray()
         self._wanted = 4  # bytes to be held before it is worth looking again
+        self.begun = 0  # frames that came in parts
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that `data` completes, in order; exhaust it before the next call.
@@ -83,11 +84,22 @@ class FrameDecoder:
             self._wanted = 4
         if at < end:
             self._held += memoryview(data)[at:]
+            self.begun += 1
 
     @property
     def empty(self) -> bool:
         """Whether the bytes so far end with a frame."""
         return not self._held
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame that is not complete."""
+        return len(self._held)
+
+    def clear(self) -> None:
+        """Let go of what is held: nothing follows."""
+        self._held = bytearray()
+        self._wanted = 4
 
 
 def decode(data: bytes) -> Frame:

@@ -29,8 +29,12 @@ BACKWARD, FORWARD, FULL = Compatibility.BACKWARD, Compatibility.FORWARD, Compati
         (record(field("a", "long")), ONE, {FORWARD}),
         (ONE, OTHER, set()),
         (ONE, record(field("a", ["null", "int"])), {BACKWARD}),
-        (ONE, record(field("a", "int"), name="S"), set()),
-        (ONE, record(field("a", "int"), name="S", aliases=["R"]), {BACKWARD}),
+        (
+            ONE,
+            record(field("a", "int"), name="S"),
+            {BACKWARD, FORWARD, FULL},
+        ),  # names of records do not decide
+        (ONE, record(field("b", "int"), name="S"), set()),
         (ONE, record(field("x", "int", aliases=["a"])), {BACKWARD}),
     ],
 )

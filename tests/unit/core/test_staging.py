@@ -1,14 +1,16 @@
 """Staged publishing in a broker: what is refused, what others see, and what goes by itself."""
 
+from collections.abc import Sequence
+
 import pytest
 from tests.unit.core.brokers import TOPIC, Bench
 from tests.unit.core.brokers import bench as bench_of
 
 from penstock.backends.memory import MemoryStore
-from penstock.core import staging
 from penstock.core.settings import BrokerSettings
 from penstock.core.staged import Expected
 from penstock.core.topic import Topic
+from penstock.core.writers import Caller
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
@@ -19,6 +21,7 @@ from penstock.testing.clock import settle
 
 pytestmark = pytest.mark.anyio
 HOUR_MS = 3_600_000
+ANYBODY = Caller()  # without authentication
 
 
 @pytest.fixture
@@ -34,21 +37,38 @@ def entry(bench: Bench, *payloads: bytes) -> NewEntry:
 
 
 async def stage(
-    bench: Bench, stage: str, *payloads: bytes, batch: int = 0, part: int = 0, topic: TopicName = TOPIC
+    bench: Bench,
+    stage: str,
+    *payloads: bytes,
+    batch: int = 0,
+    part: int = 0,
+    topic: TopicName = TOPIC,
+    writer: str = "w",
+    caller: Caller = ANYBODY,
 ) -> Expected:
     """Stage one entry; how a commit is to name it."""
     log = await bench.broker.topics.get(topic)
     new = entry(bench, *payloads)
-    await bench.broker.staging.stage(StageKey("w", batch, stage), part, hash(payloads), [(log, [new])])
+    key = StageKey(writer, batch, stage)
+    await bench.broker.staging.stage(key, part, hash(payloads), [(log, [new])], caller)
     return Expected(stage, 1, len(payloads), len(new.data))
 
 
-async def commit(bench: Bench, *stages: Expected, batch: int = 0, **more: object) -> tuple[Commit, bool]:
-    return await bench.broker.staging.commit("w", batch, stages, **{"may_produce": allow, **more})  # type: ignore[arg-type]
+async def commit(
+    bench: Bench,
+    *stages: Expected,
+    batch: int = 0,
+    topics: Sequence[TopicName] = (),
+    writer: str = "w",
+    caller: Caller = ANYBODY,
+    keep: bool = True,
+) -> tuple[Commit, bool]:
+    staging = bench.broker.staging
+    return await staging.commit(writer, batch, stages, caller, topics=topics, keep=keep)
 
 
-def allow(topic: TopicName) -> None:
-    pass
+def role(name: str) -> Caller:
+    return Caller(role=name, origin=name)
 
 
 async def refused(call: object) -> ErrorKind:
@@ -91,20 +111,14 @@ async def read(topic: Topic) -> list[object]:
 
 async def test_a_batch_is_committed_once_and_stays() -> None:
     async with bench_of() as bench:
+        staging = bench.broker.staging
         one = await stage(bench, "one", b"a", batch=4)
         first, _ = await commit(bench, one, batch=4)
+        assert await commit(bench, one, batch=4) == (first, False)
         for batch in (4, 3):
-            again, new = await commit(bench, one, batch=batch)
-            assert again is first
-            assert not new
-            assert await refused(bench.broker.staging.abort("w", batch, may_produce=allow)) is (
-                ErrorKind.STAGE_CONFLICT
-            )
-        log = await bench.broker.topics.get(TOPIC)
-        key = StageKey("w", 4, "late")
-        assert await bench.broker.staging.stage(key, 0, 1, [(log, [entry(bench, b"x")])]) is first
-        assert bench.broker.staging.size_bytes == 0
-        assert log.next_offset == 1
+            assert await refused(staging.abort("w", batch, ANYBODY)) is ErrorKind.STAGE_CONFLICT
+        assert await refused(commit(bench, batch=3)) is ErrorKind.BATCH_CONFLICT
+        assert (await bench.broker.topics.get(TOPIC)).next_offset == 1
 
 
 async def test_a_part_that_comes_twice_is_staged_once() -> None:
@@ -124,7 +138,7 @@ async def test_a_commit_takes_stages_as_they_were_meant_or_not_at_all() -> None:
         assert await refused(commit(bench, one, missing)) is ErrorKind.STAGE_NOT_FOUND
         assert await refused(commit(bench, short)) is ErrorKind.STAGE_CONFLICT
         assert await refused(commit(bench, one, one)) is ErrorKind.STAGE_CONFLICT
-        assert bench.broker.staging.last("w") is None
+        assert await bench.store.find_commit("w", ()) is None
         made, _ = await commit(bench, Expected("empty", 0, 0, 0), one)
         assert made.spans[0].messages == 1
 
@@ -143,24 +157,27 @@ async def test_topics_that_take_nothing() -> None:
         await bench.broker.topics.get(TopicName.parse("gone"), create=True)
         assert await refused(commit(bench, one, gone)) is ErrorKind.TOPIC_NOT_FOUND
         alone = await bench.broker.producer(TOPIC, ProducerOptions(access_mode=AccessMode.EXCLUSIVE))
-        assert await refused(commit(bench, one)) is ErrorKind.PRODUCER_BUSY
+        assert await refused(commit(bench, one)) is ErrorKind.EXCLUSIVE_PRODUCER
         alone.close()
         assert (await bench.broker.topics.get(TOPIC)).next_offset == 0
         await commit(bench, one)
         assert (await bench.broker.topics.get(TOPIC)).next_offset == 1
 
 
-async def test_rights_are_asked_for_at_the_commit_and_a_writer_has_one_owner() -> None:
+async def test_rights_are_asked_for_at_the_commit() -> None:
     def deny(topic: TopicName) -> None:
         raise PenstockError(ErrorKind.FORBIDDEN, str(topic))
 
     async with bench_of() as bench:
+        staging = bench.broker.staging
         one = await stage(bench, "one", b"a")
-        assert await refused(commit(bench, one, may_produce=deny)) is ErrorKind.FORBIDDEN
-        assert await refused(bench.broker.staging.abort("w", 0, may_produce=deny)) is ErrorKind.FORBIDDEN
-        await commit(bench, one, owner="alice")
-        assert await refused(commit(bench, batch=1, owner="bob")) is ErrorKind.FORBIDDEN
-        await commit(bench, batch=1, owner="alice")
+        denied = Caller(may_produce=deny)
+        assert await refused(commit(bench, one, caller=denied)) is ErrorKind.FORBIDDEN
+        assert await refused(staging.abort("w", 0, denied)) is ErrorKind.FORBIDDEN
+        assert await refused(commit(bench, caller=denied, topics=[TOPIC])) is ErrorKind.FORBIDDEN, (
+            "empty, too"
+        )
+        await commit(bench, one)
 
 
 async def test_what_is_staged_is_bounded() -> None:
@@ -168,7 +185,7 @@ async def test_what_is_staged_is_bounded() -> None:
     async with bench_of(settings) as bench:
         await stage(bench, "one", bytes(300))
         assert await refused(stage(bench, "two", bytes(300))) is ErrorKind.TOO_LARGE
-        await bench.broker.staging.abort("w", 0, may_produce=allow)
+        await bench.broker.staging.abort("w", 0, ANYBODY)
         await stage(bench, "two", bytes(300))
     async with bench_of(BrokerSettings(max_staged_bytes=500)) as bench:
         await stage(bench, "one", bytes(300))
@@ -182,27 +199,27 @@ async def test_what_was_left_behind_goes_after_a_time() -> None:
         await stage(bench, "one", b"a")
         await bench.clock.advance(HOUR_MS // 2)
         await stage(bench, "two", b"b", batch=1)
-        await staging.commit("once", 0, [], may_produce=allow, keep=False)
+        await commit(bench, writer="once", keep=False)
         await bench.clock.advance(HOUR_MS // 2 + 1)
         await settle()
         assert list(staging.batches("w")) == [1]
-        assert staging.last("once") is not None
+        assert await bench.store.find_commit("once", ()) is not None
         await bench.clock.advance(HOUR_MS)
         await settle()
         assert list(staging.batches("w")) == []
-        assert staging.last("once") is None
+        assert await bench.store.find_commit("once", ()) is None
         assert await bench.store.load_stages() == ([], [])
 
 
 async def test_a_broker_that_comes_back_knows_what_was_staged() -> None:
     store = MemoryStore()
     async with bench_of(store=store) as bench:
-        one = await stage(bench, "one", b"a")
-        await commit(bench, await stage(bench, "zero", b"z"))
+        zero = await stage(bench, "zero", b"z")
+        await commit(bench, zero)
         two = await stage(bench, "one", b"a", batch=1)
     async with bench_of(store=store) as bench:
         assert await stage(bench, "one", b"a", batch=1) == two
-        again, new = await commit(bench, one)
+        again, new = await commit(bench, zero)
         assert (again.batch, new) == (0, False)
         _, new = await commit(bench, two, batch=1)
         assert new
@@ -213,17 +230,8 @@ async def test_one_stage_of_a_batch_can_be_dropped() -> None:
     async with bench_of() as bench:
         one, two = await stage(bench, "one", b"a"), await stage(bench, "two", b"b")
         staging = bench.broker.staging
-        assert await staging.abort("w", 0, "one", may_produce=allow) == 1
-        assert await staging.abort("w", 0, "one", may_produce=allow) == 0
+        assert await staging.abort("w", 0, ANYBODY, "one") == 1
+        assert await staging.abort("w", 0, ANYBODY, "one") == 0
         assert await refused(commit(bench, one, two)) is ErrorKind.STAGE_NOT_FOUND
         await commit(bench, two)
         assert staging.size_bytes == 0
-
-
-async def test_writers_that_are_remembered_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "WRITERS_MAX", 1)
-    async with bench_of() as bench:
-        await commit(bench, batch=0)
-        await commit(bench, batch=1)  # known already
-        another = bench.broker.staging.commit("another", 0, [], may_produce=allow)
-        assert await refused(another) is ErrorKind.TOO_MANY_REQUESTS

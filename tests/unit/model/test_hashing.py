@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.hashing import java_string_hash, key_shared_hash, murmur3_32
+from penstock.model.hashing import java_string_hash, murmur3_32, ring_hash, sticky_hash
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,16 @@ def test_murmur3_of_known_keys(data: bytes, expected: int) -> None:
     assert murmur3_32(data) == expected
 
 
-def test_key_shared_hash_is_never_0() -> None:
+def test_hashes_of_key_shared_are_never_0() -> None:
     assert murmur3_32(b"") == 0
-    assert key_shared_hash(b"") == 1
-    assert key_shared_hash(b"k1") == 2110152746 % 65536
+    assert sticky_hash(b"") == ring_hash(b"") == 1
+    assert sticky_hash(b"k1") == 2110152746 % 65536
+    assert ring_hash(b"k1") == 2110152746 % 65535 + 1
 
 
 @given(st.binary(max_size=64), st.text(max_size=20))
 def test_hashes_stay_in_range(data: bytes, key: str) -> None:
     assert 0 <= murmur3_32(data) < 2**31
-    assert 1 <= key_shared_hash(data) < 65536
+    assert 1 <= sticky_hash(data) < 65536
+    assert 1 <= ring_hash(data) < 65536
     assert 0 <= java_string_hash(key) < 2**31

@@ -1,4 +1,4 @@
-"""The dashboard asks for metrics that there are."""
+"""The dashboard and the alert rules ask for metrics that there are."""
 
 import json
 import re
@@ -6,7 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import yaml
+
 from penstock.core.histogram import Histogram, Writes
+from penstock.core.storage_health import CAUSES, StorageFiles, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 from penstock.server.metrics import whole
@@ -15,7 +18,9 @@ from penstock.server.metrics.pipelines import _GAUGES, Event, Pipelines
 from penstock.server.metrics.samples import Families
 from penstock.server.metrics.topics import _MEANINGS
 
-DASHBOARD = Path(__file__).parents[3] / "deploy/grafana/penstock.json"
+DEPLOY = Path(__file__).parents[3] / "deploy"
+DASHBOARD = DEPLOY / "grafana/penstock.json"
+RULES = DEPLOY / "prometheus/penstock.rules.yml"
 
 
 def known() -> set[str]:
@@ -27,6 +32,9 @@ def known() -> set[str]:
     whole.of_connections(families, Load(1, 1, 1), 0, 0)
     whole.of_refusals(families, Audit())
     whole.of_writes(families, Writes())
+    storage = StorageHealth()
+    storage.files = lambda: StorageFiles(0, 0, 0)
+    whole.of_storage(families, storage)
     requests = SimpleNamespace(opened=0, answered=0, timed_out=0, withdrawn=0, late=0, __len__=lambda: 0)
     counted = type("Requests", (), {**vars(requests), "__len__": lambda self: 0})()
     topics = SimpleNamespace(tail_bytes=0)
@@ -52,3 +60,23 @@ def test_every_query_names_metrics_that_there_are() -> None:
 def test_panels_have_ids_of_their_own() -> None:
     panels = json.loads(DASHBOARD.read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_every_alert_names_metrics_and_labels_that_there_are() -> None:
+    names = {name for rule in rules() for name in re.findall(r"\b(?:pulsar|penstock)_\w+", rule["expr"])}
+    assert names <= known(), names - known()
+    causes = {cause for rule in rules() for cause in re.findall(r'cause="(\w+)"', rule["expr"])}
+    assert causes == set(CAUSES)
+
+
+def test_every_alert_says_what_is_the_matter() -> None:
+    found = rules()
+    assert len({rule["alert"] for rule in found}) == len(found) > 5
+    for rule in found:
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"]["summary"]

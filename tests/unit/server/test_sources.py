@@ -61,6 +61,8 @@ def test_texts_of_the_environment_become_what_the_key_is() -> None:
         ("[broker]\ndeduplication = 'yes'\n", "'broker.deduplication'"),
         ("[broker]\nmax_partitions = -1\n", "'broker.max_partitions'"),
         ("[log]\nformat = 'xml'\n", "'log.format'"),
+        ("[storage]\nsize_max_bytes = 1000000\n", "at least 134217728"),
+        ("[storage]\nreserve_bytes = -1\n", "must be within 0"),
         ("[http\n", "is not TOML"),
     ],
 )

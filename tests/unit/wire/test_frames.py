@@ -3,10 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.outcome import refusal
 
+from penstock.core.subscription.excerpts import spread
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.wire.commands import ack_set_of, mask_of, message_head, send_receipt
-from penstock.wire.excerpt import excerpt, spread
+from penstock.wire.excerpt import excerpt
 from penstock.wire.fields import unsigned
 from penstock.wire.frames import (
     FIELD,

@@ -17,6 +17,7 @@ from penstock.model.names import TopicName
 from .check_cursors import check_cursors
 from .check_documents import check_documents
 from .check_entries import LogRow, check_entries
+from .check_stages import FIRST_VERSION, check_stages
 from .connection import open_reader, translate
 from .schema import APPLICATION_ID, MIGRATIONS, first_id
 from .store import FILE_NAME
@@ -121,6 +122,9 @@ def _check_content(
     report.cursors = connection.execute("SELECT count(*) FROM cursors").fetchone()[0]
     for found in check_cursors(connection, logs):
         report.add(*found)
+    if report.version >= FIRST_VERSION:
+        for found in check_stages(connection, logs):
+            report.add(*found)
     for found in check_documents(connection):
         report.add(*found)
     _check_topics(connection, logs, report)

@@ -20,16 +20,17 @@ BUSY_TIMEOUT_S: Final = 5.0  # somebody looks into the file with another program
 STATEMENTS_CACHED: Final = 256
 SQLITE_MIN: Final = (3, 32, 0)  # earlier ones take 999 parameters a statement
 
-# What a full or failing disk, and not the request, is to blame for.
-_NO_ROOM: Final = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
+# What a full or failing disk, and not the request, is to blame for. A disk that its system took for broken is
+# often remounted read-only; a file that cannot be opened is one of the write-ahead log, as the main file is open.
+_FAILED: Final = frozenset((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN))
 _DAMAGED: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _SURROUNDINGS: Final = frozenset(
     (
-        *_NO_ROOM,
+        sqlite3.SQLITE_FULL,
+        *_FAILED,
         *_DAMAGED,
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_NOMEM,
         sqlite3.SQLITE_PROTOCOL,
     )
@@ -94,8 +95,10 @@ def translate(error: BaseException) -> PenstockError:
         return error
     if isinstance(error, sqlite3.Error):
         code = _code(error)
-        if code in _NO_ROOM:
-            return PenstockError(ErrorKind.STORAGE_FULL, f"the storage takes no more: {error}")
+        if code == sqlite3.SQLITE_FULL:
+            return PenstockError(ErrorKind.STORAGE_FULL, f"the storage has no room: {error}")
+        if code in _FAILED:
+            return PenstockError(ErrorKind.STORAGE_FAILED, f"the storage fails: {error}")
         if code in _DAMAGED:
             return PenstockError(ErrorKind.UNAVAILABLE, f"the storage is damaged: {error}")
         if code in _SURROUNDINGS:

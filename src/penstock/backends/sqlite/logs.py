@@ -13,8 +13,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .extent import Extent
 from .rows import RowStatement, Statement, listed
-from .schema import DATA, ENTRY_MASK, LEDGERS_MAX, first_id
-from .staged import Staged
+from .schema import DATA, ENTRY_MASK, LEDGERS_MAX, STAGING, first_id
+from .staged import Changes, Staged
 from .work import Append, Delete, ForgetProducers, Open, Trim
 
 _LOGS: Final = RowStatement.insert("logs", 8)
@@ -25,7 +25,7 @@ _PRODUCERS: Final = RowStatement.insert(
     "ON CONFLICT DO UPDATE SET sequence_id = excluded.sequence_id WHERE excluded.sequence_id > sequence_id",
 )
 
-_FIND: Final = f"""
+_ALL: Final = f"""
     SELECT topic, ledger, first_entry, logs.first_offset, logs.first_byte, next_entry, next_offset, next_byte,
         id, entries.first_offset + count, entries.first_byte + length({DATA})
     FROM logs LEFT JOIN entries ON id = (
@@ -33,8 +33,8 @@ _FIND: Final = f"""
         WHERE id >= ledger << 40 AND id < (ledger + 1) << 40
         ORDER BY id DESC LIMIT 1
     )
-    WHERE topic IN ({{}})
 """  # noqa: S608
+_FIND: Final = f"{_ALL} WHERE topic IN ({{}})"
 _FIND_PRODUCERS: Final = "SELECT ledger, name, sequence_id FROM producers WHERE ledger IN ({})"
 _FORGET: Final = "DELETE FROM producers WHERE name IN ({}) AND ledger = ?"
 _TRIM: Final = """
@@ -106,13 +106,36 @@ def _find(connection: sqlite3.Connection, topics: Sequence[str], staged: Staged)
         for topic, ledger, *numbers, last, offset, byte in connection.execute(query, names):
             extent = staged.extent(ledger)
             if extent is None:
-                extent = Extent(ledger, *numbers)
-                # The row knows of the end at the last trim only; an older entry is one not yet swept.
-                if last is not None and last & ENTRY_MASK >= extent.next_entry:
-                    extent = extent.until((last & ENTRY_MASK) + 1, offset, byte)
-                staged.changed[ledger] = extent
+                extent = staged.changed[ledger] = _extent(ledger, numbers, last, offset, byte)
             found[topic] = extent
     return found
+
+
+def read_again(connection: sqlite3.Connection, extents: dict[int, Extent]) -> Changes:
+    """Let the logs that are open be as the file has them; returns what was otherwise."""
+    found = {
+        ledger: _extent(ledger, numbers, last, offset, byte)
+        for _, ledger, *numbers, last, offset, byte in connection.execute(_ALL)
+    }
+    changed = {
+        ledger: found.get(ledger)
+        for ledger, known in extents.items()
+        if ledger != STAGING and found.get(ledger) != known
+    }
+    for ledger, extent in changed.items():
+        if extent is None:
+            del extents[ledger]
+        else:
+            extents[ledger] = extent
+    return changed
+
+
+def _extent(ledger: int, numbers: Sequence[int], last: int | None, offset: int, byte: int) -> Extent:
+    extent = Extent(ledger, *numbers)
+    # The row knows of the end at the last trim only; an older entry is one not yet swept.
+    if last is not None and last & ENTRY_MASK >= extent.next_entry:
+        extent = extent.until((last & ENTRY_MASK) + 1, offset, byte)
+    return extent
 
 
 def _create(staged: Staged) -> Extent:

@@ -5,7 +5,8 @@
     sweeps(start, until)                         ids of entries let go of, whose room is still to be freed
 
     stages(start, ...)                           what is staged: runs of entries in a ledger of their own
-    commits(writer, batch, ...)                  the last batch that each writer committed
+    writers(name, owner, ...)                    who owns a writer's name
+    commits(writer, topics, batch, ...)          the last batch that each writer committed to a set of topics
 
 Staged entries lie in the ledger STAGING. A commit does not move them: the log's entry holds, in place of its
 data, the id of the staged one (an integer where others have a blob). So a commit costs a small row an entry,
@@ -18,6 +19,8 @@ point look-ups, without an index to be kept on every append.
 import sqlite3
 from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -129,9 +132,56 @@ _VERSION_2: Final = (
     ) WITHOUT ROWID""",
 )
 
+
+def _add_writers(connection: sqlite3.Connection) -> None:
+    """Version 3: commits by writer and topics, and writers' owners. Commits of version 2 stand for all topics."""
+    commits = connection.execute("SELECT writer, batch, at, owner, keep, spans FROM commits").fetchall()
+    connection.execute("DROP TABLE commits")
+    for statement in _VERSION_3:
+        connection.execute(statement)
+    for writer, batch, at, owner, keep, spans in commits:
+        messages = sum(span["messages"] for span in msgspec.json.decode(spans))
+        row = (writer, "", batch, at, owner, keep, messages, "", spans)
+        connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO writers VALUES (?, ?, ?, ?, ?)", (writer, owner, owner, at, keep))
+    connection.execute(
+        "INSERT OR IGNORE INTO writers SELECT writer, '', '', max(at), 0 FROM stages GROUP BY 1"
+    )
+
+
+_VERSION_3: Final = (
+    """CREATE TABLE commits (
+        writer TEXT NOT NULL,
+        topics TEXT NOT NULL,
+        batch INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        origin TEXT NOT NULL,
+        keep INTEGER NOT NULL,
+        messages INTEGER NOT NULL,
+        stages TEXT NOT NULL,
+        spans BLOB NOT NULL,
+        PRIMARY KEY (writer, topics)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX commits_by_origin ON commits (origin)",
+    """CREATE TABLE writers (
+        name TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        keep INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX writers_by_origin ON writers (origin)",
+    "CREATE INDEX writers_by_owner ON writers (owner, name)",
+    "CREATE INDEX writers_by_time ON writers (keep, at)",
+)
+
 Migration = Callable[[sqlite3.Connection], None]
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_create, _add_stages)  # number n makes version n + 1 of version n
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    _create,
+    _add_stages,
+    _add_writers,
+)  # number n makes version n + 1 of version n
 VERSION: Final = len(MIGRATIONS)
 
 

@@ -8,14 +8,15 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.stage import Commit, Span, StagedRun, StageKey
+from penstock.model.stage import Span, StagedRun, StageKey, Writer, too_many_commits
 
+from .commits import commits_are_full, find_commit, save_commit, writer_of
 from .extent import Extent
 from .logs import ENTRIES, let_go
-from .rows import RowStatement, Statement
+from .rows import RowStatement, Statement, listed
 from .schema import ENTRY_MASK, STAGING, first_id
 from .staged import Staged
-from .work import CommitStages, DropStages, Stage
+from .work import CommitStages, DropStages, RepeatCommit, Stage
 
 _STAGES: Final = RowStatement.insert("stages", 12)
 _BASE: Final = first_id(STAGING)
@@ -24,14 +25,12 @@ _BASE: Final = first_id(STAGING)
 _NUMBERS: Final = 3
 
 _END: Final = "SELECT id, first_byte + length(data) FROM entries WHERE id >= ? ORDER BY id DESC LIMIT 1"
-_COMMIT: Final = "INSERT OR REPLACE INTO commits VALUES (?, ?, ?, ?, ?, ?)"
 _HELD: Final = """
     SELECT stage, start, ledger, topic, numbers FROM stages
     WHERE writer = ? AND batch = ? ORDER BY part, start
 """
-_LOST: Final = "SELECT start, length(numbers), stage, batch FROM stages WHERE writer = ? AND batch <= ?"
-
-Spans = tuple[Span, ...]
+_DROPPED: Final = "DELETE FROM stages WHERE start IN ({})"
+_STAGING: Final = "SELECT * FROM writers WHERE name IN (SELECT writer FROM stages)"
 
 
 def staging_extent(connection: sqlite3.Connection) -> Extent:
@@ -75,9 +74,12 @@ def stage(works: Sequence[Stage], staged: Staged) -> Iterator[Statement]:
 def commit_stages(connection: sqlite3.Connection, work: CommitStages, staged: Staged) -> None:
     """Append what was staged, or say what the writer committed before."""
     commit = work.commit
-    last = _last(connection, commit.writer)
+    last = find_commit(connection, commit.writer, commit.topics)
     if last is not None and last.batch >= commit.batch:
         staged.outcomes.append((work, last))
+        return
+    if commits_are_full(connection, commit, work.commits_max):
+        staged.outcomes.append((work, too_many_commits(work.commits_max)))
         return
     held: dict[str, list[tuple[int, int, str, bytes]]] = {}
     for name, *run in connection.execute(_HELD, (commit.writer, commit.batch)):
@@ -93,15 +95,12 @@ def commit_stages(connection: sqlite3.Connection, work: CommitStages, staged: St
             staged.refuse(work, run[1])
             return
     spans = tuple(_append(connection, won, commit.at, staged))
-    for start, numbers, name, batch in connection.execute(_LOST, (commit.writer, commit.batch)).fetchall():
-        if batch < commit.batch or name not in work.stages:
-            let_go(connection, start, start + _entries(numbers), staged)
-    connection.execute("DELETE FROM stages WHERE writer = ? AND batch <= ?", (commit.writer, commit.batch))
-    connection.execute(
-        _COMMIT,
-        (commit.writer, commit.batch, commit.at, commit.owner, commit.keep, msgspec.json.encode(spans)),
-    )
-    staged.outcomes.append((work, msgspec.structs.replace(commit, spans=spans)))
+    for statement in listed(_DROPPED, [run[0] for run in won]):
+        connection.execute(*statement)
+    _drop(connection, work.lost, staged)
+    made = msgspec.structs.replace(commit, spans=spans)
+    save_commit(connection, made)
+    staged.outcomes.append((work, made))
 
 
 def _append(
@@ -144,39 +143,38 @@ def _append(
         )
 
 
+def repeat_commit(connection: sqlite3.Connection, work: RepeatCommit, staged: Staged) -> None:
+    """Keep which stages a repeat had, and let go of them."""
+    save_commit(connection, work.commit)
+    _drop(connection, work.keys, staged)
+    staged.outcomes.append((work, None))
+
+
 def drop_stages(connection: sqlite3.Connection, work: DropStages, staged: Staged) -> None:
     """Let go of stages; the sweeps free the room."""
-    for key in work.keys:
+    _drop(connection, work.keys, staged)
+    staged.outcomes.append((work, None))
+
+
+def _drop(connection: sqlite3.Connection, keys: Sequence[StageKey], staged: Staged) -> None:
+    for key in keys:
         where = "WHERE writer = ? AND batch = ? AND stage = ?"
         names = (key.writer, key.batch, key.stage)
         query = f"SELECT start, length(numbers) FROM stages {where}"  # noqa: S608
         for start, numbers in connection.execute(query, names).fetchall():
             let_go(connection, start, start + _entries(numbers), staged)
         connection.execute(f"DELETE FROM stages {where}", names)  # noqa: S608
-    staged.outcomes.append((work, None))
 
 
-def load(connection: sqlite3.Connection) -> tuple[list[StagedRun], list[Commit]]:
-    """What is staged, and the last commit of each writer."""
+def load(connection: sqlite3.Connection) -> tuple[list[StagedRun], list[Writer]]:
+    """What is staged, and the writers that staged it."""
     runs = [
         StagedRun(StageKey(writer, batch, name), *numbers)
         for writer, batch, name, *numbers in connection.execute(
             "SELECT writer, batch, stage, part, checksum, at, ledger, topic, messages, size_bytes FROM stages"
         )
     ]
-    rows = connection.execute("SELECT writer, batch, at, owner, keep, spans FROM commits")
-    return runs, [_commit(row) for row in rows]
-
-
-def _last(connection: sqlite3.Connection, writer: str) -> Commit | None:
-    query = "SELECT writer, batch, at, owner, keep, spans FROM commits WHERE writer = ?"
-    row = connection.execute(query, (writer,)).fetchone()
-    return None if row is None else _commit(row)
-
-
-def _commit(row: tuple[str, int, int, str, int, bytes]) -> Commit:
-    spans = msgspec.json.decode(row[5], type=Spans)
-    return Commit(row[0], row[1], row[2], row[3], bool(row[4]), spans)
+    return runs, [writer_of(row) for row in connection.execute(_STAGING)]
 
 
 def _entries(numbers_bytes: int) -> int:

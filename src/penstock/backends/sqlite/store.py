@@ -3,33 +3,40 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from penstock.core.histogram import Writes
 from penstock.core.ports import CursorChange, LogState
+from penstock.core.storage_health import StorageHealth
 from penstock.model.entry import Entry, NewEntry, Placed
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.stage import Commit, StagedRun, StageKey, StageRun
+from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets
+from penstock.model.stage import Writer as StageWriter
 
-from . import readers, stages
+from . import commits, readers, stages
 from .backup import copy
+from .connection import WAL_BYTES_MAX
 from .extent import Extent
 from .folder import FolderLock
 from .giveway import GiveWay
 from .readers import Readers
 from .schema import first_id
+from .tables import MEASURE_BYTES, RESERVE_BYTES
 from .work import (
     Append,
     CommitStages,
     Delete,
     DeleteCursor,
     DropStages,
-    ForgetCommits,
+    ForgetCommit,
     ForgetProducers,
+    ForgetWriters,
     LimitSize,
     Open,
+    RepeatCommit,
     SaveCursors,
     SaveMeta,
+    SaveWriter,
     Stage,
     Stop,
     Trim,
@@ -51,27 +58,66 @@ class SqliteStore:
         folder: Path,
         *,
         size_max_bytes: int | None = None,
+        files_max_bytes: int | None = None,
+        reserve_bytes: int = 0,
         readers: int = READERS,
     ) -> None:
-        """`size_max_bytes` bounds the main file; appends beyond it raise STORAGE_FULL. None: the disk does."""
+        """`size_max_bytes` bounds the main file; appends beyond it raise STORAGE_FULL. None: the disk does.
+
+        `files_max_bytes` bounds it together with the write-ahead log, which grows under long reads.
+        `reserve_bytes` are kept on the disk for what frees room when the disk is full.
+        """
         self._folder = folder
         self._file = folder / FILE_NAME
         self._size_max_bytes = size_max_bytes
+        self._files_max_bytes = files_max_bytes
+        self._reserve_bytes = reserve_bytes
         self._threads = readers
+        self.health = StorageHealth()
+        self._bound = size_max_bytes  # as it was asked for
         self._lock: FolderLock | None = None
         self._writer: Writer | None = None
         self._readers: Readers | None = None
 
+    @classmethod
+    def bounded(cls, folder: Path, size_max_bytes: int, reserve_bytes: int) -> Self:
+        """A store whose files, all together, stay within `size_max_bytes`; 0: within the disk.
+
+        The main file gets what the write-ahead log, the room for acknowledgements and deletes, and the file
+        of `reserve_bytes` leave of it. Under a long read (a backup) the write-ahead log may have what the main file
+        does not use; appends are refused once nothing is left.
+        """
+        if not size_max_bytes:
+            return cls(folder, reserve_bytes=reserve_bytes)
+        reserve_bytes = min(reserve_bytes, size_max_bytes // 8)
+        files = size_max_bytes - reserve_bytes - MEASURE_BYTES
+        made = cls(
+            folder,
+            size_max_bytes=files - WAL_BYTES_MAX - RESERVE_BYTES,
+            files_max_bytes=files,
+            reserve_bytes=reserve_bytes,
+        )
+        made._bound = size_max_bytes
+        return made
+
     async def start(self) -> None:
         lock = FolderLock.claim(self._folder)
         give_way = GiveWay()
-        writer = Writer(self._file, self._size_max_bytes, give_way)
+        writer = Writer(
+            self._file,
+            self._size_max_bytes,
+            give_way,
+            self.health,
+            reserve_bytes=self._reserve_bytes,
+            files_max_bytes=self._files_max_bytes,
+        )
         try:
             await writer.start()
         except BaseException:
             lock.release()
             raise
         self._lock, self._writer = lock, writer
+        self.health.files = lambda: writer.disk.files(self._bound)
         self._readers = Readers(self._file, self._threads, give_way)
 
     @property
@@ -166,17 +212,45 @@ class SqliteStore:
     ) -> asyncio.Future[None]:
         return self._submit(Stage(_future(), key, part, checksum, at, runs))
 
-    def load_stages(self) -> asyncio.Future[tuple[list[StagedRun], list[Commit]]]:
+    def load_stages(self) -> asyncio.Future[tuple[list[StagedRun], list[StageWriter]]]:
         return self._pool.run(stages.load)
 
-    def commit_stages(self, commit: Commit, stages: Sequence[str]) -> asyncio.Future[Commit]:
-        return self._submit(CommitStages(_future(), commit, stages))
+    def commit_stages(
+        self, commit: Commit, stages: Sequence[str], lost: Sequence[StageKey] = (), commits_max: int = 0
+    ) -> asyncio.Future[Commit]:
+        return self._submit(CommitStages(_future(), commit, stages, lost, commits_max))
+
+    def repeat_commit(self, commit: Commit, keys: Sequence[StageKey]) -> asyncio.Future[None]:
+        return self._submit(RepeatCommit(_future(), commit, keys))
 
     def drop_stages(self, keys: Sequence[StageKey]) -> asyncio.Future[None]:
         return self._submit(DropStages(_future(), keys))
 
-    def forget_commits(self, writers: Sequence[str]) -> asyncio.Future[None]:
-        return self._submit(ForgetCommits(_future(), writers))
+    def find_commit(self, writer: str, topics: Targets) -> asyncio.Future[Commit | None]:
+        return self._pool.run(commits.find_commit, writer, topics)
+
+    def save_writer(self, writer: StageWriter, writers_max: int = 0) -> asyncio.Future[bool]:
+        return self._submit(SaveWriter(_future(), writer, writers_max))
+
+    def find_writer(self, name: str) -> asyncio.Future[StageWriter | None]:
+        return self._pool.run(commits.find_writer, name)
+
+    def list_targets(self, writer: str) -> asyncio.Future[list[Target]]:
+        return self._pool.run(commits.list_targets, writer)
+
+    def list_writers(
+        self, after: str, owner: str | None, writers_max: int
+    ) -> asyncio.Future[list[StageWriter]]:
+        return self._pool.run(commits.list_writers, after, owner, writers_max)
+
+    def idle_writers(self, keep: bool, before: int, writers_max: int) -> asyncio.Future[list[StageWriter]]:
+        return self._pool.run(commits.idle_writers, keep, before, writers_max)
+
+    def forget_writers(self, names: Sequence[str]) -> asyncio.Future[None]:
+        return self._submit(ForgetWriters(_future(), names))
+
+    def forget_commit(self, writer: str, topics: Targets) -> asyncio.Future[bool]:
+        return self._submit(ForgetCommit(_future(), writer, topics))
 
     def limit_size(self, size_max_bytes: int | None) -> asyncio.Future[None]:
         """Change the bound on the main file; one below its present size keeps it from growing."""

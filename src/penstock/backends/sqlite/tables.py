@@ -3,6 +3,7 @@
 What is counted (entries, offsets, ledgers) is counted here in memory, and moves on only after the commit.
 """
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,14 +12,16 @@ from typing import Final
 
 from penstock.model.errors import PenstockError
 
-from .connection import BUSY_TIMEOUT_S, WAL_BYTES_MAX, open_writer
+from .commits import forget_commit, forget_writers, save_writer
+from .connection import BUSY_TIMEOUT_S, WAL_BYTES_MAX, WAL_PAGES, open_writer
 from .extent import Extent
-from .logs import append, delete, forget_producers, open_logs, trim
+from .files import Files
+from .logs import append, delete, forget_producers, open_logs, read_again, trim
 from .rows import Statement
 from .saves import save_cursors, save_meta
 from .schema import PAGE_BYTES, STAGING, prepare
 from .staged import Changes, Staged
-from .stages import commit_stages, drop_stages, stage, staging_extent
+from .stages import commit_stages, drop_stages, repeat_commit, stage, staging_extent
 from .sweeps import Sweeps
 from .work import (
     Append,
@@ -26,12 +29,15 @@ from .work import (
     Delete,
     DeleteCursor,
     DropStages,
-    ForgetCommits,
+    ForgetCommit,
     ForgetProducers,
+    ForgetWriters,
     LimitSize,
     Open,
+    RepeatCommit,
     SaveCursors,
     SaveMeta,
+    SaveWriter,
     Stage,
     Trim,
     Work,
@@ -40,18 +46,22 @@ from .work import (
 RESERVE_BYTES: Final = 8 << 20  # for cursors, trims and the like when `size_max_bytes` is reached
 PAGES_MAX: Final = 2**32 - 2  # SQLite's own bound
 READERS_WAIT_S: Final = 0.1  # how long appends may wait for readers to leave the write-ahead log
+SLACK_PAGES: Final = 8  # what is stored may need a few pages more than its bytes
+MEASURE_BYTES: Final = 4 << 20  # files are measured once in so many bytes written
+WAL_BYTES_USUAL: Final = 2 * WAL_PAGES * PAGE_BYTES  # a longer one has readers, or cannot be moved
 
 
 class Tables:
     """Owns the connection that writes. All of it belongs to the writer's thread."""
 
-    def __init__(self, file: Path, size_max_bytes: int | None) -> None:
+    def __init__(self, file: Path, size_max_bytes: int | None, files_max_bytes: int | None = None) -> None:
         self._extents: dict[int, Extent] = {}  # every log opened so far
         self._changed: Changes = {}
-        self._file = file
+        self.files = Files(file, files_max_bytes)
         self._size_max_bytes = size_max_bytes
         self._broken = False
         self._untended_bytes = 0
+        self._measured_bytes = 0
         self._connection = open_writer(file)
         try:
             prepare(self._connection)
@@ -104,32 +114,90 @@ class Tables:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
-            self._connection.close()
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
             self._broken = True
 
-    def tend(self) -> None:
-        """Keep the write-ahead log within its bound; call it now and then.
+    def tend(self) -> bool:
+        """Keep the write-ahead log within its bound; call it now and then. Whether the files outgrew theirs.
 
         SQLite starts the log anew at the first commit that finds it in the main file and nobody reading it.
         Where there is always a reader, that never happens; so readers have to wait for once.
+
+        Raises sqlite3.Error where the main file cannot be written: SQLite hides it of the checkpoints that it makes
+        by itself, and the write-ahead log would grow on and on.
         """
-        if self._untended_bytes < WAL_BYTES_MAX or self._broken:
-            return
-        self._untended_bytes = 0
-        try:
-            if self._file.with_name(f"{self._file.name}-wal").stat().st_size > WAL_BYTES_MAX:
+        written = self._untended_bytes
+        if self._broken or (written < WAL_BYTES_MAX and written - self._measured_bytes < MEASURE_BYTES):
+            return False
+        self._measured_bytes = written
+        size = self.files.wal_bytes
+        if written >= WAL_BYTES_MAX:
+            self._untended_bytes = self._measured_bytes = 0
+            if size > WAL_BYTES_MAX:
                 self._wait(READERS_WAIT_S)
-                self.checkpoint("TRUNCATE")
-                self._wait(BUSY_TIMEOUT_S)
-        except (OSError, sqlite3.Error):
-            pass  # there will be another time
+                try:
+                    self._checkpoint("TRUNCATE")
+                finally:
+                    self._wait(BUSY_TIMEOUT_S)
+        elif size > WAL_BYTES_USUAL:
+            self._checkpoint("PASSIVE")
+        return self.files.outgrown()
 
     def checkpoint(self, mode: str = "PASSIVE") -> None:
-        """Move the write-ahead log into the main file."""
+        """Move the write-ahead log into the main file, where that is possible."""
+        with contextlib.suppress(sqlite3.Error):
+            self._checkpoint(mode)  # nothing is lost, the write-ahead log has it; the next one tries again
+
+    def _checkpoint(self, mode: str) -> tuple[int, int, int]:
+        """Whether readers were in its way, the pages of the write-ahead log, and how many of them were moved."""
+        if self._broken:
+            self._connect()
+        found: tuple[int, int, int] = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        return found
+
+    def probe(self) -> None:
+        """Write to both files and sync them, and leave nothing behind; raises sqlite3.Error. See `recover`."""
+        if self._broken:
+            self._connect()
+        with self._transaction():
+            self._connection.execute("INSERT INTO meta VALUES ('probe', '', x'')")
+            self._connection.execute("DELETE FROM meta WHERE kind = 'probe'")
+        self._checkpoint("PASSIVE")
+
+    # -- room
+
+    def has_log(self, topic: str) -> bool:
+        """Whether opening the log of `topic` writes nothing."""
         try:
-            self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+            if self._broken:
+                self._connect()
+            row = self._connection.execute("SELECT 1 FROM logs WHERE topic = ?", (topic,)).fetchone()
         except sqlite3.Error:
-            pass  # nothing is lost, the write-ahead log has it; the next checkpoint tries again
+            return False
+        return row is not None
+
+    def lacks(self, needed: int) -> bool:
+        """Whether the files have less room than `needed` within their bounds."""
+        if self._size_max_bytes is None:
+            return False
+        if self._broken:
+            self._connect()
+        pages = self._connection.execute("PRAGMA page_count").fetchone()[0]
+        used = (pages + SLACK_PAGES) * PAGE_BYTES - self.free_inside()
+        return bool(used + needed + needed // 8 > self._size_max_bytes) or self.files.outgrown()
+
+    def free_inside(self) -> int:
+        """Bytes of the main file that nothing is stored in."""
+        if self._broken:
+            self._connect()
+        return int(self._connection.execute("PRAGMA freelist_count").fetchone()[0]) * PAGE_BYTES
+
+    def free_in_wal(self) -> int:
+        """Bytes of the write-ahead log that may be written over; raises sqlite3.Error where the main file cannot
+        take what is in it."""
+        busy, pages, moved = self._checkpoint("PASSIVE")
+        return self.files.wal_bytes if not busy and pages == moved else 0
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
@@ -146,9 +214,21 @@ class Tables:
             self._limit(self._size_max_bytes)
 
     def _connect(self) -> None:
-        self._connection = open_writer(self._file)
+        self._connection = open_writer(self.files.main)
+        try:
+            self._limit(self._size_max_bytes)
+            self._catch_up()
+        except BaseException:
+            self._connection.close()
+            raise
         self._broken = False
-        self._limit(self._size_max_bytes)
+
+    def _catch_up(self) -> None:
+        """Learn what the file holds: a commit that failed may be in it all the same, once its connection is gone."""
+        self._next_ledger = self._connection.execute("SELECT ledger FROM next_ledger").fetchone()[0]
+        self._changed |= read_again(self._connection, self._extents)
+        self._extents[STAGING] = staging_extent(self._connection)
+        self.sweeps = Sweeps(self._connection)
 
     def _wait(self, seconds: float) -> None:
         """Set how long to wait for others."""
@@ -197,11 +277,16 @@ class Tables:
                 )
             case CommitStages():
                 commit_stages(self._connection, work, staged)
+            case RepeatCommit():
+                repeat_commit(self._connection, work, staged)
             case DropStages():
                 drop_stages(self._connection, work, staged)
-            case ForgetCommits():
-                for writer in work.writers:
-                    self._connection.execute("DELETE FROM commits WHERE writer = ?", (writer,))
+            case SaveWriter():
+                save_writer(self._connection, work, staged)
+            case ForgetWriters():
+                forget_writers(self._connection, work)
+            case ForgetCommit():
+                forget_commit(self._connection, work, staged)
             case LimitSize():
                 self._limit(work.size_max_bytes)
                 self._size_max_bytes = work.size_max_bytes

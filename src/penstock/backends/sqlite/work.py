@@ -7,7 +7,9 @@ from typing import Any, ClassVar, Final
 from penstock.core.ports import CursorChange
 from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
-from penstock.model.stage import Commit, StageKey, StageRun
+from penstock.model.stage import Commit, StageKey, StageRun, Targets, Writer
+
+from .schema import PAGE_BYTES
 
 
 class Work:
@@ -26,6 +28,11 @@ class Work:
         self.result: Any = None
         self.size_bytes = 0
         self.error: PenstockError | None = None
+
+    @property
+    def needed_bytes(self) -> int:
+        """Room that it may take in the file, roughly."""
+        return self.size_bytes + PAGE_BYTES
 
     def complete(self) -> None:
         """Tell the caller, on the loop; one that was cancelled meanwhile does not care."""
@@ -138,13 +145,31 @@ class Stage(Work):
 
 
 class CommitStages(Work):
-    __slots__ = ("commit", "stages")
+    __slots__ = ("commit", "commits_max", "lost", "stages")
     grows = True
 
-    def __init__(self, future: "asyncio.Future[Any]", commit: Commit, stages: Sequence[str]) -> None:
+    def __init__(
+        self,
+        future: "asyncio.Future[Any]",
+        commit: Commit,
+        stages: Sequence[str],
+        lost: Sequence[StageKey],
+        commits_max: int,
+    ) -> None:
         super().__init__(future)
         self.commit: Final = commit
         self.stages: Final = stages
+        self.lost: Final = lost
+        self.commits_max: Final = commits_max
+
+
+class RepeatCommit(Work):
+    __slots__ = ("commit", "keys")
+
+    def __init__(self, future: "asyncio.Future[Any]", commit: Commit, keys: Sequence[StageKey]) -> None:
+        super().__init__(future)
+        self.commit: Final = commit
+        self.keys: Final = keys
 
 
 class DropStages(Work):
@@ -155,12 +180,31 @@ class DropStages(Work):
         self.keys: Final = keys
 
 
-class ForgetCommits(Work):
-    __slots__ = ("writers",)
+class SaveWriter(Work):
+    __slots__ = ("writer", "writers_max")
+    grows = True
 
-    def __init__(self, future: "asyncio.Future[Any]", writers: Sequence[str]) -> None:
+    def __init__(self, future: "asyncio.Future[Any]", writer: Writer, writers_max: int) -> None:
         super().__init__(future)
-        self.writers: Final = writers
+        self.writer: Final = writer
+        self.writers_max: Final = writers_max
+
+
+class ForgetWriters(Work):
+    __slots__ = ("names",)
+
+    def __init__(self, future: "asyncio.Future[Any]", names: Sequence[str]) -> None:
+        super().__init__(future)
+        self.names: Final = names
+
+
+class ForgetCommit(Work):
+    __slots__ = ("topics", "writer")
+
+    def __init__(self, future: "asyncio.Future[Any]", writer: str, topics: Targets) -> None:
+        super().__init__(future)
+        self.writer: Final = writer
+        self.topics: Final = topics
 
 
 class LimitSize(Work):

@@ -15,9 +15,11 @@ from time import perf_counter
 from typing import Final
 
 from penstock.core.histogram import Writes
+from penstock.core.storage_health import StorageHealth
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .connection import blames_surroundings, translate
+from .disk import Disk
 from .extent import Extent
 from .giveway import GiveWay
 from .staged import Changes
@@ -26,6 +28,7 @@ from .work import Append, Stop, Work
 
 GROUP_ENTRIES: Final = 1024  # bound a transaction, and with it the wait of those behind it
 GROUP_BYTES: Final = 4 << 20
+SWEEPS_MAX: Final = 32  # in a row, while there is no room
 
 
 class Writer:
@@ -34,16 +37,28 @@ class Writer:
     `extents` are the logs as told: they change when the appends that changed them complete, not before.
     """
 
-    def __init__(self, file: Path, size_max_bytes: int | None, give_way: GiveWay) -> None:
+    def __init__(
+        self,
+        file: Path,
+        size_max_bytes: int | None,
+        give_way: GiveWay,
+        health: StorageHealth,
+        *,
+        reserve_bytes: int = 0,
+        files_max_bytes: int | None = None,
+    ) -> None:
+        self.disk = Disk(file, reserve_bytes, health, self._report)
         self.extents: dict[int, Extent] = {}
         self.writes = Writes()
         self._file = file
         self._size_max_bytes = size_max_bytes
+        self._files_max_bytes = files_max_bytes
         self._give_way = give_way
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Work] = []
         self._inbox: SimpleQueue[list[Work]] = SimpleQueue()
         self._backlog: deque[Work] = deque()
+        self._sweeps_fail = False  # until something is written again
         self._thread = threading.Thread(target=self._run, name="penstock-writer", daemon=True)
         self._started: asyncio.Future[None] = self._loop.create_future()
 
@@ -91,7 +106,7 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            tables = Tables(self._file, self._size_max_bytes)
+            tables = self.disk.open(self._size_max_bytes, self._files_max_bytes)
         except Exception as error:
             self._report(self._opened, _cannot_open(self._file, error))
             return
@@ -101,18 +116,26 @@ class Writer:
 
     def _turn(self, tables: Tables) -> bool:
         """One commit, and one slice of sweeping; false when it was the last."""
-        self._take(wait=not tables.sweeps.waiting)
+        self._take(wait=self._sweeps_fail or not tables.sweeps.waiting)
+        if self.disk.problem is not None:
+            self.disk.probe(tables)
+            self._make_room(tables)
+            self._sweeps_fail &= self.disk.problem is not None
         works = self._group()
         if works and isinstance(works[0], Stop):
             self._close(tables, works[0])
             return False
         if works:
             began = perf_counter()
-            self._commit(tables, works)
+            if self.disk.problem is None:
+                self._commit(tables, works)
+                self._sweeps_fail &= self.disk.problem is not None
+            else:
+                self._commit_some(tables, works)
             self.writes.commits.observe(perf_counter() - began)
             self._report(self._complete, works, tables.take_changed())
-            tables.tend()
-        if tables.sweeps.waiting:
+            self._tend(tables)
+        if tables.sweeps.waiting and not self._sweeps_fail:
             self._sweep(tables)
         return True
 
@@ -120,7 +143,7 @@ class Writer:
         """Move what was handed over to the backlog; wait for something when there is nothing to do."""
         try:
             if wait and not self._backlog:
-                self._backlog.extend(self._inbox.get())
+                self._backlog.extend(self._inbox.get(timeout=self.disk.wait_s))
             while True:
                 self._backlog.extend(self._inbox.get_nowait())
         except Empty:
@@ -148,7 +171,7 @@ class Writer:
         except Exception as error:
             tables.recover()
             if blames_surroundings(error):
-                self._spare(tables, works, translate(error))
+                self._spare(tables, works, self.disk.failed(tables, error, works))
             elif len(works) > 1:
                 for work in works:
                     self._commit(tables, [work])
@@ -157,31 +180,73 @@ class Writer:
 
     def _spare(self, tables: Tables, works: list[Work], error: PenstockError) -> None:
         """All fail; but of a full disk that which frees room or is small tries the reserve."""
-        spared: list[Work] = []
-        for work in works:
-            if error.kind is ErrorKind.STORAGE_FULL and not work.grows:
-                spared.append(work)
-            else:
-                work.error = error
         if error.kind is ErrorKind.STORAGE_FULL:
-            tables.checkpoint()  # makes room within the write-ahead log, where there is any
-        if not spared:
+            self._commit_some(tables, works)
             return
+        for work in works:
+            work.error = error
+
+    def _commit_some(self, tables: Tables, works: list[Work]) -> None:
+        """Commit what may use the reserve; the rest is refused."""
+        spared = self.disk.admitted(tables, works)
+        if spared:
+            self._commit_spared(tables, spared)
+        if self.disk.problem is not None and self.disk.problem.cause == "limit":
+            self.disk.probe(tables, now=True)  # costs no writing, and room comes by what is done here only
+
+    def _commit_spared(self, tables: Tables, works: list[Work]) -> None:
         try:
             with tables.reserve():
-                tables.commit(spared)
-        except Exception as again:
+                tables.commit(works)
+            self._sweeps_fail = False
+        except Exception as error:
             tables.recover()
-            for work in spared:
-                work.error = translate(again)
+            if self._found_room(tables):
+                self._commit_spared(tables, works)
+                return
+            if not blames_surroundings(error) and len(works) > 1:
+                for work in works:
+                    self._commit_spared(tables, [work])
+                return
+            told = self.disk.failed(tables, error, works) if blames_surroundings(error) else translate(error)
+            for work in works:
+                work.error = told
+
+    def _found_room(self, tables: Tables) -> bool:
+        """Give the reserve to what failed on a full disk; the write-ahead log has room once it is moved."""
+        released = self.disk.release()
+        if released:
+            tables.checkpoint()
+        return released
+
+    def _tend(self, tables: Tables) -> None:
+        try:
+            if tables.tend():
+                self.disk.outgrown()
+            self.disk.look_inside(tables)
+        except Exception as error:
+            tables.recover()
+            self.disk.failed(tables, error, [])
+
+    def _make_room(self, tables: Tables) -> None:
+        """At the bound: free what may be freed before anything is refused for want of it."""
+        for _ in range(SWEEPS_MAX):
+            problem = self.disk.problem
+            if problem is None or problem.cause != "limit" or not tables.sweeps.waiting or self._sweeps_fail:
+                return
+            self._sweep(tables)
 
     def _sweep(self, tables: Tables) -> None:
         try:
             tables.sweep()
-        except Exception:
+        except Exception as error:
             tables.recover()
-            if not self._backlog:
-                self._backlog.extend(self._inbox.get())  # try again after the next commit
+            if blames_surroundings(error):
+                self.disk.failed(tables, error, [])
+            # Else try again after the next commit, or when the disk is well.
+            self._sweeps_fail = not self._found_room(tables)
+        if self.disk.problem is not None and self.disk.problem.cause == "limit":
+            self.disk.probe(tables, now=True)
 
     def _close(self, tables: Tables, work: Work) -> None:
         try:

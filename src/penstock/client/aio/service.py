@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.authentication import Authentication
+from penstock.client.authentication import ActingFor, Authentication
 from penstock.client.session.service_url import parse_service_url
 
 from .lookup import BinaryLookup, Lookup
@@ -33,6 +33,8 @@ class Service:
         tls_validate_hostname: bool = False,
         tls_private_key_file_path: str | None = None,
         tls_certificate_file_path: str | None = None,
+        original_principal: str | None = None,
+        original_authentication: Authentication | None = None,
         ssl_context: ssl.SSLContext | None = None,
         io_threads: int = 1,
         message_listener_threads: int = 1,
@@ -45,6 +47,8 @@ class Service:
             service_url = "pulsar+ssl://" + service_url.removeprefix("pulsar://")
         url = parse_service_url(service_url)
         authentication = authentication or Authentication()
+        if original_principal is not None or original_authentication is not None:
+            authentication = ActingFor(authentication, original_principal or "", original_authentication)
         if url.tls and ssl_context is None:
             ssl_context = tls_context(
                 trust_certs=tls_trust_certs_file_path,

@@ -8,6 +8,9 @@ from typing import Final
 FIRST_S: Final = 0.1  # as in Pulsar's clients
 MAX_S: Final = 30.0
 
+# The system's: the state of the `random` module belongs to the application, and forked processes share theirs.
+_RANDOM: Final = random.SystemRandom()
+
 
 class Backoff:
     """Each wait is up to twice the one before; a random part keeps many clients from coming at once."""
@@ -19,7 +22,7 @@ class Backoff:
     def next_s(self) -> float:
         """The next wait."""
         wait, self._next_s = self._next_s, min(self._max_s, 2 * self._next_s)
-        return wait * random.uniform(0.8, 1.0)
+        return wait * _RANDOM.uniform(0.8, 1.0)
 
     def reset(self) -> None:
         """It went well."""

@@ -93,14 +93,15 @@ class Connection:
             self._decoder.frame_size_max = max(MESSAGE_BYTES_MAX, self.max_message_size) + OVERHEAD_BYTES
 
     def _challenged(self) -> None:
-        """The broker wants fresh data of who this is."""
+        """The broker wants fresh data of who this is; of whom it acts for, where it forwards their credentials."""
+        asked = self._authentication.original or self._authentication
         command = BaseCommand(type=BaseCommand.AUTH_RESPONSE)
         answer = command.auth_response
         answer.client_version = CLIENT_VERSION
         answer.protocol_version = PROTOCOL_VERSION
-        answer.response.auth_method_name = self._authentication.method
+        answer.response.auth_method_name = asked.method
         try:
-            answer.response.auth_data = self._authentication.data()
+            answer.response.auth_data = asked.data()
         except PulsarException as error:
             self.broken = error
             return
@@ -116,6 +117,12 @@ def _connect(hello: Hello) -> BaseCommand:
     data = hello.authentication.data()
     if data:
         connect.auth_data = data
+    if hello.authentication.original_principal:
+        connect.original_principal = hello.authentication.original_principal
+        original = hello.authentication.original
+        if original is not None:
+            connect.original_auth_method = original.method
+            connect.original_auth_data = original.data().decode()
     if hello.proxy_to is not None:
         connect.proxy_to_broker_url = hello.proxy_to
     connect.feature_flags.CopyFrom(FeatureFlags(supports_auth_refresh=True, supports_request_reply=True))

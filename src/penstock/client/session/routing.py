@@ -12,6 +12,9 @@ from .batch import Sending
 
 NEVER: Final = float("-inf")
 
+# The system's: the state of the `random` module belongs to the application, and forked processes share theirs.
+_RANDOM: Final = random.SystemRandom()
+
 
 class Router:
     """Keys by their hash, as Pulsar's clients compute it; the others round robin, or all to one partition.
@@ -23,7 +26,7 @@ class Router:
     def __init__(self, mode: PartitionsRoutingMode, sending: Sending) -> None:
         self._single = mode is PartitionsRoutingMode.UseSinglePartition
         self._sending = sending
-        self._cursor = random.randrange(1 << 31)
+        self._cursor = _RANDOM.randrange(1 << 31)
         self._since = NEVER
         self._count = 0
 

@@ -91,7 +91,9 @@ class _Compiler:
                 body.append(f"{pad}{out}, p = {self.function(writer, reader)}(b, p)")
             return
         if isinstance(reader, Union):
-            reader = self._branch(writer, reader)
+            chosen = self.resolution.branch(reader, writer)
+            assert chosen is not None  # there is no mismatch
+            reader = chosen
         if isinstance(writer, Record | Array | Map):
             body.append(f"{pad}{out}, p = {self.function(writer, reader)}(b, p)")
         elif isinstance(writer, Fixed):
@@ -240,13 +242,6 @@ class _Compiler:
             self.sizes[id(kind)] = 0
             self.sizes[id(kind)] = sum(self.size(field.type, depth + 1) for field in kind.fields)
         return self.sizes[id(kind)]
-
-    def _branch(self, writer: Type, reader: Union) -> Type:
-        """The reader's branch for a value of `writer`: the same kind of type first, then a promotion."""
-        if any(branch is writer for branch in reader.branches):
-            return writer
-        fitting = [branch for branch in reader.branches if not self.resolution.check(branch, writer)]
-        return next((branch for branch in fitting if branch.kind == writer.kind), fitting[0])
 
 
 def _simple(kind: Union) -> bool:

@@ -1,5 +1,8 @@
 """Which writer's schema a reader's schema can read: the specification's rules for schema resolution.
 
+Names of records do not decide, as in Java's resolution, which Pulsar goes by: a record reads another that has the
+fields it needs. In a union a branch of the same name comes first. Names of enums and fixed do decide.
+
 Stricter than Java's checker in one thing: a change of a decimal's scale or of a time's unit is a mismatch,
 because the same bytes would silently mean another value.
 """
@@ -8,6 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from .types import Array, Enum, Field, Fixed, Logical, Map, Named, Record, Type, Union, label
+
+# Pairs of records with different names that are compared for one question: two unions of thousands each have millions.
+RENAMED_MAX: Final = 20_000
 
 # Where the reader's type may be wider than the writer's.
 PROMOTIONS: Final = {
@@ -46,6 +52,7 @@ class Resolution:
     def __init__(self) -> None:
         # Pairs being checked or checked already; a recursive pair matches if all else about it does.
         self.known: dict[tuple[int, int], str] = {}
+        self.renamed = 0  # how many of them have different names
 
     def check(self, reader: Type, writer: Type, path: str = "") -> str:
         """As `mismatch`; `path` is where the two are."""
@@ -58,9 +65,9 @@ class Resolution:
                     return why
             return ""
         if isinstance(reader, Union):
-            if any(not self.check(branch, writer, path) for branch in reader.branches):
-                return ""
-            return f"{_at(path)}{label(writer)} was written, and none of {label(reader)} reads it"
+            return (
+                "" if self.branch(reader, writer, path) is not None else self._no_branch(reader, writer, path)
+            )
         if reader.kind != writer.kind:
             if reader.kind in PROMOTIONS.get(writer.kind, ()):
                 return ""
@@ -79,11 +86,27 @@ class Resolution:
             return f"{_at(path)}{label(writer)} was written with {writer.size} bytes, not {reader.size}"
         return _logical_mismatch(_logical(reader), _logical(writer), path)
 
+    def branch(self, reader: Union, writer: Type, path: str = "") -> Type | None:
+        """The reader's branch for a value of `writer`: itself, one of its name, one of its kind, a promotion."""
+        if any(branch is writer for branch in reader.branches):
+            return writer
+        ranked = sorted(reader.branches, key=lambda branch: _rank(branch, writer))
+        return next((branch for branch in ranked if not self.check(branch, writer, path)), None)
+
+    def _no_branch(self, reader: Union, writer: Type, path: str) -> str:
+        if self.renamed > RENAMED_MAX:
+            return _too_many(path)
+        return f"{_at(path)}{label(writer)} was written, and none of {label(reader)} reads it"
+
     def _named_once(self, reader: Record, writer: Record, path: str) -> str:
-        if not same_name(reader, writer):
-            return f"{_at(path)}{label(writer)} was written, which {label(reader)} cannot read"
         pair = (id(reader), id(writer))
         if pair not in self.known:
+            if not same_name(reader, writer):
+                self.renamed += 1
+                if self.renamed > RENAMED_MAX:
+                    return (
+                        f"{_at(path)}more than {RENAMED_MAX} pairs of records with different names to compare"
+                    )
             before = len(self.known)
             self.known[pair] = ""
             why = self._record(reader, writer, path)
@@ -108,6 +131,19 @@ class Resolution:
                 also = f" ({field.default_error})" if field.default_error else ""
                 return f"{_at(inside)}it is not in what was written and has no default{also}"
         return ""
+
+
+def _too_many(path: str) -> str:
+    return f"{_at(path)}more than {RENAMED_MAX} pairs of records with different names to compare"
+
+
+def _rank(branch: Type, writer: Type) -> int:
+    """How well a branch suits; less is better."""
+    if branch.kind != writer.kind:
+        return 3
+    if isinstance(branch, Named) and isinstance(writer, Named):
+        return 0 if branch.name == writer.name else 1 if same_name(branch, writer) else 2
+    return 0
 
 
 def _enum_mismatch(reader: Enum, writer: Enum, path: str) -> str:

@@ -9,11 +9,11 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.bits import bits_of, lowest_bits
-from penstock.core.consumer import Consumer, Delivery
-from penstock.core.ports import EntryFormat
+from penstock.core.consumer import COUNT_BYTES, Budget, Consumer, Delivery
+from penstock.core.ports import EntryFormat, Timer
 from penstock.core.tasks import Tasks
+from penstock.core.throttle import Throttle
 from penstock.model.entry import Entry
-from penstock.model.hashing import key_shared_hash
 
 from .outstanding import Outstanding
 from .pending import Pending
@@ -43,6 +43,13 @@ class Delivering:
         self._out = out
         self._encoder = encoder
         self._scheduled = False
+        self._throttles: tuple[Throttle, ...] = ()  # rates that policies bound
+        self._throttled: Timer | None = None
+
+    def limit_rate(self, throttles: tuple[Throttle, ...]) -> None:
+        """Deliver no faster than these allow, from now on."""
+        self._throttles = throttles
+        self.wake()
 
     @property
     def idle(self) -> bool:
@@ -64,7 +71,10 @@ class Delivering:
 
     def wake(self) -> None:
         """Something changed: run soon. Wakes between two runs are one."""
-        if not self._scheduled and not self.reading.busy and self.selection.consumers:
+        if not self._scheduled and not self.reading.busy:
+            if not self.selection.consumers:
+                self.reading.drop_ahead()
+                return
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._run)
 
@@ -79,6 +89,7 @@ class Delivering:
                 break
         else:
             self.wake()
+        self.reading.drop_passed()
         if self._topic.terminated and self.drained:
             for consumer in self.selection.consumers:
                 if consumer.end_reached is not None:
@@ -88,6 +99,8 @@ class Delivering:
         """Deliver one entry, or part of it; False when nothing can be done now."""
         if not self.selection.ready():
             return False
+        if self._throttles and self._too_fast():
+            return False
         out = self._out
         first = out.back.replay.first()
         if first is not None:
@@ -95,6 +108,19 @@ class Delivering:
         if out.keys is not None and out.keys.full:
             return False
         return self._read_one()
+
+    def _too_fast(self) -> bool:
+        """Whether a rate is used up; then a timer begins the next run."""
+        wait_ms = max(throttle.wait_ms() for throttle in self._throttles)
+        if not wait_ms:
+            return False
+        if self._throttled is None:
+            self._throttled = self._topic.clock.call_later(wait_ms, self._unthrottled)
+        return True
+
+    def _unthrottled(self) -> None:
+        self._throttled = None
+        self.wake()
 
     def _replay_one(self, first: Slice) -> bool:
         """Deliver what is to be delivered again."""
@@ -104,7 +130,9 @@ class Delivering:
             if first.entry_id < self._topic.first_entry:
                 replay.pop()  # retention let go of it
                 return True
-            self.reading.fetch(first.entry_id, replay.run_length(AHEAD_ENTRIES_MAX))
+            self.reading.fetch(first.entry_id, replay.run_length(AHEAD_ENTRIES_MAX), self._budget())
+            return False
+        if len(entry.data) > COUNT_BYTES and not self._has_room(entry):
             return False
         replay.pop()
         mask = first.mask & ~self._cursor.mask(entry.offset, entry.count)
@@ -124,7 +152,9 @@ class Delivering:
             if reading.next_entry < self._topic.first_entry:
                 reading.next_entry = self._topic.first_entry
                 return True
-            reading.fetch(reading.next_entry)
+            reading.fetch(reading.next_entry, budget=self._budget())
+            return False
+        if len(entry.data) > COUNT_BYTES and not self._has_room(entry):
             return False
         reading.next_entry += 1
         known = self._cursor.mask(entry.offset, entry.count)
@@ -150,6 +180,22 @@ class Delivering:
 
     # -- to whom
 
+    def _budget(self) -> Budget | None:
+        """Where a read counts: with a consumer that has room, and whose principal has, if there is one."""
+        ready = [c for c in self.selection.consumers if c.capacity() > 0] or self.selection.consumers
+        for consumer in ready:
+            if consumer.budget is None or not consumer.budget.over:
+                return consumer.budget
+        return ready[0].budget
+
+    def _has_room(self, entry: Entry) -> bool:
+        """Whether there is room for a large entry, which is waited for otherwise."""
+        budget = self._budget()
+        if budget is None or budget.has_room(len(entry.data)):
+            return True
+        budget.call_when_room(self.wake)
+        return False
+
     def _offer(self, entry: Entry, mask: int) -> None:
         """Give the messages in `mask` to whose turn it is; what nobody can take is kept for the next run."""
         if not mask:
@@ -163,6 +209,14 @@ class Delivering:
                 return
         if isinstance(selection, ByKey):
             self._offer_by_key(selection, entry, mask)
+            return
+        # What an Exclusive consumer did not ask for is passed over, neither out nor acknowledged, as in Pulsar.
+        # An entry is judged by its first key.
+        if (
+            isinstance(selection, Active)
+            and selection.ranges
+            and not selection.wants(self._encoder.keys(entry)[0])
+        ):
             return
         # A batch is spread over those who share, lest one of them gets all of a request's messages.
         share = -(-mask.bit_count() // len(selection.consumers)) if shared else mask.bit_count()
@@ -185,7 +239,7 @@ class Delivering:
         if any(c.options.whole_entries for c in selection.consumers):
             # Whoever acknowledges entries as a whole must get them whole, as in Pulsar.
             keys = keys[:1] * entry.count
-        hashes = [key_shared_hash(k) for k in keys]
+        hashes = [selection.hash_of(k) for k in keys]
         same = len(set(hashes)) == 1
         by_hash: dict[int, int] = {}
         for index in bits_of(mask):
@@ -215,7 +269,14 @@ class Delivering:
         if not consumer.options.auto_ack:
             self._out.give(Pending(consumer, entry.entry_id, entry.offset, entry.count, mask, hashes))
         self._rate.add(mask.bit_count(), len(entry.data))
-        for redeliveries, bits in self._out.back.by_times(entry, mask):
+        for throttle in self._throttles:
+            throttle.take(mask.bit_count(), len(entry.data))
+        times = self._out.back.by_times(entry, mask)
+        if (
+            len(times) > 1 and consumer.options.whole_entries
+        ):  # one frame, which says one number, as in Pulsar
+            times = [(max(count for count, _ in times), mask)]
+        for redeliveries, bits in times:
             consumer.deliver(Delivery(self._subscription, entry, bits, redeliveries))
         if consumer.options.auto_ack:
             self._cursor.add(entry.offset, mask)

@@ -1,31 +1,35 @@
 """Who gets a message: the rules of the four subscription types."""
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from typing import Final
 
 from penstock.core.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.hashing import murmur3_32
+from penstock.model.hashing import KEY_SHARED_RANGE, ring_hash, sticky_hash
 
 POINTS: Final = 100  # per consumer on the ring; Pulsar's subscriptionKeySharedConsistentHashingReplicaPoints
-HASH_RANGE: Final = 65_536
 
 
 class Active:
     """Exclusive and Failover: one consumer gets everything.
 
     Failover orders by priority, then name, and spreads a topic's partitions over the consumers of the best
-    priority (Pulsar 5.3).
+    priority (Pulsar 5.3). An Exclusive consumer may name ranges of hashes: it gets only the keys in them (readers
+    that share a topic, PIP-34).
     """
 
     def __init__(self, *, exclusive: bool, partition: int) -> None:
         self.consumers: list[Consumer] = []
+        self.ranges: tuple[tuple[int, int], ...] = ()  # () for all keys
         self._exclusive = exclusive
         self._partition = max(0, partition)
 
     def add(self, consumer: Consumer) -> None:
         if self._exclusive and self.consumers:
             raise PenstockError(ErrorKind.SUBSCRIPTION_BUSY, "Exclusive consumer is already connected")
+        if self._exclusive:
+            _check_ranges(consumer.options.key_ranges, [])
+            self.ranges = consumer.options.key_ranges
         insort(self.consumers, consumer, key=lambda c: (c.options.priority, c.name))
 
     def remove(self, consumer: Consumer) -> None:
@@ -38,6 +42,11 @@ class Active:
         best = self.consumers[0].options.priority
         candidates = [c for c in self.consumers if c.options.priority == best]
         return candidates[self._partition % len(candidates)]
+
+    def wants(self, key: bytes) -> bool:
+        """Whether a key is in the ranges of the consumer, where it named some."""
+        key_hash = sticky_hash(key)
+        return any(start <= key_hash <= end for start, end in self.ranges)
 
     def ready(self) -> bool:
         active = self.active
@@ -84,11 +93,16 @@ class RoundRobin:
 
 
 class ByKey:
-    """Key_Shared: the owner of a hash on a ring of points, or of a range the consumer named itself."""
+    """Key_Shared: the owner of a hash on a ring of points, or of a range the consumer named itself.
+
+    The ring is that of Pulsar 4 (PIP-379): consumers of the same names share the same keys.
+    """
 
     def __init__(self) -> None:
         self.consumers: list[Consumer] = []
-        self._points: list[tuple[int, str, int, Consumer]] = []
+        self._points: dict[int, list[Consumer]] = {}  # the first of each has it, the others collided with it
+        self._order: list[int] = []
+        self._numbers: dict[str, list[Consumer | None]] = {}  # consumers of one name are numbered
         self._ranges: list[tuple[int, int, Consumer]] = []
 
     def add(self, consumer: Consumer) -> None:
@@ -98,28 +112,44 @@ class ByKey:
             raise PenstockError(
                 ErrorKind.KEY_RANGE_TAKEN, "consumers of one subscription must all name key ranges, or none"
             )
-        for start, end in ranges:
-            if not 0 <= start <= end < HASH_RANGE:
-                raise PenstockError(ErrorKind.BAD_PARAMETER, f"invalid key range {start}-{end}")
-            for taken_start, taken_end, _ in self._ranges:
-                if start <= taken_end and taken_start <= end:
-                    raise PenstockError(ErrorKind.KEY_RANGE_TAKEN, f"key range {start}-{end} is taken")
+        _check_ranges(ranges, [(start, end) for start, end, _ in self._ranges])
         self.consumers.append(consumer)
         if ranges:
             self._ranges += [(start, end, consumer) for start, end in ranges]
             self._ranges.sort(key=lambda r: r[0])
             return
-        for number in range(POINTS):
-            point = murmur3_32(f"{consumer.name}{number}".encode()) % HASH_RANGE
-            insort(self._points, (point, consumer.name, id(consumer), consumer), key=lambda p: p[:3])
+        number = self._number(consumer)
+        for point in range(POINTS):
+            place = ring_hash(f"{consumer.name}\0{number}\0{point}".encode())
+            self._points.setdefault(place, []).append(consumer)
+        self._order = sorted(self._points)
+
+    def _number(self, consumer: Consumer) -> int:
+        """The lowest number that no other consumer of this name has."""
+        taken = self._numbers.setdefault(consumer.name, [])
+        if None in taken:
+            number = taken.index(None)
+            taken[number] = consumer
+            return number
+        taken.append(consumer)
+        return len(taken) - 1
 
     def remove(self, consumer: Consumer) -> None:
         self.consumers.remove(consumer)
-        self._points = [p for p in self._points if p[3] is not consumer]
         self._ranges = [r for r in self._ranges if r[2] is not consumer]
+        rest = ((place, [c for c in held if c is not consumer]) for place, held in self._points.items())
+        self._points = {place: held for place, held in rest if held}
+        self._order = sorted(self._points)
+        numbers = [None if c is consumer else c for c in self._numbers.pop(consumer.name, [])]
+        if any(numbers):
+            self._numbers[consumer.name] = numbers
 
     def ready(self) -> bool:
         return any(c.capacity() > 0 for c in self.consumers)
+
+    def hash_of(self, key: bytes) -> int:
+        """The hash that `owner` and the order of keys know a key by."""
+        return sticky_hash(key) if self._ranges else ring_hash(key)
 
     def owner(self, key_hash: int) -> Consumer | None:
         """Whose the hash is; None where nobody named its range."""
@@ -128,7 +158,19 @@ class ByKey:
             if at >= 0 and self._ranges[at][0] <= key_hash <= self._ranges[at][1]:
                 return self._ranges[at][2]
             return None
-        if not self._points:
+        if not self._order:
             return None
-        at = bisect_right(self._points, key_hash - 1, key=lambda p: p[0])
-        return self._points[at % len(self._points)][3]
+        place = self._order[bisect_left(self._order, key_hash) % len(self._order)]
+        return self._points[place][0]
+
+
+def _check_ranges(ranges: tuple[tuple[int, int], ...], taken: list[tuple[int, int]]) -> None:
+    """Raises BAD_PARAMETER for a range that is none, KEY_RANGE_TAKEN where two of them meet."""
+    taken = list(taken)
+    for start, end in ranges:
+        if not 0 <= start <= end < KEY_SHARED_RANGE:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"invalid key range {start}-{end}")
+        for taken_start, taken_end in taken:
+            if start <= taken_end and taken_start <= end:
+                raise PenstockError(ErrorKind.KEY_RANGE_TAKEN, f"key range {start}-{end} is taken")
+        taken.append((start, end))

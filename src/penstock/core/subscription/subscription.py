@@ -3,16 +3,21 @@
 An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, `Answers` takes what consumers answer.
 """
 
+import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final
+
+import msgspec
 
 from penstock.core.consumer import Consumer
-from penstock.core.counting import check_consumers
+from penstock.core.counting import check_consumers, check_type
 from penstock.core.offsets import OffsetSet
 from penstock.core.ports import CursorChange, EntryFormat
 from penstock.core.rates import Rate
 from penstock.core.requests import Requests
 from penstock.core.tasks import Tasks
+from penstock.core.throttle import Throttle
 from penstock.core.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -20,10 +25,16 @@ from penstock.model.policy import SubscriptionType
 
 from .answers import Answers
 from .delivering import Delivering
+from .excerpts import Excerpts
 from .key_order import KeyOrder
 from .outstanding import Outstanding
 from .redelivery import DeadLetterWriter
 from .selection import Active, ByKey, RoundRobin
+
+log = logging.getLogger(__name__)
+
+CLIENTS_BY_INDEX: Final = "penstock.clients-by-index"  # the name among the stored properties
+CLIENTS_BY_INDEX_MAX: Final = 16  # versions of clients that a subscription remembers
 
 
 class Subscription:
@@ -51,11 +62,16 @@ class Subscription:
         self.cursor = cursor
         self.durable = durable
         self.type: SubscriptionType | None = None
-        self.properties = properties or {}
+        self.properties = dict(properties or {})
         self.rate_out = Rate(topic.clock)
         self.requests = requests
         self.deleted = False
+        self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
+        # Versions of clients that acknowledged part of a batch. They are kept beside the properties.
+        self.clients_by_index = set(filter(None, self.properties.pop(CLIENTS_BY_INDEX, "").split("\n")))
+        self.excerpts = Excerpts(cursor)
+        self._tasks = tasks
         self._moved = partial(dirty, self)
         self._out = Outstanding(
             topic, cursor, tasks, wake=self.wake, moved=self._moved, bury=partial(bury, self)
@@ -66,6 +82,38 @@ class Subscription:
     def wake(self) -> None:
         """Something changed: deliver soon. Wakes between two runs are one."""
         self._delivering.wake()
+
+    def limit_rate(self, throttles: tuple[Throttle, ...]) -> None:
+        """Deliver no faster than these allow, from now on."""
+        self._delivering.limit_rate(throttles)
+
+    async def set_properties(self, properties: dict[str, str]) -> None:
+        """Set the properties, durably before they count."""
+        if self.durable and not self.deleted:
+            hidden = {CLIENTS_BY_INDEX: "\n".join(sorted(self.clients_by_index))}
+            kept = msgspec.json.encode(properties | hidden if self.clients_by_index else properties)
+            change = self.take_changes()
+            change.properties = kept
+            try:
+                await self.topic.store.save_cursors((change,))
+            except PenstockError:
+                self.cursor.touch(change.chunks)
+                self._moved()
+                raise
+        self.properties = properties
+
+    def learn_client(self, version: str) -> None:
+        """A client of this version acknowledged part of a batch: from here on batches keep their indexes for it."""
+        known = self.clients_by_index
+        if version not in known and len(known) < CLIENTS_BY_INDEX_MAX:
+            known.add(version)
+            self._tasks.spawn(self._keep_clients(), f"note a client of {self.name}")
+
+    async def _keep_clients(self) -> None:
+        try:
+            await self.set_properties(self.properties)
+        except PenstockError as error:
+            log.debug("a client's version is known until the next start only: %s", error)
 
     # -- consumers
 
@@ -93,6 +141,7 @@ class Subscription:
                 ErrorKind.CONSUMER_BUSY,
                 f"a consumer named {consumer.name} is connected to subscription {self.name} already",
             )
+        check_type(self.topic, wanted)
         check_consumers(self)
         if not self.consumers:
             self._select_for(wanted)
@@ -101,6 +150,7 @@ class Subscription:
         self._delivering.selection.add(consumer)
         self.topic.consumer_count += 1
         consumer.attach(self)
+        consumer.bound_unacked()
         self._out.release_aside()
         self._active_changed(before, consumer)
         self.wake()
@@ -212,6 +262,11 @@ class Subscription:
             raise
 
     # -- figures
+
+    @property
+    def next_entry(self) -> int | None:
+        """The entry that is read next; None before the first was looked for."""
+        return self._delivering.reading.next_entry
 
     @property
     def backlog(self) -> int:

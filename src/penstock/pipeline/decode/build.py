@@ -69,20 +69,13 @@ def _build(writer: Type, reader: Type, rules: _Rules) -> Build:
     return leaf(cast("Primitive | Fixed", writer), cast("Primitive | Fixed", reader))
 
 
-def _branch(writer: Type, reader: Union, rules: _Rules) -> Type:
-    """The reader's branch for a value of `writer`, as `codec.avro.read` chooses it."""
-    if any(branch is writer for branch in reader.branches):
-        return writer
-    fitting = [branch for branch in reader.branches if not rules.check(branch, writer)]
-    return next((branch for branch in fitting if branch.kind == writer.kind), fitting[0])
-
-
 def _member(reader: Union, writer: Type, rules: _Rules) -> Build:
     """One type into a union's column."""
     if writer.kind == "null":
         arrow = arrow_type(spark_type(reader))
         return lambda raw, _: pa.nulls(size(raw), arrow)
-    chosen = _branch(writer, reader, rules)
+    chosen = rules.branch(reader, writer)
+    assert chosen is not None  # there is no mismatch
     build = _compile(writer, chosen, rules)
     whole = merged(reader)
     if whole is chosen:

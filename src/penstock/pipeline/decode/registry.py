@@ -23,7 +23,7 @@ def all_versions(client: HttpClient, topic: str) -> dict[int, SchemaInfo]:
     path = schemas_path(TopicName.parse(topic))
     try:
         client.call("GET", f"{path}/schema")
-        answer = client.call("GET", f"{path}/schemas")
+        answer = client.call("GET", f"{path}/schemas?deleted=true")  # stored messages may name them
     except PenstockError as error:
         if error.kind in (ErrorKind.SCHEMA_NOT_FOUND, ErrorKind.TOPIC_NOT_FOUND):
             return {}
@@ -37,7 +37,7 @@ def one_version(access: Access, topic: str, ledger: int, version: int) -> Schema
     found = _kept.get(key)
     if found is None:
         with HttpClient(access) as client:
-            path = f"{schemas_path(TopicName.parse(topic))}/schema/{version}"
+            path = f"{schemas_path(TopicName.parse(topic))}/schema/{version}?deleted=true"
             found = _schema(patiently(lambda: client.call("GET", path)))
         _kept[key] = found
         if len(_kept) > _KEPT_MAX:

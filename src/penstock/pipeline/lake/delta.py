@@ -1,10 +1,11 @@
 """Delta tables, with delta-rs. The one importer of deltalake.
 
 What the table remembers beside its rows are Delta's application transactions, `(name, number)`, which are part
-of a commit and survive checkpoints: a writer's last batch, and how far each partition is archived. Two commits
-that name the same one conflict, so nobody overtakes anybody.
+of a commit and survive checkpoints: a writer's last batch and its rows, and how far each partition is archived. Two
+commits that name the same one conflict, so nobody overtakes anybody.
 """
 
+import json
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import PipelineError
 
 from . import partitioning, positions, schema
+from .repeats import is_new, last_of
 from .stats import BOUNDS
 from .values import DELTA, Batch, File, Position
 
@@ -26,14 +28,17 @@ ATTEMPTS_MAX: Final = 20
 REPLACES_MAX: Final = 5
 BACKOFF_S: Final = 0.05  # more each time: about 10 s in all
 
+COMMITS_READ_MAX: Final = 1000  # of the log, for the rows of a batch that an earlier version committed
+
 _UNREADABLE: Final = ("deletionVectors", "columnMapping")
 
 
 class DeltaSnapshot:
     """A Delta table at a version."""
 
-    def __init__(self, table: DeltaTable) -> None:
+    def __init__(self, table: DeltaTable, folder: Path) -> None:
         self._table = table
+        self._folder = folder
         self.version = int(table.version())
         self.schema = pa.schema(table.schema().to_arrow())
         self.partition_by = tuple(table.metadata().partition_columns)
@@ -45,6 +50,14 @@ class DeltaSnapshot:
     def committed(self, writer: str) -> int | None:
         return self._table.transaction_version(_writer(writer))
 
+    def committed_rows(self, writer: str) -> int | None:
+        number = self.committed(writer)
+        if number is None:
+            return None
+        if self._table.transaction_version(_rows_of(writer)) == number:
+            return self._table.transaction_version(_rows(writer))
+        return self._rows_in_log(writer, number)
+
     def position(self, topic: str, partition: int) -> Position | None:
         end = self._table.transaction_version(_mark("end", topic, partition))
         if end is None:
@@ -52,6 +65,19 @@ class DeltaSnapshot:
         first = self._table.transaction_version(_mark("first", topic, partition))
         ledger = self._table.transaction_version(_mark("ledger", topic, partition))
         return Position(first or 0, end, -1 if ledger is None else ledger)
+
+    def _rows_in_log(self, writer: str, number: int) -> int | None:
+        """The rows that a commit of an earlier version added, from the log of the table, as far as that goes back."""
+        for version in range(self.version, max(-1, self.version - COMMITS_READ_MAX), -1):
+            path = self._folder / "_delta_log" / f"{version:020d}.json"
+            try:
+                actions = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+                if any(_is_batch(action.get("txn"), writer, number) for action in actions):
+                    added = [action["add"] for action in actions if "add" in action]
+                    return sum(int(json.loads(add["stats"])["numRecords"]) for add in added)
+            except (OSError, ValueError, KeyError, TypeError):
+                return None  # the log begins later, or an entry has no count
+        return None
 
     def _file(self, action: dict[str, Any]) -> File:
         path = unquote(action["path"])
@@ -86,7 +112,7 @@ class Delta:
 
     def snapshot(self, version: int | None = None) -> DeltaSnapshot | None:
         table = self._open(version)
-        return None if table is None else DeltaSnapshot(table)
+        return None if table is None else DeltaSnapshot(table, self.folder)
 
     def commit(self, batch: Batch) -> bool:
         for attempt in range(ATTEMPTS_MAX):
@@ -105,7 +131,7 @@ class Delta:
         for _ in range(REPLACES_MAX):
             table = self._open()
             # Delta would take the new files though the old ones are gone, and bring back what was overwritten.
-            if table is None or not gone <= {file.path for file in DeltaSnapshot(table).files()}:
+            if table is None or not gone <= {file.path for file in DeltaSnapshot(table, self.folder).files()}:
                 return False
             now = int(time.time() * 1000)
             removed = [RemoveAction(path, False, now) for path in sorted(gone)]
@@ -139,9 +165,9 @@ class Delta:
             table = DeltaTable.create(
                 self.folder, _delta(batch.schema), mode="ignore", partition_by=list(batch.partition_by)
             )
-        now = DeltaSnapshot(table)
+        now = DeltaSnapshot(table, self.folder)
         partitioning.check_same([partitioning.By(name) for name in batch.partition_by], now.partition_by)
-        if batch.writer and (last := now.committed(batch.writer)) is not None and last >= batch.number:
+        if not is_new(self.folder, batch, last_of(now, batch.writer)):
             return False
         marks = _marks(batch, now)
         grown = schema.grow(now.schema, batch.schema)
@@ -150,6 +176,8 @@ class Delta:
             _grow(table, now.schema, grown)
         if batch.writer:
             marks.append(Transaction(_writer(batch.writer), batch.number, int(time.time() * 1000)))
+            marks.append(Transaction(_rows_of(batch.writer), batch.number))
+            marks.append(Transaction(_rows(batch.writer), batch.rows))
         table.create_write_transaction(
             [_add(file, data_change=True) for file in batch.files],
             "overwrite" if batch.overwrite else "append",
@@ -215,6 +243,21 @@ def _add(file: File, *, data_change: bool) -> AddAction:
 
 def _writer(name: str) -> str:
     return f"penstock.writer:{name}"
+
+
+def _rows(name: str) -> str:
+    return f"penstock.rows:{name}"
+
+
+def _rows_of(name: str) -> str:
+    """Which batch the rows are of: an earlier version commits a later one without them."""
+    return f"penstock.rows-of:{name}"
+
+
+def _is_batch(transaction: Any, writer: str, number: int) -> bool:
+    return bool(
+        transaction and transaction["appId"] == _writer(writer) and int(transaction["version"]) == number
+    )
 
 
 def _mark(what: str, topic: str, partition: int) -> str:

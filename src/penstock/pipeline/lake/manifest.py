@@ -24,6 +24,7 @@ import pyarrow as pa
 from penstock.pipeline.errors import PipelineError
 
 from . import partitioning, positions, schema
+from .repeats import is_new, last_of
 from .values import PARQUET, Batch, File, Position
 
 FOLDER: Final = "_penstock"
@@ -44,14 +45,16 @@ class Commit(msgspec.Struct, kw_only=True, omit_defaults=True):
     gone: dict[str, int] = {}  # in a checkpoint: removed files that may still lie there, and since when
     overwrite: bool = False
     writers: dict[str, int] = {}
+    rows: dict[str, tuple[int, int]] = {}  # by writer: its last batch and the rows of that
     positions: dict[str, Position] = {}
 
 
 class ParquetSnapshot:
     """The table at a version: a checkpoint and the commits after it."""
 
-    def __init__(self, state: Commit) -> None:
+    def __init__(self, state: Commit, log: Path) -> None:
         self.state = state
+        self._log = log
         self.version = state.version
         self.schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(state.schema)))
         self.partition_by = tuple(state.partition_by)
@@ -61,6 +64,24 @@ class ParquetSnapshot:
 
     def committed(self, writer: str) -> int | None:
         return self.state.writers.get(writer)
+
+    def committed_rows(self, writer: str) -> int | None:
+        number = self.committed(writer)
+        known, rows = self.state.rows.get(writer, (None, 0))
+        if number is None or known == number:
+            return None if number is None else rows
+        return self._rows_in_log(writer, number)
+
+    def _rows_in_log(self, writer: str, number: int) -> int | None:
+        """The rows that a commit of an earlier version added, as far as the log goes back."""
+        for version in range(self.version, -1, -1):
+            try:
+                commit = load(self._log / f"{version:020d}.json")
+            except FileNotFoundError:
+                return None
+            if commit.writers.get(writer) == number:
+                return sum(file.rows for file in commit.add)
+        return None
 
     def position(self, topic: str, partition: int) -> Position | None:
         return self.state.positions.get(f"{topic}#{partition}")
@@ -85,7 +106,7 @@ class Parquet:
                 continue  # cleared away between being listed and being read: there is a newer checkpoint
             except msgspec.DecodeError as error:
                 raise PipelineError(f"the log of the table {self.folder} is damaged: {error}") from None
-            return None if state is None else ParquetSnapshot(state)
+            return None if state is None else ParquetSnapshot(state, self._log)
         if version is not None:
             raise PipelineError(f"option version: the table {self.folder} has no version {version}")
         raise PipelineError(f"the log of the table {self.folder} cannot be read: its files keep vanishing")
@@ -99,8 +120,7 @@ class Parquet:
                 partitioning.check_same(
                     [partitioning.By(name) for name in batch.partition_by], now.partition_by
                 )
-                last = now.committed(batch.writer) if batch.writer else None
-                if last is not None and last >= batch.number:
+                if not is_new(self.folder, batch, last_of(now, batch.writer)):
                     return False
                 columns = schema.grow(now.schema, batch.schema)
             if batch.writer:
@@ -122,6 +142,7 @@ class Parquet:
                     add=list(batch.files),
                     overwrite=batch.overwrite,
                     writers=known,
+                    rows={name: (number, batch.rows) for name, number in known.items()},
                     positions=moved,
                 )
             )
@@ -166,9 +187,9 @@ class Parquet:
         begin = max((n for n in checkpoints if n <= limit), default=-1)
         state = None
         if begin >= 0:
-            state = self._load(self._log / f"{begin:020d}.all.json")
+            state = load(self._log / f"{begin:020d}.all.json")
         for number in range(begin + 1, limit + 1):
-            commit = self._load(self._log / f"{number:020d}.json")
+            commit = load(self._log / f"{number:020d}.json")
             state = commit if state is None else applied(state, commit)
         return state
 
@@ -176,9 +197,6 @@ class Parquet:
         names = [path.name for path in self._log.glob("*.json")] if self._log.is_dir() else []
         checkpoints = {int(name[:20]) for name in names if name.endswith(".all.json")}
         return {int(name[:20]) for name in names if not name.endswith(".all.json")}, checkpoints
-
-    def _load(self, path: Path) -> Commit:
-        return msgspec.json.decode(path.read_bytes(), type=Commit)
 
     def _append(self, commit: Commit) -> None:
         self._place(commit, self._log / f"{commit.version:020d}.json")
@@ -224,6 +242,11 @@ class Parquet:
             yield
 
 
+def load(path: Path) -> Commit:
+    """One file of the log."""
+    return msgspec.json.decode(path.read_bytes(), type=Commit)
+
+
 def applied(state: Commit, commit: Commit) -> Commit:
     """The table after a commit. Rewritten files take the place of the first that they replace."""
     removed = {file.path for file in state.add} if commit.overwrite else set(commit.remove)
@@ -241,6 +264,7 @@ def applied(state: Commit, commit: Commit) -> Commit:
         add=files,
         gone=state.gone | dict.fromkeys(removed, commit.at),
         writers=state.writers | commit.writers,
+        rows=state.rows | commit.rows,
         positions=state.positions | commit.positions,
     )
 

@@ -1,12 +1,13 @@
 """A range of an archive published again: `run_replay`, exactly once for each replay id.
 
-What a replay consists of is written down beside the table before its first message is published. So a replay that
-was broken off goes on with the same batches, which the staged sink takes once each, and one that is through
-changes nothing.
+What a replay consists of is written down beside the table before its first message is published, with a writer's name
+that no other replay has. So a replay that was broken off goes on with the same batches, from the last one that the
+server has, and one that is through changes nothing.
 """
 
 import hashlib
 import os
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.client.access import Access
+from penstock.client.stages import Stages
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
@@ -60,10 +62,15 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A replay written down: what was asked for, as a digest, and the batches."""
+    """A replay written down: what was asked for, as a digest, the batches, and who writes them.
+
+    A plan that was lost with its table is made again under another writer: what the server has of the first says
+    nothing of it. Earlier versions wrote no `writer`.
+    """
 
     asked: str
     batches: list[list[Piece]]
+    writer: str = ""
 
 
 def run_replay(
@@ -80,17 +87,21 @@ def run_replay(
     total = sum(piece.end - piece.start for batch in plan.batches for piece in batch)
     sources = {piece.topic for batch in plan.batches for piece in batch}
     versions = versions_for(spec.server, sources, spec.topic)
+    writer = plan.writer or f"replay-{spec.id}"
+    last = _last(spec, writer) if plan.batches else 0
     for number, pieces in enumerate(plan.batches):
         if stopped():
             break
         begun = time.monotonic()
-        frame = _frame(spark, spec, tuple(pieces), versions)
-        frame.write.format("penstock").mode("append").options(
-            topic=spec.topic, writer=f"replay-{spec.id}", batch=str(number), **server_options(spec.server)
-        ).save()
         rows = sum(piece.end - piece.start for piece in pieces)
         report.batches += 1
         report.rows += rows
+        if number < last:
+            continue  # the server has it
+        frame = _frame(spark, spec, tuple(pieces), versions)
+        frame.write.format("penstock").mode("append").options(
+            topic=spec.topic, writer=writer, batch=str(number), **server_options(spec.server)
+        ).save()
         if progress is not None:
             progress(
                 Progress(
@@ -102,6 +113,15 @@ def run_replay(
                 )
             )
     return report
+
+
+def _last(spec: ReplaySpec, writer: str) -> int:
+    """The last batch that the server has of the replay: it is written again, and compared. 0 before the first."""
+    topic = TopicName.parse(spec.topic)
+    with Stages(spec.server) as client:
+        client.open_topics([topic])
+        targets = {tuple(found["topics"] or ()): found["batch"] for found in client.status(writer)["targets"]}
+    return int(targets.get((str(topic),), targets.get((), 0)))
 
 
 def ranges(spec: ReplaySpec, folder: Path, now: Snapshot) -> list[Piece]:
@@ -168,7 +188,8 @@ def _planned(spec: ReplaySpec, folder: Path) -> Plan:
     asked = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
     path = folder / FOLDER / f"{hashlib.sha256(spec.id.encode()).hexdigest()[:32]}.json"
     if not path.exists():
-        _write(path, Plan(asked, batches(ranges(spec, folder, now), spec.rows_max)))
+        writer = f"replay-{spec.id}-{secrets.token_hex(8)}"
+        _write(path, Plan(asked, batches(ranges(spec, folder, now), spec.rows_max), writer))
     plan = msgspec.json.decode(path.read_bytes(), type=Plan)
     if plan.asked != asked:
         raise PipelineError(

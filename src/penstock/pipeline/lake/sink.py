@@ -1,8 +1,9 @@
 """The sink `penstock_lake`: tasks write files, the driver makes one commit of them.
 
 A batch is known by `(writer, batch)`: the streaming query's id, or what the options say. A batch that the table
-has is not committed again, whatever happened between. Files of attempts that lost, or of a driver that died
-before its commit, are in no commit: no reader sees them, and vacuum takes them.
+has is not committed again, whatever happened between; `repeats` says which is one. A batch without rows is checked
+in the same way, but makes no commit: the table misses nothing of it. Files of attempts that lost, or of a driver
+that died before its commit, are in no commit: no reader sees them, and vacuum takes them.
 """
 
 import sys
@@ -17,7 +18,7 @@ from pyspark.sql.types import StructType
 from penstock.client.http import HttpClient
 from penstock.client.logs import look
 from penstock.model.names import TopicName
-from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.source.patience import patiently
 
 from . import partitioning, positions, schema
@@ -25,8 +26,9 @@ from .compaction import compact
 from .files import FileWriter, remove
 from .options import WriteOptions, write_options
 from .partitioning import By
+from .repeats import is_new, last_of
 from .tables import kind_of, table_at
-from .values import Batch, File, Piece
+from .values import Batch, File, Piece, Table
 
 QUERY: Final = "sql.streaming.queryId"
 
@@ -76,25 +78,34 @@ class TableSink:
         writer = options.writer or next((m.query for m in written if m.query), "")
         number = options.batch if options.batch is not None else number
         table = table_at(options.path, options.kind)
-        if not files and not self._overwrite and kind_of(options.path):
-            return True  # nothing to commit, nothing to repeat
-        done = table.commit(
-            Batch(
-                files=files,
-                schema=self._columns,
-                partition_by=tuple(by.name for by in self._bys),
-                writer=writer if number is not None else "",
-                number=number or 0,
-                overwrite=self._overwrite,
-                pieces=tuple(pieces),
-                ledgers=_ledgers(options, pieces),
-            )
+        batch = Batch(
+            files=files,
+            schema=self._columns,
+            partition_by=tuple(by.name for by in self._bys),
+            writer=writer if number is not None else "",
+            number=number or 0,
+            overwrite=self._overwrite,
+            pieces=tuple(pieces),
+            ledgers=_ledgers(options, pieces),
         )
-        if not done:
+        if not files and not self._overwrite and kind_of(options.path):
+            return is_new(options.path, batch, last_of(table.snapshot(), batch.writer))
+        try:
+            done = table.commit(batch)
+        except BatchConflict:
             remove(options.path, files)
+            raise
+        if not done:
+            self._remove(table, files)
         elif options.compact:
             self._tidy()
         return done
+
+    def _remove(self, table: Table, files: Sequence[File]) -> None:
+        """Delete what a repeat wrote, but what the table has: a commit may have been made that was reported as failed."""
+        now = table.snapshot()
+        held = {file.path for file in now.files()} if now is not None else set()
+        remove(self._options.path, [file for file in files if file.path not in held])
 
     def _tidy(self) -> None:
         """Put small files together. What fails here fails no batch: the commit is made."""

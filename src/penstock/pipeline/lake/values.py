@@ -64,6 +64,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Piece, ...] = ()
     ledgers: Mapping[tuple[str, int], int] = {}
 
+    @property
+    def rows(self) -> int:
+        """The rows of its files."""
+        return sum(file.rows for file in self.files)
+
 
 class Snapshot(Protocol):
     """A table at one version."""
@@ -81,6 +86,10 @@ class Snapshot(Protocol):
 
     def committed(self, writer: str) -> int | None:
         """The last batch of a writer."""
+        ...
+
+    def committed_rows(self, writer: str) -> int | None:
+        """How many rows the last batch of a writer has; None where no commit tells."""
         ...
 
     def position(self, topic: str, partition: int) -> Position | None:
@@ -103,7 +112,8 @@ class Table(Protocol):
     def commit(self, batch: Batch) -> bool:
         """Add a batch, in one step; False where it was there already. The schema grows with it.
 
-        Raises DataLoss and PipelineError as `positions.follow` and `schema.grow` do.
+        Raises BatchConflict as `repeats.is_new` does, DataLoss and PipelineError as `positions.follow` and
+        `schema.grow` do.
         """
         ...
 

@@ -8,11 +8,13 @@ FIRST_S: Final = 1.0
 MOST_S: Final = 60.0
 HEALTHY_S: Final = 60.0  # who ran so long had no trouble with how it began
 
+_RANDOM: Final = random.SystemRandom()  # the state of the `random` module belongs to the application
+
 
 class Backoff:
     """Doubled with each failure, at most MOST_S; between half of it and all of it, so that many do not come at once."""
 
-    def __init__(self, dice: Callable[[], float] = random.random) -> None:
+    def __init__(self, dice: Callable[[], float] = _RANDOM.random) -> None:
         self._dice = dice
         self._failures = 0
 

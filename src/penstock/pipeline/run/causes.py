@@ -72,6 +72,7 @@ _CLASSES: Final = {
     "DataLoss": ErrorClass.DATA_LOSS,
     "SchemaChanged": ErrorClass.NEW_SCHEMA,
     "PipelineError": ErrorClass.PLAN,
+    "BatchConflict": ErrorClass.PLAN,
 }
 
 

@@ -54,10 +54,18 @@ def bound_us(event_time: Column, windows: Iterable[Window]) -> Column:
     return ends[0] if len(ends) == 1 else f.least(*ends)
 
 
-@lru_cache(maxsize=8)
 def watermark_ms(checkpoint: str, batch: int) -> int:
     """The watermark that a batch ran with; 0 before the first."""
     if batch < 0:
         return 0
-    lines = (Path(checkpoint) / "offsets" / str(batch)).read_text("utf-8").splitlines()
+    path = Path(checkpoint) / "offsets" / str(batch)
+    found = path.stat()
+    return _watermark_ms(path, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=8)
+def _watermark_ms(path: Path, *identity: int) -> int:
+    """What the file says. `identity` is of the file: a checkpoint that was deleted has another one of that name
+    when it is made again, and the worker's process may have read the first."""
+    lines = path.read_text("utf-8").splitlines()
     return int(json.loads(lines[1])["batchWatermarkMs"])

@@ -1,6 +1,7 @@
 """Asks the server what a pipeline takes for granted, before Spark is started. Reads only."""
 
 from penstock.client.http import HttpClient
+from penstock.client.paths import lookup_path
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
@@ -8,7 +9,8 @@ from penstock.pipeline.spec.spec import Spec
 
 
 def preflight(spec: Spec) -> None:
-    """Raises PipelineError where the server is not there, refuses us, or lacks a topic that is to be read."""
+    """Raises PipelineError where the server is not there, refuses us, lacks a topic that is to be read, or would
+    not create one that is to be written."""
     with HttpClient(spec.server) as client:
         for name, source in spec.sources.items():
             for topic in source.topics:
@@ -24,14 +26,13 @@ def preflight(spec: Spec) -> None:
 
 def _ask(client: HttpClient, spec: Spec, place: str, topic: TopicName, *, needed: bool) -> None:
     try:
-        client.partitions(topic.base)
+        if needed:
+            client.partitions(topic.base)
+        else:
+            client.call("GET", lookup_path(topic.base))
     except PenstockError as error:
-        if error.kind in (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND):
-            if needed:
-                raise PipelineError(
-                    f"{spec.file}: {place}: topic {topic.base} does not exist", error.kind
-                ) from None
-            return
+        if error.kind is ErrorKind.TOPIC_NOT_FOUND:
+            raise PipelineError(f"{spec.file}: {place}: {error.message}", error.kind) from None
         if error.kind is ErrorKind.UNAVAILABLE:
             raise PipelineError(error.message, error.kind) from None
         raise PipelineError(f"{spec.file}: {place}: {topic.base}: {error.message}", error.kind) from None

@@ -1,11 +1,13 @@
 """Dead letters back to where they came from, each once.
 
 Which letters were published again is kept in the pipeline's state folder, as ranges of offsets. A batch is written
-down before it is published, and published under `(redrive-<name>, its number)`: after a crash it is chosen and
-published again, and the server, which may have it, changes nothing.
+down before it is published, and published under a writer's name that the state has for itself and the batch's number:
+after a crash it is chosen and published again, and the server, which may have it, changes nothing. State that was lost,
+or another folder of the same pipeline, has another writer: its batches begin at 0 and are no repeats.
 """
 
 import re
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -49,8 +51,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, kw_only=True):
-    """What was published again, by partition of the dead-letter topic."""
+    """What was published again, by partition of the dead-letter topic. Earlier versions wrote no `writer`."""
 
+    writer: str = ""
     number: int = 0
     done: dict[int, Ranges] = {}
     pending: Batch | None = None
@@ -74,7 +77,7 @@ def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
     path = spec.home / "redriven.json"
     redriven = 0
     with Lock(Folder(spec.home / "redrive")):  # the pipeline itself may run
-        state = _read(path)
+        state = _read(path) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
         if state.pending is not None:  # of a run that was interrupted
             redriven += _publish(spec, spark, state, path)
         with HttpClient(spec.server) as client:
@@ -96,7 +99,8 @@ def _publish(spec: Spec, spark: SparkSession, state: State, path: Path) -> int:
         if offsets:
             again = rows.select(*_MESSAGE, f.col("origin").alias("topic"))
             writer = again.write.format("penstock").mode("append").options(**server_options(spec.server))
-            writer.option("writer", f"redrive-{spec.name}").option("batch", str(state.number)).save()
+            name = state.writer or f"redrive-{spec.name}"
+            writer.option("writer", name).option("batch", str(state.number)).save()
     finally:
         rows.unpersist()
     state.done = merged(state.done, offsets)
@@ -172,10 +176,10 @@ def _ends(client: HttpClient, topic: TopicName) -> dict[int, int]:
     return {partition: client.offsets(topic, partition).latest for partition in range(max(1, count))}
 
 
-def _read(path: Path) -> State:
+def _read(path: Path) -> State | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=State)
     except FileNotFoundError:
-        return State()
+        return None
     except (OSError, msgspec.DecodeError) as error:
         raise PipelineError(f"{path} cannot be read: {error}") from None

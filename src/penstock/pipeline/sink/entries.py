@@ -17,7 +17,7 @@ from penstock.wire.entry import WireFormat
 MESSAGES_MAX: Final = 1000
 BYTES_MAX: Final = 256 << 10
 
-_SEQUENCE_BITS: Final = 32  # of a message's number within its batch
+SEQUENCE_BITS: Final = 32  # of a message's number within its batch
 
 
 class Gathering:
@@ -28,12 +28,17 @@ class Gathering:
     ) -> None:
         self.log = log
         self._producer = producer
-        self._next = (batch & 0x7FFFFFFF) << _SEQUENCE_BITS
+        self._first = self._next = (batch & 0x7FFFFFFF) << SEQUENCE_BITS
         self._schema_version = schema_version
         self._compression = compression
         self._parts: list[bytes] = []
         self._count = 0
         self.size = 0
+
+    @property
+    def last_sequence_id(self) -> int | None:
+        """The number of the last message that went out; None before the first."""
+        return self._next - 1 if self._next > self._first else None
 
     def add(self, messages: Any) -> Iterator[bytes]:
         """Add packed messages (an array of bytes, without nulls); the entries that are full."""

@@ -3,7 +3,8 @@
 A part is on its way while the next is made.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Self
 
@@ -11,13 +12,14 @@ from penstock.client.access import Access
 from penstock.client.stages import StageCount, Stages
 from penstock.model.errors import PenstockError
 from penstock.model.stage import StageKey
+from penstock.pipeline.errors import BatchConflict
 from penstock.wire.bulk import pack_sections
 
+from .entries import SEQUENCE_BITS
+
+logger = logging.getLogger(__name__)
+
 PART_BYTES: Final = 2 << 20  # small enough that others' publishes come in between, large enough to be cheap
-
-
-class CommittedBefore(Exception):
-    """The batch was committed by a run before this one: no error, but there is nothing left to do."""
 
 
 class Outlet:
@@ -71,6 +73,9 @@ class Outlet:
         """Send one part; it is in the hands of the server when this returns."""
         raise NotImplementedError
 
+    def confirm(self, last: Mapping[str, int]) -> None:
+        """All has arrived; `last` says by log with which sequence id it ends. Raises BatchConflict."""
+
     def give_up(self) -> None:
         """The task failed."""
 
@@ -83,10 +88,8 @@ class StageOutlet(Outlet):
         self._key = key
 
     def send(self, part: int, body: bytes) -> None:
-        """Raises CommittedBefore."""
         key = self._key
-        if not self.stages.stage(key.writer, key.batch, key.stage, part, body):
-            raise CommittedBefore
+        self.stages.stage(key.writer, key.batch, key.stage, part, body)
 
     def give_up(self) -> None:
         """Drop the stage; what cannot be dropped now is swept by the server some day."""
@@ -103,9 +106,35 @@ class PublishOutlet(Outlet):
     def __init__(self, server: Access, *, deduplicate: bool) -> None:
         super().__init__(server)
         self._deduplicate = deduplicate
+        self._repeats = 0  # entries that were passed over
+        self._stored: dict[str, int] = {}  # by log, the last sequence id that it has of this task's producer
 
     def send(self, part: int, body: bytes) -> None:
-        self.stages.publish(body, deduplicate=self._deduplicate)
+        for result in self.stages.publish(body, deduplicate=self._deduplicate)["results"]:
+            self._repeats += result["repeats"]
+            self._stored[result["topic"]] = result["last_sequence_id"]
+
+    def confirm(self, last: Mapping[str, int]) -> None:
+        """A task that repeats one ends where that ended. Where a topic has more of its producer, what was passed over
+        was no repeat: it would be lost."""
+        if not self._deduplicate:
+            return
+        for log, sequence_id in last.items():
+            if (stored := self._stored[log]) != sequence_id:
+                raise BatchConflict(
+                    f"{log} has messages of this task's producer up to {_place(stored)} already, and now the task ends at"
+                    f" {_place(sequence_id)}"
+                )
+        if self._repeats:
+            logger.warning(
+                "%d entries of this task are in their topics already: they are a repeat and are not written again",
+                self._repeats,
+            )
+
+
+def _place(sequence_id: int) -> str:
+    number = sequence_id & ((1 << SEQUENCE_BITS) - 1)
+    return f"message {number} of batch {sequence_id >> SEQUENCE_BITS}"
 
 
 def drop(stages: Stages, keys: Sequence[StageKey]) -> None:

@@ -117,6 +117,11 @@ class Target:
         for gathering in self._gatherings:
             self._send(gathering, gathering.finish())
 
+    def last_sequence_ids(self) -> dict[str, int]:
+        """By log, the number of the last message that went there."""
+        found = {each.log: each.last_sequence_id for each in self._gatherings}
+        return {log: last for log, last in found.items() if last is not None}
+
     def _send(self, gathering: Gathering, entries: Iterator[bytes]) -> None:
         for entry in entries:
             self._put(gathering.log, entry)

@@ -1,6 +1,7 @@
 """One task of a write: batches of Arrow in, entries out."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -39,17 +40,19 @@ class Task:
         self._plans = plans
         self._targets: dict[TopicName, Target] = {}
         self._letters: Target | None = None
-        self.rows = 0
-        self.rejected = 0
+        self.messages: Counter[str] = Counter()  # by topic, without its partitions; dead letters too
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Write everything. Raises PipelineError, which names the place; CommittedBefore."""
+        """Write everything. Raises PipelineError, which names the place; BatchConflict."""
         for whole in batches:
             for batch in _pieces(whole):
                 self._write(batch)
-        for target in [*self._targets.values(), *filter(None, (self._letters,))]:
+        targets = [*self._targets.values(), *filter(None, (self._letters,))]
+        for target in targets:
             target.finish()
         self._outlet.finish()
+        for target in targets:
+            self._outlet.confirm(target.last_sequence_ids())
 
     def _write(self, batch: pa.RecordBatch) -> None:
         if "_error" in batch.schema.names:
@@ -59,7 +62,6 @@ class Task:
                 batch = batch.filter(pc.invert(bad))
         if batch.num_rows == 0:
             return
-        self.rows += batch.num_rows
         if self._options.topic is not None:
             self._write_to(self._options.topic, batch)
             return
@@ -73,6 +75,7 @@ class Task:
             self._write_to(parse_topic("column topic", name), rows)
 
     def _write_to(self, topic: TopicName, batch: pa.RecordBatch) -> None:
+        self.messages[str(topic.base)] += batch.num_rows
         target = self._targets.get(topic)
         if target is None:
             target = self._targets[topic] = self._target(topic, self._plans.encoding_of(topic))
@@ -96,19 +99,20 @@ class Task:
         topic = self._options.dead_letter_topic
         assert topic is not None, "checked with the columns"
         if self._letters is None:
-            self._letters = self._target(topic, None)
-        self.rejected += batch.num_rows
+            # A producer of their own: where they share a topic with good rows, their numbers are not those rows'.
+            self._letters = self._target(topic, None, "-dead-letters")
+        self.messages[str(topic.base)] += batch.num_rows
         found = letters(batch, self._identity.writer, self._identity.batch)
         self._letters.write(found, None, None, None)
 
-    def _target(self, topic: TopicName, encoding: Encoding | None) -> Target:
+    def _target(self, topic: TopicName, encoding: Encoding | None, suffix: str = "") -> Target:
         identity = self._identity
         opened = self._outlet.stages.open_topics([topic])
         return Target(
             topic,
             opened.partitions[topic],
             encoding,
-            producer=f"spark-{identity.writer}-{identity.partition}",
+            producer=f"spark-{identity.writer}-{identity.partition}{suffix}",
             batch=identity.batch,
             compression=self._options.compression,
             start=identity.partition,

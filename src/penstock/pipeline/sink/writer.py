@@ -1,10 +1,12 @@
 """The writers of the data source `penstock`, for Spark's Python data source API.
 
 A writer is made anew, in other processes, for each batch and for its commit: what a commit needs comes with the
-tasks' messages. Every attempt at a task has a stage of its own; the driver commits those of the attempts that won.
+tasks' messages. Every attempt at a task has a stage of its own; the driver commits those of the attempts that won, and
+compares what the server says it committed with the rows that the tasks have.
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -20,9 +22,10 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.patience import AWAY_S, patiently
 
 from .columns import check_columns
+from .commit import commit
 from .encodings import Plans, plan
 from .options import Delivery, Options, parse_options
-from .outlet import CommittedBefore, Outlet, PublishOutlet, StageOutlet, drop
+from .outlet import Outlet, PublishOutlet, StageOutlet, drop
 from .task import Identity, Task
 
 PLAN_RETRY_S: Final = 10.0  # for a server that restarts; a wrong address is to be told soon
@@ -33,13 +36,12 @@ _BATCH = "streaming.sql.batchId"
 
 
 class Written(WriterCommitMessage):
-    """What a task wrote: its stage (None where nothing was staged), rows, and rows that were rejected."""
+    """What a task wrote: its stage (None where nothing was staged), and messages by topic, dead letters too."""
 
-    def __init__(self, identity: Identity, stage: StageCount | None, rows: int, rejected: int) -> None:
+    def __init__(self, identity: Identity, stage: StageCount | None, messages: Mapping[str, int]) -> None:
         self.identity = identity
         self.stage = stage
-        self.rows = rows
-        self.rejected = rejected
+        self.messages = dict(messages)
 
     @property
     def key(self) -> StageKey | None:
@@ -74,18 +76,13 @@ class TopicSink:
         else:
             deduplicate = self._options.delivery is Delivery.SEQUENCE
             outlet = PublishOutlet(self._options.server, deduplicate=deduplicate)
-        try:
-            with outlet:
-                task = Task(self._options, identity, outlet, self._plans)
-                task.write(iterator)
-        except CommittedBefore:
-            for _ in iterator:  # Spark wants its rows to be taken
-                pass
-            return Written(identity, None, 0, 0)
+        with outlet:
+            task = Task(self._options, identity, outlet, self._plans)
+            task.write(iterator)
         count = None
         if isinstance(outlet, StageOutlet) and outlet.parts:
-            count = outlet.count(task.rows + task.rejected)
-        return Written(identity, count, task.rows, task.rejected)
+            count = outlet.count(task.messages.total())
+        return Written(identity, count, task.messages)
 
     def _identify(self) -> tuple[Identity, str]:
         """Which batch this task is of, and a name for its stage that no other attempt has."""
@@ -105,14 +102,25 @@ class TopicSink:
         return Identity(writer, number, partition), stage
 
     def finish(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit the stages that won."""
+        """Commit the stages that won. A batch without rows is committed too: a number that went back is seen then."""
         written = [message for message in messages if isinstance(message, Written)]
         stages = [message.stage for message in written if message.stage is not None]
-        if not stages:
-            return  # nothing came, or it is there already
-        identity = written[0].identity
-        with Stages(self._options.server) as client:
-            client.commit(identity.writer, identity.batch, stages, keep=not self._once)
+        if self._options.delivery is not Delivery.EXACTLY_ONCE or not written:
+            return
+        if not stages and self._once:
+            return  # its name is for this write alone: nothing comes after it
+        rows: Counter[str] = Counter()
+        for message in written:
+            rows.update(message.messages)
+        topic = self._options.topic
+        commit(
+            self._options.server,
+            written[0].identity,
+            [] if topic is None else [topic],
+            stages,
+            rows,
+            keep=not self._once,
+        )
 
     def give_up(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop the stages that there are. A commit that was reported as failed may have been made: it stays."""

@@ -1,7 +1,7 @@
 """What the administrator's door answers."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, Self
 
 import msgspec
 from starlette.types import Send
@@ -28,6 +28,17 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.body is None else encode(self.body), dict(self.headers)
 
 
+class ExactName(bytes):
+    """A header's name that keeps its case on the wire: HTTP does not care, but Java's admin client compares it."""
+
+    def lower(self) -> Self:
+        """Itself: servers write names in lower case."""
+        return self
+
+
+PROPERTIES_HEADER: Final = "X-Pulsar-PROPERTY"  # an object of a message's properties
+_EXACT: Final = {PROPERTIES_HEADER: ExactName(PROPERTIES_HEADER, "latin-1")}
+
 NO_CONTENT = Answer(status=204)
 
 
@@ -38,7 +49,10 @@ def error_body(kind: ErrorKind, message: str) -> bytes:
 
 async def send_json(send: Send, status: int, body: bytes | None, headers: Mapping[str, str]) -> None:
     """Send one answer whole; its content is JSON unless the headers say otherwise."""
-    sent = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    sent: list[tuple[bytes, bytes]] = [
+        (_EXACT.get(name) or name.encode("latin-1"), value.encode("latin-1"))
+        for name, value in headers.items()
+    ]
     if body is not None:
         if "content-type" not in headers:
             sent.append((b"content-type", b"application/json"))

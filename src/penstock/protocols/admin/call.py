@@ -111,16 +111,36 @@ class Call(msgspec.Struct, frozen=True):
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be a number, not {text[:80]!r}")
         return int(text)
 
+    def query_number(self, name: str, default: int) -> int:
+        """A number in the query, not negative; raises BAD_PARAMETER."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be a number, not {text[:80]!r}")
+        return int(text)
+
     def body(self, type: type[T]) -> T:
         """The body as JSON; raises BAD_PARAMETER."""
         try:
-            return msgspec.json.decode(self.content, type=type)
+            # Numbers that Pulsar's tools send as texts are taken, within objects.
+            return msgspec.json.decode(
+                self.content, type=type, strict=not self.content.lstrip().startswith(b"{")
+            )
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"bad body: {error}") from None
 
     def body_or_none(self, type: type[T]) -> T | None:
         """The body as JSON; None for an empty one and for `null`. Raises BAD_PARAMETER."""
         return None if self.content.strip() in (b"", b"null") else self.body(type)
+
+    def bounded(self, properties: dict[str, str]) -> dict[str, str]:
+        """Properties that are not too large to be kept; raises TOO_LARGE."""
+        most = self.session.gate.limits.max_properties_bytes
+        size = sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
+        if size > most:
+            raise PenstockError(ErrorKind.TOO_LARGE, f"properties of {size} bytes; the most is {most}")
+        return properties
 
     def word(self) -> str:
         """The body as one word, as a JSON string or as plain text: Pulsar's tools send both."""

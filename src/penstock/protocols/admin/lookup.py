@@ -1,7 +1,5 @@
 """Where a topic is served (Pulsar 5.5): here."""
 
-from penstock.model.errors import ErrorKind, PenstockError
-
 from .answers import Answer
 from .call import Call
 from .table import Table
@@ -13,8 +11,8 @@ table = Table()
 async def lookup(call: Call) -> Answer:
     """The addresses of the broker that serves a topic."""
     topic, broker = call.seen_topic, call.broker
-    if not broker.topics.exists(topic) and (topic.partition >= 0 or not broker.settings.auto_create_topics):
-        raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {topic} does not exist")
+    if not broker.topics.exists(topic) and not broker.topics.auto(topic).allowed:
+        raise broker.topics.missing(topic)
     gate = call.session.gate
     plain = call.reached(gate.pulsar_url, gate.pulsar_advertised)
     tls = call.reached(gate.pulsar_tls_url, gate.pulsar_tls_advertised)

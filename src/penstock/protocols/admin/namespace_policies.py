@@ -9,7 +9,6 @@ from .call import Call
 from .namespaces import NAMESPACE
 from .policies import (
     SETTINGS,
-    QuotaBody,
     Setting,
     answer,
     quota_field,
@@ -18,6 +17,7 @@ from .policies import (
     wanted,
     wanted_quota,
 )
+from .policy_bodies import QuotaBody
 from .table import Handler, Table
 
 table = Table()
@@ -34,7 +34,10 @@ def _declare(setting: Setting) -> None:
     path = f"{NAMESPACE}/{setting.namespace}"
 
     async def get(call: Call) -> Answer:
-        return answer(show(setting, call.broker.namespaces.policies(call.namespace)))
+        shown = show(setting, call.broker.namespaces.policies(call.namespace))
+        if shown is None and setting.field == "max_topics":
+            shown = call.broker.policies.max_topics(call.namespace)  # Java's client wants a number
+        return answer(shown)
 
     async def put(call: Call) -> Answer:
         return await _change(call, setting.field, wanted(setting._replace(parameter=""), call))
@@ -44,7 +47,7 @@ def _declare(setting: Setting) -> None:
 
     handlers: list[tuple[str, Handler, str, dict[str, Any]]] = [
         ("GET", get, "Say {}; `null` leaves it to the server.", {"answer": setting.body | None}),
-        ("POST", put, "Decide {}.", {"body": setting.body}),
+        (setting.method, put, "Decide {}.", {"body": setting.body}),
         ("DELETE", unset, "Leave to the server {}.", {}),
     ]
     for method, handler, words, more in handlers:

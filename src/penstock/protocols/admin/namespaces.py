@@ -10,8 +10,16 @@ from penstock.model.schema import Compatibility
 
 from .answers import NO_CONTENT, Answer
 from .call import Call
-from .policies import QUOTA_FIELDS, SETTINGS, QuotaBody, RetentionBody, read_quota, show, shown_quotas
-from .server import CLUSTER
+from .policies import QUOTA_FIELDS, SETTINGS, read_quota, show, shown_quotas
+from .policy_bodies import (
+    AutoSubscriptionBody,
+    AutoTopicBody,
+    DispatchRateBody,
+    PublishRateBody,
+    QuotaBody,
+    RetentionBody,
+)
+from .server import BUNDLES, CLUSTER
 from .table import Table
 from .topics import logs_of
 
@@ -37,6 +45,16 @@ class _Policies(msgspec.Struct, omit_defaults=True):
     max_consumers_per_subscription: int | None = None
     max_subscriptions_per_topic: int | None = None
     max_topics_per_namespace: int | None = None
+    max_unacked_messages_per_consumer: int | None = None
+    compaction_threshold: int | None = None
+    autoTopicCreationOverride: AutoTopicBody | None = None  # noqa: N815
+    autoSubscriptionCreationOverride: AutoSubscriptionBody | None = None  # noqa: N815
+    subscription_types_enabled: list[str] = []
+    # By cluster, as Pulsar has them.
+    publishMaxMessageRate: dict[str, PublishRateBody] = {}  # noqa: N815
+    topicDispatchRate: dict[str, DispatchRateBody] = {}  # noqa: N815
+    subscriptionDispatchRate: dict[str, DispatchRateBody] = {}  # noqa: N815
+    properties: dict[str, str] | None = None
 
 
 @table.on("GET", "/admin/v2/namespaces/{tenant}", answer=list[str])
@@ -62,6 +80,7 @@ async def create(call: Call) -> Answer:
             schema_compatibility=wanted.schema_compatibility_strategy,
             schema_validation_enforced=wanted.schema_validation_enforced,
             schema_auto_update=wanted.is_allow_auto_update_schema is not False,
+            properties=wanted.properties or {},
             **_kept(wanted),
         )
     await call.broker.namespaces.create(call.namespace, policies)
@@ -77,6 +96,16 @@ _FIELDS: Final = {
     "max_consumers_per_subscription": "max_consumers_per_subscription",
     "max_subscriptions": "max_subscriptions_per_topic",
     "max_topics": "max_topics_per_namespace",
+    "max_unacked_per_consumer": "max_unacked_messages_per_consumer",
+    "compaction_threshold": "compaction_threshold",
+    "auto_topics": "autoTopicCreationOverride",
+    "auto_subscriptions": "autoSubscriptionCreationOverride",
+    "subscription_types": "subscription_types_enabled",
+}
+_RATES: Final = {
+    "publish_rate": "publishMaxMessageRate",
+    "dispatch_rate": "topicDispatchRate",
+    "subscription_dispatch_rate": "subscriptionDispatchRate",
 }
 
 
@@ -85,7 +114,9 @@ def _kept(wanted: _Policies) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for setting in SETTINGS:
         value = getattr(wanted, _FIELDS.get(setting.field, ""), None)
-        if value is not None:
+        if setting.field in _RATES:
+            value = getattr(wanted, _RATES[setting.field]).get(CLUSTER)
+        if value is not None and value != []:
             kept[setting.field] = setting.read(value)
     for kind, body in wanted.backlog_quota_map.items():
         if kind in QUOTA_FIELDS:
@@ -99,10 +130,25 @@ async def policies(call: Call) -> Answer:
     found = call.broker.namespaces.policies(call.namespace)
     return Answer(
         body={
+            "auth_policies": {
+                "namespace_auth": found.permissions,
+                "destination_auth": found.topic_permissions,
+                "subscription_auth_roles": {},
+            },
             "replication_clusters": [CLUSTER],
+            "bundles": BUNDLES,
             "deduplicationEnabled": found.deduplication,
             **{name: show(setting, found) for setting in SETTINGS if (name := _FIELDS.get(setting.field))},
             "backlog_quota_map": shown_quotas(found),
+            **{
+                _RATES[setting.field]: {} if (rate := show(setting, found)) is None else {CLUSTER: rate}
+                for setting in SETTINGS
+                if setting.field in _RATES
+            },
+            "subscription_types_enabled": [one.value for one in found.subscription_types or ()],
+            "subscription_auth_mode": "None",
+            "encryption_required": False,
+            "properties": found.properties,
             "schema_compatibility_strategy": found.schema_compatibility,
             "schema_validation_enforced": found.schema_validation_enforced,
             "is_allow_auto_update_schema": found.schema_auto_update,

@@ -7,14 +7,27 @@ from penstock.model.errors import ErrorKind
 from penstock.protocols.openapi import ALWAYS, Operation, Parameter
 
 from .routes import ENDPOINTS
+from .server import BUNDLE
 from .table import Endpoint
 
 _NUMBER: Final[dict[str, Any]] = {"type": "integer", "minimum": 0}
 _FLAG: Final[dict[str, Any]] = {"type": "boolean"}
 _MODES: Final[dict[str, Any]] = {"type": "string", "enum": ["PERSISTENT", "NON_PERSISTENT", "ALL"]}
 _QUOTA: Final[dict[str, Any]] = {"type": "string", "enum": ["destination_storage", "message_age"]}
-_QUERY: Final = {"mode": _MODES, "backlogQuotaType": _QUOTA, "messageTTL": _NUMBER}
-_NUMBERS: Final = ("version", "count", "seconds", "timestamp", "position")
+_PLACES: Final[dict[str, Any]] = {"type": "string", "enum": ["earliest", "latest"]}
+_TEXT: Final[dict[str, Any]] = {"type": "string"}
+_QUERY: Final = {
+    "mode": _MODES,
+    "backlogQuotaType": _QUOTA,
+    "messageTTL": _NUMBER,
+    "initialPosition": _PLACES,
+    "messagePosition": _NUMBER,
+    "key": _TEXT,
+}
+_IN_PATH: Final[dict[str, dict[str, Any]]] = {
+    **dict.fromkeys(("version", "count", "seconds", "timestamp", "position", "ledger", "entry"), _NUMBER),
+    "bundle": {"type": "string", "enum": [BUNDLE]},
+}
 
 _ALWAYS: Final = (*ALWAYS, ErrorKind.NOT_FOUND)
 # What an endpoint whose path has this may be refused with besides.
@@ -34,7 +47,7 @@ def operations() -> list[Operation]:
 def _operation(endpoint: Endpoint) -> Operation:
     parameters = [Parameter(name, "", _QUERY.get(name, _FLAG)) for name in endpoint.query]
     names = re.findall(r"{(\w+)}", endpoint.path)
-    parameters += [Parameter(name, "", _NUMBER, "path") for name in names if name in _NUMBERS]
+    parameters += [Parameter(name, "", _IN_PATH[name], "path") for name in names if name in _IN_PATH]
     return Operation(
         method=endpoint.method,
         path=endpoint.path,
@@ -55,8 +68,15 @@ def _errors(endpoint: Endpoint) -> tuple[ErrorKind, ...]:
     for part, more in _BY_PART.items():
         if part in endpoint.path:
             kinds += more
+    if endpoint.fixed and endpoint.body is not None:
+        kinds.append(ErrorKind.METHOD_NOT_ALLOWED)
     if endpoint.body is not None:
         kinds += (ErrorKind.TOO_LARGE, ErrorKind.BAD_VALUE_SCHEMA, ErrorKind.INCOMPATIBLE_SCHEMA)
     if endpoint.method == "PUT":
-        kinds += (ErrorKind.ALREADY_EXISTS, ErrorKind.TOO_MANY_TOPICS, ErrorKind.TOO_MANY_SUBSCRIPTIONS)
+        kinds += (
+            ErrorKind.ALREADY_EXISTS,
+            ErrorKind.TOO_MANY_TOPICS,
+            ErrorKind.TOO_MANY_SUBSCRIPTIONS,
+            ErrorKind.TOO_LARGE,
+        )
     return tuple(kinds)

@@ -7,31 +7,34 @@ import msgspec
 
 from penstock.core.policies import InForce
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import Quota, QuotaAction, Retention, TopicPolicies
+from penstock.model.policy import Quota, TopicPolicies
 
 from .answers import Answer
 from .call import Call
+from .policy_bodies import (
+    AutoSubscriptionBody,
+    AutoTopicBody,
+    DispatchRateBody,
+    PublishRateBody,
+    QuotaBody,
+    RetentionBody,
+    natural,
+    read_auto_topics,
+    read_dispatch_rate,
+    read_publish_rate,
+    read_retention,
+    read_subscription_types,
+    shown_auto_topics,
+    shown_dispatch_rate,
+    shown_publish_rate,
+    shown_retention,
+    size_in_bytes,
+)
 
 SIZE, AGE = "destination_storage", "message_age"
 QUOTA_FIELDS: Final = {SIZE: "size_quota", AGE: "age_quota"}
 
 Policied = TopicPolicies | InForce
-
-
-class RetentionBody(msgspec.Struct):
-    """Pulsar's RetentionPolicies; -1 bounds nothing."""
-
-    retentionTimeInMinutes: int  # noqa: N815 - Pulsar's JSON
-    retentionSizeInMB: int  # noqa: N815
-
-
-class QuotaBody(msgspec.Struct):
-    """Pulsar's BacklogQuota: `limitSize` in bytes, `limitTime` in seconds; -1 bounds nothing."""
-
-    policy: QuotaAction
-    limitSize: int | None = None  # noqa: N815
-    limitTime: int = -1  # noqa: N815
-    limit: int = -1  # what `limitSize` was called
 
 
 class Setting(NamedTuple):
@@ -45,34 +48,7 @@ class Setting(NamedTuple):
     read: Callable[[Any], Any]  # a body's value as it is kept; raises BAD_PARAMETER
     shown: Callable[[Any], Any] = lambda value: value
     parameter: str = ""  # a topic's may come in the query, as Pulsar's tools send it
-
-
-def _retention(body: RetentionBody) -> Retention:
-    minutes, mb = body.retentionTimeInMinutes, body.retentionSizeInMB
-    if not (-1 <= minutes < 1 << 31 and -1 <= mb < 1 << 31):  # Pulsar's are of 32 bits
-        raise PenstockError(
-            ErrorKind.BAD_PARAMETER, "retention's bounds are -1, for none, or more, up to 2147483647"
-        )
-    if (minutes == 0) != (mb == 0):
-        raise PenstockError(
-            ErrorKind.BAD_PARAMETER,
-            "one bound of retention is 0 and the other is not: 0 keeps nothing, whatever the other says; "
-            "-1 bounds nothing",
-        )
-    return Retention(minutes, mb)
-
-
-def shown_retention(kept: Retention) -> dict[str, int]:
-    """Retention as Pulsar's JSON has it."""
-    return {"retentionTimeInMinutes": kept.minutes, "retentionSizeInMB": kept.mb}
-
-
-def _natural(number: int) -> int:
-    if not 0 <= number < 1 << 31:
-        raise PenstockError(
-            ErrorKind.BAD_PARAMETER, f"the value must be 0, for no bound, or more, not {number}"
-        )
-    return number
+    method: str = "POST"  # that sets a namespace's
 
 
 SETTINGS: Final = (
@@ -82,7 +58,7 @@ SETTINGS: Final = (
         "retention",
         RetentionBody,
         "how long, and up to which size, acknowledged messages are kept",
-        _retention,
+        read_retention,
         shown_retention,
     ),
     Setting(
@@ -91,7 +67,7 @@ SETTINGS: Final = (
         "messageTTL",
         int,
         "after how many seconds messages count as acknowledged",
-        _natural,
+        natural,
         parameter="messageTTL",
     ),
     Setting("deduplication", "", "deduplicationEnabled", bool, "whether repeats are dropped", bool),
@@ -101,7 +77,7 @@ SETTINGS: Final = (
         "maxProducers",
         int,
         "the most producers of a topic",
-        _natural,
+        natural,
     ),
     Setting(
         "max_consumers",
@@ -109,7 +85,7 @@ SETTINGS: Final = (
         "maxConsumers",
         int,
         "the most consumers of a topic",
-        _natural,
+        natural,
     ),
     Setting(
         "max_consumers_per_subscription",
@@ -117,7 +93,7 @@ SETTINGS: Final = (
         "maxConsumersPerSubscription",
         int,
         "the most consumers of a subscription",
-        _natural,
+        natural,
     ),
     Setting(
         "max_subscriptions",
@@ -125,7 +101,7 @@ SETTINGS: Final = (
         "maxSubscriptionsPerTopic",
         int,
         "the most subscriptions of a topic",
-        _natural,
+        natural,
     ),
     Setting(
         "max_topics",
@@ -133,7 +109,78 @@ SETTINGS: Final = (
         "",
         int,
         "the most topics of a namespace, partitions counted each",
-        _natural,
+        natural,
+    ),
+    Setting(
+        "max_unacked_per_consumer",
+        "maxUnackedMessagesPerConsumer",
+        "maxUnackedMessagesOnConsumer",
+        int,
+        "the most unacknowledged messages of a Shared or Key_Shared consumer",
+        natural,
+    ),
+    Setting(
+        "compaction_threshold",
+        "compactionThreshold",
+        "compactionThreshold",
+        int,
+        "after how many bytes a topic is compacted by itself, 0 for never",
+        size_in_bytes,
+        method="PUT",
+    ),
+    Setting(
+        "publish_rate",
+        "publishRate",
+        "publishRate",
+        PublishRateBody,
+        "how fast messages may be published to a topic",
+        read_publish_rate,
+        shown_publish_rate,
+    ),
+    Setting(
+        "dispatch_rate",
+        "dispatchRate",
+        "dispatchRate",
+        DispatchRateBody,
+        "how fast a topic delivers, over all its subscriptions",
+        read_dispatch_rate,
+        shown_dispatch_rate,
+    ),
+    Setting(
+        "subscription_dispatch_rate",
+        "subscriptionDispatchRate",
+        "subscriptionDispatchRate",
+        DispatchRateBody,
+        "how fast each subscription delivers",
+        read_dispatch_rate,
+        shown_dispatch_rate,
+    ),
+    Setting(
+        "auto_subscriptions",
+        "autoSubscriptionCreation",
+        "autoSubscriptionCreation",
+        AutoSubscriptionBody,
+        "whether a consumer may create a durable subscription",
+        lambda body: body.allowAutoSubscriptionCreation,
+        lambda allowed: {"allowAutoSubscriptionCreation": allowed},
+    ),
+    Setting(
+        "subscription_types",
+        "subscriptionTypesEnabled",
+        "subscriptionTypesEnabled",
+        list[str],
+        "which types subscriptions may have, none named for all",
+        read_subscription_types,
+        lambda types: [one.value for one in types],
+    ),
+    Setting(
+        "auto_topics",
+        "autoTopicCreation",
+        "",
+        AutoTopicBody,
+        "whether a topic is created when it is first used, and with how many partitions",
+        read_auto_topics,
+        shown_auto_topics,
     ),
 )
 
@@ -153,12 +200,25 @@ def wanted(setting: Setting, call: Call) -> Any:
     """What a call wants a policy to be; raises BAD_PARAMETER."""
     text = call.query.get(setting.parameter) if setting.parameter else None
     if text is None:
-        return setting.read(call.body(setting.body))
+        body = call.body(setting.body)
+        if isinstance(body, msgspec.Struct):
+            _check_known(call, body)
+        return setting.read(body)
     if not (text.lstrip("-").isdecimal() and text.isascii() and len(text) <= 18):
         raise PenstockError(
             ErrorKind.BAD_PARAMETER, f"{setting.parameter} must be a number, not {text[:80]!r}"
         )
     return setting.read(int(text))
+
+
+def _check_known(call: Call, body: msgspec.Struct) -> None:
+    """Raise BAD_PARAMETER for an object that names fields and none that there is: it would bound nothing, unnoticed."""
+    given = call.body(dict[str, Any])
+    if given and given.keys().isdisjoint(body.__struct_fields__):
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER,
+            f"bad body: it has none of the fields {', '.join(body.__struct_fields__)}",
+        )
 
 
 # -- backlog quotas

@@ -29,13 +29,14 @@ class _PositionJson(msgspec.Struct):
     entryId: int = 2**63 - 1  # noqa: N815
     partitionIndex: int = -1  # noqa: N815
     batchIndex: int = -1  # noqa: N815
-    isExcluded: bool = False  # noqa: N815
+    excluded: bool = False  # as Pulsar's Java classes are written
+    isExcluded: bool = False  # noqa: N815 - as Pulsar's field is called
     properties: dict[str, str] | None = None
 
 
 def read_position(content: bytes) -> Position:
-    """A body: Pulsar's object, which means *at* the message unless it says isExcluded; or an id as text
-    (base64, `earliest`, `latest`), which means *after* it as everywhere. Empty: the latest.
+    """A body: Pulsar's object, which means *at* the message unless it says `excluded` (or `isExcluded`); or an
+    id as text (base64, `earliest`, `latest`), which means *after* it as everywhere. Empty: the latest.
 
     Raises BAD_PARAMETER.
     """
@@ -54,7 +55,7 @@ def read_position(content: bytes) -> Position:
         target = EARLIEST
     elif target.ledger == LATEST.ledger:
         target = LATEST
-    return Position(target, not found.isExcluded, found.properties or {})
+    return Position(target, not (found.excluded or found.isExcluded), found.properties or {})
 
 
 def offset_in_backlog(subscription: Subscription, count: int) -> int:

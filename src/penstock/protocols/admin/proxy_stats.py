@@ -10,6 +10,7 @@ from penstock.protocols.proxied import LATENCY_US, Meter, ProxiedSocket
 
 from .answers import Answer
 from .call import Call
+from .stats import shown_owner
 from .table import Table
 
 table = Table()
@@ -61,7 +62,7 @@ def _add(stats: dict[str, Any], socket: ProxiedSocket) -> None:
     who = socket.who
     if isinstance(who, Producer):
         stats["producerStats"].append(
-            {"remoteConnection": socket.remote, "numberOfMsgPublished": who.published}
+            {"remoteConnection": socket.remote, "numberOfMsgPublished": who.published, **shown_owner(who)}
         )
     elif isinstance(who, Consumer):
         stats["consumerStats"].append(
@@ -71,6 +72,7 @@ def _add(stats: dict[str, Any], socket: ProxiedSocket) -> None:
                 "subscriptionType": who.options.type.value,
                 "subscriptionMode": "Durable" if who.options.durable else "NonDurable",
                 "numberOfMsgDelivered": who.delivered,
+                **shown_owner(who),
             }
         )
 

@@ -8,37 +8,48 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.session import Gate
 
 from . import (
+    brokers,
     compaction,
     lookup,
+    messages,
+    namespace_actions,
     namespace_policies,
     namespaces,
     permissions,
     proxy_stats,
     schemas,
     server,
+    single,
     subscriptions,
+    topic_actions,
     topic_policies,
     topics,
 )
 from .answers import error_body, send_json
 from .call import Call
+from .refusals import REFUSALS
 from .table import Endpoint, Paths, named
 
 ENDPOINTS: list[Endpoint] = [
     *server.table.endpoints,
+    *brokers.table.endpoints,
     *proxy_stats.table.endpoints,
     *namespaces.table.endpoints,
     *namespace_policies.table.endpoints,
+    *namespace_actions.table.endpoints,
     *schemas.table.endpoints,
     *topics.table.endpoints,
+    *topic_actions.table.endpoints,
     *topic_policies.table.endpoints,
     *compaction.table.endpoints,
     *subscriptions.table.endpoints,
+    *messages.table.endpoints,
+    *single.table.endpoints,
     *permissions.table.endpoints,
     *lookup.table.endpoints,
 ]
 
-_PATHS = Paths(ENDPOINTS)
+_PATHS = Paths(ENDPOINTS, REFUSALS)
 
 
 def door(gate: Gate) -> ASGIApp:
@@ -66,11 +77,11 @@ async def _answer(gate: Gate, scope: Scope, receive: Receive) -> tuple[int, byte
     path = raw.decode("ascii", "replace").partition("?")[0]
     found = _PATHS.find(method, path)
     if found.endpoint is None:
-        if not found.methods:
+        if not found.methods and not found.reason:
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path']}")
         allowed = sorted({*found.methods, *(["HEAD"] if "GET" in found.methods else [])})
         kind = ErrorKind.METHOD_NOT_ALLOWED
-        body = error_body(kind, f"{scope['method']} is not for {scope['path']}")
+        body = error_body(kind, found.reason or f"{scope['method']} is not for {scope['path']}")
         return kind.face.status, body, {"allow": ", ".join(allowed)}
     session = await gate.admit(_authorization(scope), scope)
     try:
@@ -82,7 +93,7 @@ async def _answer(gate: Gate, scope: Scope, receive: Receive) -> tuple[int, byte
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
     answer = await found.endpoint.handler(Call(session, names, query, content, host))
     if method != "GET":
-        gate.audit.changed(session.role, scope, answer.status)
+        gate.audit.changed(session.role, scope, answer.status, proxy=session.proxy)
     return (answer.status, *answer.content())
 
 

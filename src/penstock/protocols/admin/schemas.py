@@ -103,17 +103,20 @@ async def schema(call: Call) -> Answer:
     return Answer(body=_described(call.broker.schemas.get(call.seen_topic)))
 
 
-@table.on("GET", f"{_TOPIC}/schema/{{version}}")
+@table.on("GET", f"{_TOPIC}/schema/{{version}}", query=("deleted",))
 async def schema_version(call: Call) -> Answer:
-    """One version of a topic's schema."""
-    return Answer(body=_described(call.broker.schemas.version(call.seen_topic, call.number("version"))))
+    """One version of a topic's schema since it was last deleted; with `deleted` also one before it."""
+    schemas = call.broker.schemas
+    read = schemas.version if call.flag("deleted") else schemas.get
+    return Answer(body=_described(read(call.seen_topic, call.number("version"))))
 
 
-@table.on("GET", f"{_TOPIC}/schemas")
+@table.on("GET", f"{_TOPIC}/schemas", query=("deleted",))
 async def schemas(call: Call) -> Answer:
-    """Every version of a topic's schema."""
-    found = call.broker.schemas.all(call.seen_topic)
-    if not found:
+    """Every version of a topic's schema since it was last deleted; with `deleted` those before it, too."""
+    every = call.broker.schemas.all(call.seen_topic, deleted=True)
+    found = every if call.flag("deleted") else call.broker.schemas.all(call.seen_topic)
+    if not every:
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
     return Answer(body={"getSchemaResponses": [_described(version) for version in found]})
 
@@ -132,6 +135,7 @@ async def metadata(call: Call) -> Answer:
 async def register(call: Call) -> Answer:
     """Register a schema: answers its version, an old one where the schema is known already."""
     topic, given = call.produced_topic, _given(call)
+    call.broker.namespaces.check(topic.namespace_name)
     number = await call.broker.schemas.get_or_create(topic, given, forced=True)
     return Answer(body=_version(-1 if number is None else number))
 
@@ -143,7 +147,8 @@ async def compatibility(call: Call) -> Answer:
     call.broker.schemas.check(topic, given)
     reason = call.broker.schemas.objection(topic, given)
     body: dict[str, object] = {
-        "isCompatibility": reason is None,
+        "compatibility": reason is None,  # Pulsar's name
+        "isCompatibility": reason is None,  # and what its field is called
         "schemaCompatibilityStrategy": call.broker.schemas.strategy(topic),
     }
     if reason is not None:
@@ -164,4 +169,4 @@ async def version_of(call: Call) -> Answer:
 async def delete(call: Call) -> Answer:
     """Delete a topic's schema: a new version says so; with `force` every version is forgotten."""
     number = await call.broker.schemas.delete(call.topic, force=call.flag("force"))
-    return Answer(body=_version(number))
+    return Answer(body={"version": number})

@@ -1,6 +1,6 @@
-"""The server as an administrator sees it: one cluster of one broker, and its tenants."""
+"""The cluster, which has one broker (`brokers`), and the tenants."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,10 +14,18 @@ from .table import Table
 
 table = Table()
 
-CLUSTER = "standalone"  # Pulsar's name for what runs in one process
+CLUSTER: Final = "standalone"  # Pulsar's name for what runs in one process
+BUNDLE: Final = "0x00000000_0xffffffff"  # each namespace is one, as all of it is served here
+BUNDLES: Final = {"boundaries": BUNDLE.split("_"), "numBundles": 1}
 
 
-@table.on("GET", "/admin/v2/clusters", answer=list[str])
+def check_cluster(call: Call) -> None:
+    """Raise NOT_FOUND unless the path names this cluster."""
+    if call.path["cluster"] != CLUSTER:
+        raise PenstockError(ErrorKind.NOT_FOUND, f"cluster {call.path['cluster'][:80]} does not exist")
+
+
+@table.on("GET", "/admin/v2/clusters", answer=list[str], fixed=True)
 async def clusters(call: Call) -> Answer:
     """List the clusters: there is one."""
     return Answer(body=[CLUSTER])
@@ -26,37 +34,50 @@ async def clusters(call: Call) -> Answer:
 @table.on("GET", "/admin/v2/clusters/{cluster}")
 async def cluster(call: Call) -> Answer:
     """Describe a cluster."""
-    if call.path["cluster"] != CLUSTER:
-        raise PenstockError(ErrorKind.NOT_FOUND, f"cluster {call.path['cluster']} does not exist")
+    check_cluster(call)
     gate = call.session.gate
+    encrypted = {
+        "serviceUrlTls": call.reached(gate.https_url),
+        "brokerServiceUrlTls": call.reached(gate.pulsar_tls_url, gate.pulsar_tls_advertised),
+    }
     return Answer(
         body={
             "serviceUrl": call.reached(gate.http_url) or f"http://{call.host}",
-            "serviceUrlTls": call.reached(gate.https_url),
             "brokerServiceUrl": call.reached(gate.pulsar_url, gate.pulsar_advertised),
-            "brokerServiceUrlTls": call.reached(gate.pulsar_tls_url, gate.pulsar_tls_advertised),
+            **{name: url for name, url in encrypted.items() if url},  # an empty one is no address
         }
     )
 
 
-@table.on("GET", "/admin/v2/brokers", "/admin/v2/brokers/{cluster}", answer=list[str])
-async def brokers(call: Call) -> Answer:
-    """List the brokers: this one."""
-    return Answer(body=[call.host])
+@table.on("GET", "/admin/v2/clusters/{cluster}/peers", answer=list[str], fixed=True)
+async def peers(call: Call) -> Answer:
+    """List a cluster's peers: none."""
+    check_cluster(call)
+    return Answer(body=[])
 
 
-@table.on("GET", "/admin/v2/brokers/health", text=True)
-async def health(call: Call) -> Answer:
-    """Answer `ok`."""
-    return Answer(raw=b"ok")
+@table.on(
+    "GET",
+    "/admin/v2/clusters/{cluster}/failureDomains",
+    "/admin/v2/clusters/{cluster}/namespaceIsolationPolicies",
+    fixed=True,
+)
+async def no_domains(call: Call) -> Answer:
+    """List how brokers are kept apart: there is one."""
+    check_cluster(call)
+    return Answer(body={})
 
 
-@table.on("GET", "/admin/v2/brokers/version", text=True)
-async def version(call: Call) -> Answer:
-    """Answer Penstock's version."""
-    from penstock import __version__
-
-    return Answer(raw=f"penstock-{__version__}".encode())
+@table.on(
+    "GET",
+    "/admin/v2/clusters/{cluster}/namespaceIsolationPolicies/brokers",
+    answer=list[dict[str, Any]],
+    fixed=True,
+)
+async def isolated(call: Call) -> Answer:
+    """List the brokers that namespaces are isolated on: none."""
+    check_cluster(call)
+    return Answer(body=[])
 
 
 @table.on("GET", "/admin/v2/tenants", answer=list[str])
@@ -102,9 +123,9 @@ async def update_tenant(call: Call) -> Answer:
     return NO_CONTENT
 
 
-@table.on("DELETE", "/admin/v2/tenants/{tenant}")
+@table.on("DELETE", "/admin/v2/tenants/{tenant}", query=("force",))
 async def delete_tenant(call: Call) -> Answer:
-    """Delete a tenant without namespaces."""
+    """Delete a tenant; with `force` also its namespaces and their topics."""
     call.session.may_administer()
-    await call.broker.namespaces.delete_tenant(call.path["tenant"])
+    await call.broker.delete_tenant(call.path["tenant"], force=call.flag("force"))
     return NO_CONTENT

@@ -8,7 +8,9 @@ from penstock.core.producer import Producer
 from penstock.core.rates import Rate
 from penstock.core.subscription import Subscription
 from penstock.core.topic import Topic
-from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, AccessMode
+from penstock.model.policy import AccessMode, SubscriptionType
+
+from .times import iso_time
 
 # Pulsar's spelling of access modes in JSON.
 _ACCESS = {
@@ -65,6 +67,7 @@ def subscription_stats(subscription: Subscription) -> dict[str, Any]:
         "msgBacklog": subscription.backlog,
         "backlogSize": round(topic.size_bytes * share),  # entries differ in size: an estimate
         "msgDelayed": subscription.delayed,
+        "msgBacklogNoDelayed": max(0, subscription.backlog - subscription.delayed),
         "unackedMessages": subscription.unacked,
         "type": None if subscription.type is None else subscription.type.value,
         "activeConsumerName": None if active is None else active.name,
@@ -76,7 +79,16 @@ def subscription_stats(subscription: Subscription) -> dict[str, Any]:
         "blockedSubscriptionOnUnackedMsgs": False,
         "nonContiguousDeletedMessagesRanges": sum(1 for _ in subscription.cursor.ranges()),
         "subscriptionProperties": subscription.properties,
+        **_key_shared(subscription),
     }
+
+
+def _key_shared(subscription: Subscription) -> dict[str, str]:
+    """How a Key_Shared subscription finds who gets a key."""
+    if subscription.type is not SubscriptionType.KEY_SHARED:
+        return {}
+    sticky = any(consumer.options.key_ranges for consumer in subscription.consumers)
+    return {"keySharedMode": "STICKY" if sticky else "AUTO_SPLIT"}
 
 
 def _redelivery_rate(subscription: Subscription) -> float:
@@ -124,46 +136,6 @@ def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return total
 
 
-async def internal_stats(topic: Topic) -> dict[str, Any]:
-    """One log as it is stored, and where its cursors stand."""
-    entries = topic.next_entry - topic.first_entry
-    return {
-        "entriesAddedCounter": topic.next_entry,
-        "numberOfEntries": entries,
-        "totalSize": topic.size_bytes,
-        "currentLedgerEntries": entries,
-        "currentLedgerSize": topic.size_bytes,
-        "lastConfirmedEntry": f"{topic.ledger}:{topic.next_entry - 1}",
-        "state": "Terminated" if topic.terminated else "LedgerOpened",
-        "ledgers": [
-            {"ledgerId": topic.ledger, "entries": entries, "size": topic.size_bytes, "offloaded": False}
-        ],
-        "firstOffset": topic.first_offset,
-        "nextOffset": topic.next_offset,
-        "cursors": {name: await _cursor(s) for name, s in sorted(topic.subscriptions.items())},
-    }
-
-
-async def _cursor(subscription: Subscription) -> dict[str, Any]:
-    topic, cursor = subscription.topic, subscription.cursor
-    next_entry = await topic.entry_at(cursor.mark)
-    return {
-        "markDeletePosition": f"{topic.ledger}:{next_entry - 1}",
-        "markDeleteOffset": cursor.mark,
-        "individuallyDeletedOffsets": [
-            list(run) for _, run in zip(range(_RUNS_MAX), cursor.ranges(), strict=False)
-        ],
-        "messagesConsumedCounter": max(0, cursor.mark - topic.first_offset) + cursor.beyond,
-        "numberOfEntriesSinceFirstNotAckedMessage": topic.next_entry - next_entry,
-        "totalNonContiguousDeletedMessagesRange": sum(1 for _ in cursor.ranges()),
-        "state": "Open",
-        "properties": subscription.properties,
-    }
-
-
-_RUNS_MAX = 1000  # runs shown; a cursor may have millions
-
-
 def _rate(rate: Rate, way: str) -> dict[str, Any]:
     messages, size = rate.per_second()
     return {
@@ -178,23 +150,41 @@ def _publisher(producer: Producer) -> dict[str, Any]:
     return {
         "producerName": producer.name,
         "accessMode": _ACCESS[producer.options.access_mode],
+        **_connected(producer),
         "msgInCounter": producer.published,
         "lastSequenceId": producer.last_sequence_id,
+        **shown_owner(producer),
     }
 
 
-def _unacked_max(consumer: Consumer) -> int:
-    window = consumer.options.window
-    return UNACKED_PER_CONSUMER_MAX if window is None else min(window, UNACKED_PER_CONSUMER_MAX)
+def shown_owner(one: Producer | Consumer) -> dict[str, Any]:
+    """For which role it was made, and by which proxy; nothing where authentication is off."""
+    if one.owner is None:
+        return {}
+    return {"role": one.owner} if one.proxy is None else {"role": one.owner, "proxyRole": one.proxy}
 
 
 def _consumer(consumer: Consumer) -> dict[str, Any]:
+    window = consumer.options.window
+    unacked_max = consumer.unacked_max if window is None else min(window, consumer.unacked_max)
     return {
         "consumerName": consumer.name,
+        **_connected(consumer),
         "msgOutCounter": consumer.delivered,
         "unackedMessages": consumer.unacked,
         "availablePermits": consumer.permits if consumer.options.flow else consumer.capacity(),
-        "blockedConsumerOnUnackedMsgs": consumer.unacked >= _unacked_max(consumer),
+        "blockedConsumerOnUnackedMsgs": consumer.unacked >= unacked_max,
         "priorityLevel": consumer.options.priority,
-        "metadata": consumer.options.properties,
+    }
+
+
+def _connected(one: Producer | Consumer) -> dict[str, Any]:
+    """Who is at the other end."""
+    client = one.options.client
+    return {
+        "address": f"/{client.address}" if client.address else "",  # as Java writes it
+        "connectedSince": iso_time(one.connected_ms),
+        "clientVersion": client.version,
+        "metadata": one.options.properties,
+        **shown_owner(one),
     }

@@ -1,11 +1,10 @@
-"""Subscriptions: create, list, move, skip, look into and delete."""
+"""Subscriptions: create, list, move, skip, describe and delete. What they hold is in `messages`."""
 
 from typing import Any
 
 from penstock.core.subscription import Subscription
 from penstock.core.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import Message
 from penstock.model.names import check_local
 
 from .answers import NO_CONTENT, Answer
@@ -22,6 +21,14 @@ SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
 async def _found(call: Call) -> list[Subscription]:
     """The subscription on every partition; raises TOPIC_NOT_FOUND, SUBSCRIPTION_NOT_FOUND."""
     return await call.broker.subscriptions.of(call.consumed_topic, call.path["subscription"])
+
+
+async def of_one_partition(call: Call, what: str) -> Subscription:
+    """The subscription on a topic without partitions, or on one; raises METHOD_NOT_ALLOWED on several."""
+    found = await _found(call)
+    if len(found) > 1:
+        raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{what} goes by partition: name one")
+    return found[0]
 
 
 def _check_place(position: Position, logs: list[Topic]) -> None:
@@ -53,7 +60,7 @@ async def create(call: Call) -> Answer:
         subscription,
         position.target,
         inclusive=position.inclusive,
-        properties=position.properties,
+        properties=call.bounded(position.properties),
     )
     return NO_CONTENT
 
@@ -70,10 +77,8 @@ async def delete(call: Call) -> Answer:
 @table.on("POST", f"{SUBSCRIPTION}/skip/{{count}}")
 async def skip(call: Call) -> Answer:
     """Count the next messages of the backlog as acknowledged."""
-    count, found = call.number("count"), await _found(call)
-    if len(found) > 1:
-        raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, "skipping goes by partition: name one")
-    return await _skipped(found, [offset_in_backlog(found[0], count)])
+    count, found = call.number("count"), await of_one_partition(call, "skipping")
+    return await _skipped([found], [offset_in_backlog(found, count)])
 
 
 @table.on("POST", f"{SUBSCRIPTION}/skip_all")
@@ -89,6 +94,15 @@ async def expire(call: Call) -> Answer:
     found = await _found(call)
     before = call.broker.clock.now_ms() - 1000 * call.number("seconds")
     return await _skipped(found, [await one.topic.offset_at_time(before) for one in found])
+
+
+@table.on("POST", f"{SUBSCRIPTION}/expireMessages", body=dict[str, Any] | str)
+async def expire_to(call: Call) -> Answer:
+    """Count everything up to and with a message as acknowledged."""
+    position, found = read_position(call.content), await _found(call)
+    _check_place(position, [one.topic for one in found])
+    offsets = [await one.topic.offset_after(position.target) for one in found]
+    return await _skipped(found, offsets)
 
 
 @table.on("POST", f"{TOPIC}/all_subscription/expireMessages/{{seconds}}")
@@ -130,45 +144,19 @@ async def reset(call: Call) -> Answer:
     return NO_CONTENT
 
 
-@table.on("GET", f"{SUBSCRIPTION}/position/{{position}}", text=True)
-async def peek(call: Call) -> Answer:
-    """The n-th message of the backlog, counted from 1: its payload, with the rest in headers."""
-    position, found = call.number("position"), await _found(call)
-    if len(found) > 1:
-        raise PenstockError(
-            ErrorKind.METHOD_NOT_ALLOWED, "looking into a backlog goes by partition: name one"
-        )
-    if position < 1:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, "positions count from 1")
-    topic, offset = found[0].topic, offset_in_backlog(found[0], position - 1)
-    entries = await topic.read_at(offset, 1)
-    if not entries:
-        raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"the backlog has no message {position}")
-    entry = entries[0]
-    messages = call.broker.encoder.decode(entry)
-    message = messages[min(max(0, offset - entry.offset), len(messages) - 1)]
-    return Answer(raw=message.payload, headers=_headers(topic, entry.entry_id, message))
+# -- properties
 
 
-def _headers(topic: Topic, entry_id: int, message: Message) -> dict[str, str]:
-    place = f"{topic.ledger}:{entry_id}" + (f":{message.index}" if message.index >= 0 else "")
-    headers = {
-        "content-type": "application/octet-stream",
-        "X-Pulsar-Message-ID": place,
-        "X-Pulsar-publish-time": str(message.publish_time),
-        "X-Pulsar-producer-name": message.producer_name,
-        "X-Pulsar-sequence-id": str(message.sequence_id),
-    }
-    if message.event_time:
-        headers["X-Pulsar-event-time"] = str(message.event_time)
-    if message.key is not None:
-        headers["X-Pulsar-partition-key"] = message.key
-    if message.null_value:
-        headers["X-Pulsar-null-value"] = "true"
-    headers |= {f"X-Pulsar-PROPERTY-{name}": value for name, value in message.properties.items()}
-    return {name: value for name, value in headers.items() if _fits(name) and _fits(value)}
+@table.on("GET", f"{SUBSCRIPTION}/properties", answer=dict[str, str])
+async def properties(call: Call) -> Answer:
+    """The properties of a subscription."""
+    return Answer(body=(await _found(call))[0].properties)
 
 
-def _fits(text: str) -> bool:
-    """Whether a header can carry it: the message's own texts are anything."""
-    return text.isascii() and text.isprintable()
+@table.on("PUT", f"{SUBSCRIPTION}/properties", body=dict[str, str])
+async def set_properties(call: Call) -> Answer:
+    """Set the properties of a subscription, instead of those before."""
+    given = call.bounded(call.body(dict[str, str]))
+    for one in await _found(call):
+        await one.set_properties(given)
+    return NO_CONTENT

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from penstock.core.policies import InForce
-from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import TopicPolicies
 
@@ -13,7 +12,6 @@ from .answers import NO_CONTENT, Answer
 from .call import Call
 from .policies import (
     SETTINGS,
-    QuotaBody,
     Setting,
     answer,
     quota_field,
@@ -22,6 +20,7 @@ from .policies import (
     wanted,
     wanted_quota,
 )
+from .policy_bodies import QuotaBody
 from .position import read_position
 from .table import Handler, Table
 from .topics import TOPIC
@@ -33,7 +32,7 @@ def _topic(call: Call) -> TopicName:
     """The topic whose policies are meant: a partition has its topic's. Raises TOPIC_NOT_FOUND."""
     name, topics = call.topic, call.broker.topics
     if not topics.exists(name):
-        raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
+        raise topics.missing(name)
     return name.base if topics.exists(name.base) else name
 
 
@@ -105,8 +104,13 @@ async def backlog_size(call: Call) -> Answer:
     """How many bytes were published from a message on: `{"ledgerId", "entryId"}`, `"earliest"` or `"latest"`."""
     position = read_position(call.content)
     size = 0
-    for log in await call.broker.topics.all_of(call.topic, create=False):
+    logs = await call.broker.topics.all_of(call.topic, create=False)
+    for log in logs:
         if position.special or position.target.ledger == log.ledger:
             offset = await log.offset_after(position.target, inclusive=True)
             size += await log.store.size_since(log.ledger, await log.entry_at(offset))
+        elif position.target.ledger < log.ledger and len(logs) == 1:
+            size += (
+                log.size_bytes
+            )  # the position is of an older log of this name, so all of this one follows it
     return Answer(body=size)

@@ -2,14 +2,18 @@
 
 from typing import Any
 
+import msgspec
+
 from penstock.core.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.wire.entry import batch_size
 
 from .answers import NO_CONTENT, Answer
 from .call import Call
-from .policies import shown_retention
-from .stats import internal_stats, partitioned_stats, topic_stats
+from .internal import internal_info, internal_stats
+from .policy_bodies import shown_retention
+from .stats import partitioned_stats, topic_stats
 from .table import Table
 
 table = Table()
@@ -60,7 +64,7 @@ def _domain(call: Call) -> str:
 @table.on("PUT", TOPIC, body=dict[str, Any])
 async def create(call: Call) -> Answer:
     """Create a topic without partitions; the body may hold its properties."""
-    properties = call.body_or_none(dict[str, str])
+    properties = call.bounded(call.body_or_none(dict[str, str]) or {})
     await call.broker.topics.create(call.topic, 0, properties)
     return NO_CONTENT
 
@@ -91,30 +95,60 @@ async def describe(call: Call) -> Answer:
 
 @table.on("DELETE", TOPIC, query=("force", "deleteSchema"))
 async def delete(call: Call) -> Answer:
-    """Delete a topic with what it holds; `force` also when somebody is connected."""
-    await call.broker.delete_topic(
-        call.topic, force=call.flag("force"), schema=call.flag("deleteSchema", default=True)
-    )
+    """Delete a topic without partitions, with what it holds; `force` also when clients are connected.
+
+    A partitioned topic is refused, with `force` too: its partitions are deleted under the path for that alone.
+    """
+    return await _delete(call, partitioned=False)
+
+
+async def _delete(call: Call, *, partitioned: bool) -> Answer:
+    """Delete a topic of this kind; raises PARTITIONING_CONFLICT for one of the other kind."""
+    name, force, schema = call.topic, call.flag("force"), call.flag("deleteSchema", default=True)
+    if bool(call.broker.topics.partitions(name)) != partitioned:
+        raise PenstockError(
+            ErrorKind.PARTITIONING_CONFLICT,
+            f"{name} is a non-partitioned topic, instead of calling delete-partitioned-topic, "
+            "please call delete: DELETE of the topic's own path"
+            if partitioned
+            else f"{name} is a partitioned topic, instead of calling delete topic, "
+            "please call delete-partitioned-topic: DELETE below the topic's path, of /partitions",
+        )
+    await call.broker.delete_topic(name, force=force, schema=schema)
     return NO_CONTENT
 
 
 # -- partitions
 
 
-@table.on("PUT", f"{TOPIC}/partitions", body=int)
+class PartitionedTopic(msgspec.Struct):
+    """Pulsar's PartitionedTopicMetadata."""
+
+    partitions: int
+    properties: dict[str, str] | None = None
+
+
+def _partitioned_topic(call: Call) -> PartitionedTopic:
+    """The body, as a number or as an object."""
+    if call.content.lstrip().startswith(b"{"):
+        return call.body(PartitionedTopic)
+    return PartitionedTopic(call.body(int))
+
+
+@table.on("PUT", f"{TOPIC}/partitions", body=int | PartitionedTopic)
 async def create_partitioned(call: Call) -> Answer:
-    """Create a topic of so many partitions."""
-    count = call.body(int)
-    if count < 1:
+    """Create a topic of so many partitions; an object may hold its properties too."""
+    wanted = _partitioned_topic(call)
+    if wanted.partitions < 1:
         raise PenstockError(ErrorKind.BAD_PARAMETER, "Number of partitions should be more than 0")
-    await call.broker.topics.create(call.topic, count)
+    await call.broker.topics.create(call.topic, wanted.partitions, call.bounded(wanted.properties or {}))
     return NO_CONTENT
 
 
-@table.on("POST", f"{TOPIC}/partitions", body=int)
+@table.on("POST", f"{TOPIC}/partitions", body=int | PartitionedTopic)
 async def grow(call: Call) -> Answer:
-    """Let a partitioned topic grow to so many partitions."""
-    await call.broker.subscriptions.grow(call.topic, call.body(int))
+    """Let a partitioned topic grow to so many partitions; its properties stay, whatever an object holds."""
+    await call.broker.subscriptions.grow(call.topic, _partitioned_topic(call).partitions)
     return NO_CONTENT
 
 
@@ -123,19 +157,21 @@ async def partitions(call: Call) -> Answer:
     """The number of partitions, 0 for a topic without; a topic that may be created on the way counts as there."""
     name, broker = call.seen_topic, call.broker
     if not broker.topics.exists(name) and name.partition < 0 and call.flag("checkAllowAutoCreation"):
-        if broker.settings.auto_create_partitions:
+        auto = broker.topics.auto(name)
+        if auto.allowed and auto.partitions:
             await broker.topics.all_of(name)  # clients go on to address the partitions one by one
-        elif broker.settings.auto_create_topics:
+        elif auto.allowed:
             return Answer(body={"partitions": 0})
-    return Answer(body={"partitions": broker.topics.partitions(name)})
+    count, document = broker.topics.partitions(name), broker.topics.document(name)
+    if count and document is not None and document.properties:
+        return Answer(body={"partitions": count, "properties": document.properties})
+    return Answer(body={"partitions": count})
 
 
 @table.on("DELETE", f"{TOPIC}/partitions", query=("force", "deleteSchema"))
 async def delete_partitioned(call: Call) -> Answer:
     """Delete a partitioned topic with all its partitions."""
-    if not call.broker.topics.partitions(call.topic):
-        raise _not_partitioned(call)
-    return await delete(call)
+    return await _delete(call, partitioned=True)
 
 
 # -- figures
@@ -160,12 +196,21 @@ async def stats_by_partition(call: Call) -> Answer:
     return Answer(body=await partitioned_stats(logs, each=call.flag("perPartition", default=True)))
 
 
-@table.on("GET", f"{TOPIC}/internalStats")
+@table.on("GET", f"{TOPIC}/internalStats", query=("metadata",))
 async def internals(call: Call) -> Answer:
     """The log and its cursors."""
     name, broker = call.seen_topic, call.broker
+    if broker.topics.partitions(name):
+        return await internals_by_partition(call)
+    return Answer(body=await internal_stats(await broker.topics.get(name, create=False)))
+
+
+@table.on("GET", f"{TOPIC}/partitioned-internalStats")
+async def internals_by_partition(call: Call) -> Answer:
+    """The logs of all partitions, and their cursors."""
+    name, broker = call.seen_topic, call.broker
     if not broker.topics.partitions(name):
-        return Answer(body=await internal_stats(await broker.topics.get(name, create=False)))
+        raise _not_partitioned(call)
     logs = await broker.topics.all_of(name, create=False)
     return Answer(
         body={
@@ -175,25 +220,39 @@ async def internals(call: Call) -> Answer:
     )
 
 
+@table.on("GET", f"{TOPIC}/internal-info")
+async def info(call: Call) -> Answer:
+    """The ledger of the topic, and where its durable cursors stand; of each partition where there are some."""
+    name, broker = call.seen_topic, call.broker
+    logs = await broker.topics.all_of(name, create=False)
+    if not broker.topics.partitions(name):
+        document = broker.topics.document(name)
+        return Answer(body=await internal_info(logs[0], {} if document is None else document.properties))
+    return Answer(body={"partitions": {str(log.name): await internal_info(log, {}) for log in logs}})
+
+
 @table.on("GET", f"{TOPIC}/lastMessageId")
 async def last_message_id(call: Call) -> Answer:
     """The id of the last message; of each partition's, where there are some."""
     name = call.consumed_topic
-    return Answer(body=_last_ids(call, name, await call.broker.topics.all_of(name, create=False)))
+    return Answer(body=await _last_ids(call, name, await call.broker.topics.all_of(name, create=False)))
 
 
 @table.on("POST", f"{TOPIC}/terminate", f"{TOPIC}/terminate/partitions", answer=dict[str, Any])
 async def terminate(call: Call) -> Answer:
     """Let no message follow; answers the id of the last one, of each partition's where there are some."""
     name = call.topic
-    return Answer(body=_last_ids(call, name, await call.broker.topics.terminate(name)))
+    return Answer(body=await _last_ids(call, name, await call.broker.topics.terminate(name)))
 
 
-def _last_ids(call: Call, name: TopicName, logs: list[Topic]) -> dict[str, Any]:
+async def _last_ids(call: Call, name: TopicName, logs: list[Topic]) -> dict[str, Any]:
     if not call.broker.topics.partitions(name):
-        return _last_id(logs[0])
-    return {str(log.name.partition): _last_id(log) for log in logs}
+        return await _last_id(logs[0])
+    return {str(log.name.partition): await _last_id(log) for log in logs}
 
 
-def _last_id(log: Topic) -> dict[str, int]:
-    return {"ledgerId": log.ledger, "entryId": log.next_entry - 1, "partitionIndex": log.name.partition}
+async def _last_id(log: Topic) -> dict[str, int]:
+    found = {"ledgerId": log.ledger, "entryId": log.next_entry - 1, "partitionIndex": log.name.partition}
+    if log.first_entry < log.next_entry and (size := batch_size((await log.entry(log.next_entry - 1)).data)):
+        return found | {"batchIndex": size - 1, "batchSize": size}
+    return found

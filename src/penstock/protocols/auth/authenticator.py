@@ -1,6 +1,6 @@
 """Who somebody is, by whatever they bring: one place for every door."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -13,6 +13,7 @@ from .certificates import scope_role
 from .passwords import read_users
 from .permissions import Permissions
 from .principal import Principal, check_role
+from .proxies import NONE, Original, ProxyRoles, named_in
 from .settings import AuthConfigError, AuthSettings
 from .watched import WatchedFile
 
@@ -32,8 +33,10 @@ class Auth:
         certificates: bool = False,
         anonymous_role: str = "",
         open_metrics: bool = False,
+        proxy_roles: Iterable[str] = (),
     ) -> None:
         self.permissions = permissions
+        self._proxies = ProxyRoles(proxy_roles)
         self.open_metrics = open_metrics
         self._tokens = tokens
         self._basic = basic
@@ -45,10 +48,21 @@ class Auth:
         )
 
     async def of_http(self, authorization: bytes | None, scope: Mapping[str, Any]) -> Principal:
-        """Who sends a request: by its header, else `token` in its query, else its certificate.
+        """Who sends a request: by its header, else `token` in its query, else its certificate; or whom that one
+        acts for, by `X-Original-Principal`.
 
-        Raises UNAUTHENTICATED, TOO_MANY_REQUESTS.
+        Raises UNAUTHENTICATED, TOO_MANY_REQUESTS, FORBIDDEN for an original principal that may not be named.
         """
+        principal = await self._of_http(authorization, scope)
+        original = named_in(scope.get("headers", ()))
+        if original is NONE and not self._proxies:
+            return principal
+        self._proxies.check(principal, original, same_allowed=True)
+        if original and original.principal.strip() != principal.role:
+            return self._proxies.acting(principal, original, None)
+        return principal
+
+    async def _of_http(self, authorization: bytes | None, scope: Mapping[str, Any]) -> Principal:
         if authorization is not None:
             scheme, _, given = authorization.strip().partition(b" ")
             match scheme.lower():
@@ -66,8 +80,27 @@ class Auth:
                 return self._token(token)
         return self._without(scope_role(scope) if self._certificates else None)
 
-    async def of_method(self, method: str, data: bytes, peer: str | None) -> Principal:
-        """Who connects by Pulsar's protocol; raises as `of_http`."""
+    async def of_method(
+        self, method: str, data: bytes, peer: str | None, original: Original = NONE
+    ) -> Principal:
+        """Who connects by Pulsar's protocol, or whom that one acts for; raises as `of_http`."""
+        return await self.acting(await self.authenticate(method, data, peer), original)
+
+    async def acting(self, principal: Principal, original: Original) -> Principal:
+        """Whom an authenticated principal acts for, itself for nobody else; raises as `of_http`.
+
+        Credentials of the original principal are verified where there are some, and end with it.
+        """
+        self._proxies.check(principal, original)
+        if not original:
+            return principal
+        shown = None
+        if original.has_credentials:
+            shown = await self.authenticate(original.method, original.data, None)
+        return self._proxies.acting(principal, original, shown)
+
+    async def authenticate(self, method: str, data: bytes, peer: str | None) -> Principal:
+        """Whose credentials these are; raises UNAUTHENTICATED, TOO_MANY_REQUESTS."""
         match method:
             case "token":
                 return self._token(data.decode("utf-8", "replace").strip().removeprefix("token:"))
@@ -99,7 +132,14 @@ class Auth:
         return self._anonymous
 
 
-_OTHER_SOURCES: Final = ("token_jwks_file", "basic_file", "certificates", "super_users", "permissions")
+_OTHER_SOURCES: Final = (
+    "token_jwks_file",
+    "basic_file",
+    "certificates",
+    "super_users",
+    "proxy_roles",
+    "permissions",
+)
 
 
 def _token_of(query: bytes) -> str | None:
@@ -128,6 +168,8 @@ def authenticator(settings: AuthSettings, broker: Broker) -> Auth | None:
             "auth.enabled needs a way to come in: auth.token_secret_key_file, auth.token_public_key_file, "
             "auth.token_jwks_file, auth.basic_file, auth.certificates or auth.anonymous_role"
         )
+    if settings.anonymous_role and settings.anonymous_role in settings.proxy_roles:
+        raise AuthConfigError("auth.anonymous_role is in auth.proxy_roles: anyone could act for any role")
     return Auth(
         permissions,
         tokens=tokens,
@@ -135,6 +177,7 @@ def authenticator(settings: AuthSettings, broker: Broker) -> Auth | None:
         certificates=settings.certificates,
         anonymous_role=settings.anonymous_role,
         open_metrics=settings.open_metrics,
+        proxy_roles=settings.proxy_roles,
     )
 
 

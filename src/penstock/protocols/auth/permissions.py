@@ -50,7 +50,16 @@ class Permissions:
         self._answers: dict[tuple[str, str, TopicName], bool] = {}
         for place, grants in (configured or {}).items():
             self._configure(place, grants)
-        namespaces.listeners.append(self._answers.clear)
+        namespaces.listeners.append(self._forget)
+
+    def _forget(self) -> None:
+        self._answers.clear()
+
+    def replace(self, old: "Permissions") -> None:
+        """Listen in the place of others, before those who ask when something changed."""
+        listeners = self._namespaces.listeners
+        listeners.remove(self._forget)
+        listeners[listeners.index(old._forget)] = self._forget
 
     def _configure(self, place: str, grants: Grants) -> None:
         try:

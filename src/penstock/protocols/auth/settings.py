@@ -48,6 +48,9 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     certificates: bool = False  # the common name of a verified client certificate is a role
     anonymous_role: str = ""  # who brings nothing has it; none: is refused
     super_users: tuple[str, ...] = ()  # roles that may do everything
+    proxy_roles: tuple[
+        str, ...
+    ] = ()  # roles that act for an original principal, and only so (Pulsar's proxyRoles)
     permissions: dict[str, dict[str, tuple[str, ...]]] = {}  # by namespace or topic, then by role
     open_metrics: bool = False  # /metrics without credentials, for a Prometheus that has none
 

@@ -2,6 +2,7 @@
 
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
+from penstock.wire.fields import schema_version_bytes
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
     CommandAckResponse,
@@ -45,7 +46,7 @@ def producer_success(
     request_id: int,
     name: str,
     last_sequence_id: int,
-    schema_version: bytes,
+    schema_version: int | None,
     epoch: int,
     *,
     ready: bool = True,
@@ -54,7 +55,8 @@ def producer_success(
         request_id=request_id,
         producer_name=name,
         last_sequence_id=last_sequence_id,
-        schema_version=schema_version,
+        # Always there, though it may be empty: the Java client reads it unasked, and hangs without it.
+        schema_version=b"" if schema_version is None else schema_version_bytes(schema_version),
         producer_ready=ready,
     )
     if epoch >= 0:

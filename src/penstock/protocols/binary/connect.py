@@ -3,7 +3,10 @@
 from typing import TYPE_CHECKING, Final
 
 from penstock import __version__
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
+from penstock.model.policy import ClientInfo
+from penstock.protocols.auth.proxies import Original
+from penstock.protocols.clients import VERSION_CHARACTERS_MAX
 from penstock.protocols.session import Session as Admitted
 from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import (
@@ -54,7 +57,10 @@ def connect(session: "Session", command: CommandConnect, frame: Frame) -> "Work 
 async def _authenticate(session: "Session", command: CommandConnect) -> None:
     try:
         method, data = command.auth_method_name, command.auth_data
-        who = await session.gate.admit_method(method, data, session.peer_role)
+        original = Original(
+            command.original_principal, command.original_auth_method, command.original_auth_data.encode()
+        )
+        who = await session.gate.admit_method(method, data, session.peer_role, original)
     except PenstockError as refused:
         _refuse(session, refused)
         return
@@ -68,8 +74,10 @@ def _refuse(session: "Session", refused: PenstockError) -> None:
 
 
 def _connected(session: "Session", command: CommandConnect, who: Admitted) -> None:
-    session.admit(who, command.auth_method_name, refreshes=command.feature_flags.supports_auth_refresh)
+    shown = command.original_auth_method if command.original_auth_data else command.auth_method_name
+    session.admit(who, shown, refreshes=command.feature_flags.supports_auth_refresh)
     session.features.CopyFrom(command.feature_flags)
+    session.client = ClientInfo(session.peer_address, command.client_version[:VERSION_CHARACTERS_MAX])
     send(
         session.output,
         BaseCommand(
@@ -85,16 +93,14 @@ def _connected(session: "Session", command: CommandConnect, who: Admitted) -> No
 
 
 def auth_response(session: "Session", command: CommandAuthResponse, frame: Frame) -> "Work | None":
-    """New credentials of the same role, asked for by AUTH_CHALLENGE or not."""
+    """New credentials of the same role, or of the proxy's, asked for by AUTH_CHALLENGE or not."""
     return None if session.gate.auth is None else _refresh(session, command)
 
 
 async def _refresh(session: "Session", command: CommandAuthResponse) -> None:
     given = command.response
     try:
-        who = await session.gate.admit_method(given.auth_method_name, given.auth_data, session.peer_role)
-        if who.role != session.admitted.role:
-            raise PenstockError(ErrorKind.UNAUTHENTICATED, "the new credentials are of another role")
+        who = await session.admitted.renewed(given.auth_method_name, given.auth_data, session.peer_role)
     except PenstockError as refused:
         _refuse(session, refused)
         return

@@ -9,6 +9,8 @@ from penstock.core.ports import Clock, Timer
 from penstock.core.tasks import Tasks
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.certificates import peer_role
+from penstock.protocols.clients import address_of
+from penstock.protocols.load import Holding
 from penstock.protocols.pieces import Pieces
 from penstock.protocols.rates import Allowance
 from penstock.protocols.session import Gate
@@ -16,19 +18,29 @@ from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder, encode
 
 from .commands import HANDLERS
 from .connect import PING
+from .output import CLOSED
 from .session import Session
 
 log = logging.getLogger(__name__)
 
-OUT_BYTES_HIGH: Final = 1024 * 1024  # written and not taken: nobody writes more than what is under way
-OUT_BYTES_LOW: Final = 256 * 1024
+OUT_BYTES_HIGH: Final = 256 * 1024  # written and not taken: nobody writes more than what is under way
+OUT_BYTES_LOW: Final = 64 * 1024
+OUT_BYTES_NARROW: Final = 16 * 1024  # the same while the principal is beyond its share
 TOO_FAST: Final = "its role is beyond its rate"
+CONNECTING: Final = "CONNECT is not answered"
+BUSY: Final = "its principal is beyond its share"  # as Pulsar's brokers: maxMessagePublishBufferSizeInMB
+# CONNECT with the largest credentials in use, twice for a proxy's client; no other command comes before it.
+CONNECT_BYTES_MAX: Final = 16 * 1024
+PARTIAL_BYTES_MAX: Final = (
+    16 * 1024
+)  # of a frame that is not complete, while its principal is far beyond its share
 
 
 class Connection(asyncio.Protocol):
     """One client's connection; in `opened` from its beginning to its end."""
 
-    def __init__(self, gate: Gate, tasks: Tasks, opened: set["Connection"]) -> None:
+    def __init__(self, gate: Gate, tasks: Tasks, opened: set["Connection"], entered: str = "") -> None:
+        """`entered`: the address, where the connection was counted under it already."""
         settings, limits = gate.broker.settings, gate.limits
         self.session = Session(gate, self, tasks, HANDLERS)
         self.paused = False
@@ -38,7 +50,9 @@ class Connection(asyncio.Protocol):
         self._tasks = tasks
         self._opened = opened
         self._clock: Clock = gate.broker.clock
-        self._decoder = FrameDecoder(settings.max_message_bytes + OVERHEAD_BYTES)
+        self._frame_bytes_max = settings.max_message_bytes + OVERHEAD_BYTES
+        self._decoder = FrameDecoder(CONNECT_BYTES_MAX)
+        self._limits = limits
         self._keep_alive_ms = limits.binary_keep_alive_ms
         self._stall_ms = limits.binary_stall_ms
         self._transport: asyncio.Transport | None = None
@@ -52,7 +66,22 @@ class Connection(asyncio.Protocol):
         self._left = 0
         self._slowed: Timer | None = None
         self._load = gate.load
-        self._counted = ""  # the address it is counted under
+        self.counted = entered  # the address it is counted under
+        self._holding: Holding | None = None
+        self._connecting: Timer | None = None  # until the client is admitted
+        self._unwritten_counted = 0
+        self._frame = 0  # the frame that is not complete: which, since when, and how much of it had come then
+        self._frame_ms = self._frame_bytes = 0
+        self._narrow = False  # its principal is beyond its share
+
+    @property
+    def begun(self) -> bool:
+        """Whether the connection was ever made."""
+        return self._transport is not None or self.closed
+
+    def abandon(self) -> None:
+        """The session knows this object: without it the memory is free at once, without the collector."""
+        self.session.output = CLOSED
 
     # -- the transport's calls
 
@@ -64,15 +93,25 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer = str(peer)
         address = peer[0] if isinstance(peer, tuple) else ""
-        refusal = self._load.enter(address)
+        refusal = "" if self.counted else self._load.enter(address)
         if refusal:
             self._refuse(refusal)
             return
-        self._counted = self.session.address = address
+        self.counted = self.session.address = address
+        self._holding = self.session.holding = Holding(self._load, address)
+        self.session.peer_address = address_of(peer)
         if self.session.gate.auth is not None:
             self.session.peer_role = peer_role(transport)
         self._transport.set_write_buffer_limits(OUT_BYTES_HIGH, OUT_BYTES_LOW)
         self._alive = self._clock.call_later(self._keep_alive_ms, self._look)
+        self._connecting = self._clock.call_later(self._limits.binary_connect_ms, self._check_connected)
+
+    def _check_connected(self) -> None:
+        self._connecting = None
+        if self.session.who is None:
+            self.cut(
+                f"no client was admitted within limits.binary_connect_ms = {self._limits.binary_connect_ms} ms"
+            )
 
     def _refuse(self, reason: str) -> None:
         """Close at once. Nothing is told: the protocol has no word before the client's own."""
@@ -85,11 +124,29 @@ class Connection(asyncio.Protocol):
         try:
             if self.session.allowance is not None:
                 self._receive_rated(data, self.session.allowance)
-                return
-            for frame in self._decoder.feed(data):
-                receive(frame)
+            elif self.session.who is None:
+                self._receive_connect(data)
+            else:
+                for frame in self._decoder.feed(data):
+                    receive(frame)
         except PenstockError as error:
             self.cut(error.message)
+            return
+        self.count()
+
+    def _receive_connect(self, data: bytes) -> None:
+        """The same before the client is admitted: frames are small, and nothing is read behind CONNECT."""
+        for frame in self._decoder.feed(data):
+            self.session.receive(frame)
+            if self.session.who is not None:
+                self._decoder.frame_size_max = self._frame_bytes_max
+            else:
+                self.hold(CONNECTING)
+
+    def admitted(self) -> None:
+        """The client is admitted: frames may be as large as messages."""
+        self._decoder.frame_size_max = self._frame_bytes_max
+        self.release(CONNECTING)
 
     def _receive_rated(self, data: bytes, allowance: Allowance) -> None:
         """The same where the client's role has a bound: beyond it nothing is read for a while."""
@@ -108,6 +165,7 @@ class Connection(asyncio.Protocol):
         self.paused = True
         self._writable.clear()
         self.hold("the client does not read")
+        self.count()
         self._left = self._unwritten()
         self._stalled = self._clock.call_later(self._stall_ms, self._check_stall)
 
@@ -118,23 +176,30 @@ class Connection(asyncio.Protocol):
             self._stalled.cancel()
             self._stalled = None
         self.release("the client does not read")
+        self.count()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         self.paused = False
-        if self._counted:
-            self._load.leave(self._counted)
-            self._counted = ""
+        if self.counted:
+            self._load.leave(self.counted)
+            self.counted = ""
         self._writable.set()
-        for timer in (self._alive, self._stalled, self._slowed):
+        self._decoder.clear()
+        self._transport = None
+        for timer in (self._alive, self._stalled, self._slowed, self._connecting):
             if timer is not None:
                 timer.cancel()
+        # A timer has a method of this object, and so does this object the timer: the collector might be long in coming.
+        self._alive = self._stalled = self._slowed = self._connecting = None
         self._tasks.spawn(self._give_up(), "end of a connection")
 
     async def _give_up(self) -> None:
         try:
             await self.session.close()
         finally:
+            if self._holding is not None:
+                self._holding.close()
             self._opened.discard(self)
             self.ended.set()
 
@@ -211,11 +276,62 @@ class Connection(asyncio.Protocol):
         if not self.closed:
             self._alive = self._clock.call_later(self._keep_alive_ms, self._look)
 
-    def held(self) -> int:
-        """Bytes that wait: commands not begun, entries not stored, and what is written and not taken."""
-        return (
-            0 if self.closed else self._unwritten() + self.session.waiting_bytes + self.session.pending_bytes
-        )
+    def count(self) -> None:
+        """Count what is held: a frame not complete, commands not begun, entries not stored, output not taken.
+
+        While the principal is beyond its share the client is not read, and given only what it takes at once.
+        """
+        holding = self._holding
+        if holding is None or self.closed:
+            return
+        session, partial_bytes = self.session, self._decoder.held
+        received = partial_bytes + session.waiting_bytes + session.pending_bytes
+        if received != holding.received:
+            holding.receive(received - holding.received)
+        unwritten = self._unwritten()
+        if unwritten != self._unwritten_counted:
+            holding.send(unwritten - self._unwritten_counted)
+            self._unwritten_counted = unwritten
+        if received or unwritten or self._narrow:
+            self._keep_share(holding, partial_bytes)
+
+    def _keep_share(self, holding: Holding, partial_bytes: int) -> None:
+        over = holding.over
+        if over:
+            if partial_bytes > PARTIAL_BYTES_MAX and holding.far_over:
+                self.cut(holding.refuse()[1])
+                return
+            holding.call_when_room(self.count)
+        if over != self._narrow and self._transport is not None:
+            self._narrow = over
+            if over:
+                holding.slow()
+                self.hold(BUSY)
+                self._transport.set_write_buffer_limits(OUT_BYTES_NARROW, 0)
+            else:
+                self.release(BUSY)
+                self._transport.set_write_buffer_limits(OUT_BYTES_HIGH, OUT_BYTES_LOW)
+
+    def look(self) -> None:
+        """Called now and then: count, and cut a client whose frame does not come to its end.
+
+        Within each `body_ms` some of it has to come, at `min_bytes_per_s`. Time in which the client is not read does
+        not count, unless it is for its principal's share: that may be full of such frames.
+        """
+        self.count()
+        decoder, now = self._decoder, self._clock.monotonic_ms()
+        if self.closed or not decoder.held or decoder.begun != self._frame or self._holds - {BUSY}:
+            self._frame, self._frame_ms, self._frame_bytes = decoder.begun, now, decoder.held
+            return
+        limits, passed = self._limits, now - self._frame_ms
+        if passed < limits.body_ms:
+            return
+        if (decoder.held - self._frame_bytes) * 1000 < limits.min_bytes_per_s * passed:
+            self.cut(
+                f"a frame did not come within limits.body_ms = {limits.body_ms} ms, "
+                f"nor at limits.min_bytes_per_s = {limits.min_bytes_per_s}"
+            )
+        self._frame_ms, self._frame_bytes = now, decoder.held
 
     def _unwritten(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

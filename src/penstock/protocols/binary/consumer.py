@@ -6,12 +6,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.consumer import Consumer, Delivery
+from penstock.core.ports import Timer
 from penstock.core.subscription import Subscription
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType
 from penstock.wire.commands import ack_set_of, mask_of, message_head
-from penstock.wire.excerpt import excerpt, spread
+from penstock.wire.excerpt import excerpt
 from penstock.wire.frames import broker_part
 from penstock.wire.pulsar_pb2 import MessageIdData
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ACTIVE_TOLD_MS: Final = 1000  # without FLOW; Pulsar's activeConsumerFailoverDelayTimeMillis
 TAKEN_AT_ONCE: Final = 64  # deliveries in hand: what of them was not written goes back
+TAKEN_BYTES: Final = 256 * 1024  # of them; one more may overdraw it
 
 
 class ConsumerTalk:
@@ -37,17 +40,20 @@ class ConsumerTalk:
         self._id = consumer_id
         self._hand: deque[Delivery] = deque()
         self._end_due = self._end_told = False
-        # Clients of ours know parts of a batch; of others it is not known, and most wait for the whole of it.
-        self._by_index = session.features.supports_request_reply
-        self._excerpts: dict[int, int] = {}  # which messages of an entry were sent as if there were no others
+        # Clients of ours know parts of a batch. Others show it by acknowledging one: until then it is not known,
+        # and most wait for the whole of it.
+        self._own_client = session.features.supports_request_reply
         self._owed: list[int] = []  # acknowledgements to be answered once they are durable
         self._answering: asyncio.Task[None] | None = None
         self._indexes = session.features.supports_broker_entry_metadata
         self._task = session.tasks.spawn(self._run(), f"deliver {self.source.topic.name}")
         consumer.end_reached = self._end_reached
+        # A client that has just read the success of its SUBSCRIBE may not know the consumer yet; one that sends
+        # FLOW does. Those that send none for long are told all the same.
+        self._active_due: Timer | None = None
         if consumer.options.type is SubscriptionType.FAILOVER:
-            send(session.output, answers.active_consumer(consumer_id, active=self.source.active is consumer))
             consumer.active_changed = self._active_changed
+            self._active_due = session.broker.clock.call_later(ACTIVE_TOLD_MS, self._tell_active)
 
     # -- out
 
@@ -55,7 +61,7 @@ class ConsumerTalk:
         consumer, output, hand = self.consumer, self._session.output, self._hand
         allowance = self._session.allowance
         while await consumer.ready():
-            hand.extend(consumer.take(TAKEN_AT_ONCE))
+            hand.extend(consumer.take(TAKEN_AT_ONCE, TAKEN_BYTES))
             while hand:
                 if output.paused:
                     await output.writable()
@@ -66,6 +72,7 @@ class ConsumerTalk:
                     await allowance.spend(0, len(delivery.entry.data))
             self._tell_end()
             await asyncio.sleep(0)  # the loop is everybody's
+            output.count()  # what the system did not take at once
         self._closed_by_others()
 
     def _write(self, delivery: Delivery) -> None:
@@ -77,7 +84,7 @@ class ConsumerTalk:
                 ack_set = ack_set_of(mask)
             else:
                 data = part
-                self._excerpts[entry.entry_id] = mask
+                self.source.excerpts.add(entry.entry_id, entry.end, mask)
         head = message_head(
             self._id,
             MessageId(topic.ledger, entry.entry_id, topic.name.partition),
@@ -89,16 +96,20 @@ class ConsumerTalk:
         )
         self._session.output.write(head, data)
 
+    @property
+    def _by_index(self) -> bool:
+        return self._own_client or self._session.client.version in self.source.clients_by_index
+
     def unacked(self, data: MessageIdData) -> int:
         """What an acknowledgement leaves of an entry, as bits over all its messages."""
+        if not data.ack_set:
+            return 0
         left = mask_of(data.ack_set)
-        if self._excerpts:
-            part = self._excerpts.get(data.entryId)
-            if part is not None:
-                left = spread(left, part)
-                if not left:
-                    del self._excerpts[data.entryId]
-        return left
+        if not left:
+            return 0
+        if not self._own_client:
+            self.source.learn_client(self._session.client.version)
+        return self.source.excerpts.left(data.entryId, left)
 
     def index_of_last(self, mask: int, size: int) -> tuple[int, int]:
         """The batch index of the last message in `mask` of a batch, and its size, as the client sees them."""
@@ -106,8 +117,22 @@ class ConsumerTalk:
             return mask.bit_length() - 1, size
         return mask.bit_count() - 1, mask.bit_count()
 
+    def flow(self, permits: int) -> None:
+        """Take more messages from here on."""
+        if self._active_due is not None:
+            self._tell_active()
+        self.consumer.flow(permits)
+
+    def _tell_active(self) -> None:
+        """ACTIVE_CONSUMER_CHANGE for the first time."""
+        if self._active_due is not None:
+            self._active_due.cancel()
+            self._active_due = None
+            self._active_changed(self.source, self.source.active is self.consumer)
+
     def _active_changed(self, subscription: Subscription, active: bool) -> None:
-        send(self._session.output, answers.active_consumer(self._id, active=active))
+        if self._active_due is None:
+            send(self._session.output, answers.active_consumer(self._id, active=active))
 
     def _end_reached(self) -> None:
         self._end_due = True
@@ -170,6 +195,8 @@ class ConsumerTalk:
                 self._session.tasks.spawn(self.close(), "close a consumer")
 
     def _closed_by_others(self) -> None:
+        if self._active_due is not None:
+            self._active_due.cancel()
         talks = self._session.consumers
         if talks.get(self._id) is self:
             del talks[self._id]
@@ -179,5 +206,7 @@ class ConsumerTalk:
         """Leave the subscription; what was not written does not count as delivered. One that is not durable
         waits for `keep_ms`."""
         self._task.cancel()
+        if self._active_due is not None:
+            self._active_due.cancel()
         self._drop_hand()
         await self._session.broker.leave(self.consumer, keep_ms=keep_ms)

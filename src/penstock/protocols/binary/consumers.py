@@ -62,7 +62,9 @@ async def _subscribe(session: "Session", command: CommandSubscribe) -> None:
     if command.HasField("schema"):
         await broker.schemas.check_consumer(topic, schema_info(command.schema))
     fresh = command.subscription not in topic.subscriptions
-    consumer = await broker.subscribe([name], command.subscription, _options(command))
+    consumer = await broker.subscribe(
+        [name], command.subscription, _options(session, command), budget=session.holding
+    )
     try:
         if fresh and command.start_message_rollback_duration_sec:
             back_ms = 1000 * command.start_message_rollback_duration_sec
@@ -75,12 +77,12 @@ async def _subscribe(session: "Session", command: CommandSubscribe) -> None:
         await broker.leave(consumer)
         return
     send(session.output, answers.success(command.request_id))
-    consumer.owner = session.admitted.role
+    session.admitted.own(consumer)
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
     session.consumers[number] = ConsumerTalk(session, number, consumer, epoch)
 
 
-def _options(command: CommandSubscribe) -> ConsumerOptions:
+def _options(session: "Session", command: CommandSubscribe) -> ConsumerOptions:
     kind = _TYPES[command.subType]
     start = LATEST if command.initialPosition == CommandSubscribe.Latest else EARLIEST
     inclusive = False
@@ -88,9 +90,11 @@ def _options(command: CommandSubscribe) -> ConsumerOptions:
         start, inclusive = start_of(command.start_message_id), True
     ranges: tuple[tuple[int, int], ...] = ()
     shared = command.keySharedMeta
-    if kind is SubscriptionType.KEY_SHARED and shared.keySharedMode == KeySharedMode.STICKY:
+    if kind in (SubscriptionType.KEY_SHARED, SubscriptionType.EXCLUSIVE) and (
+        shared.keySharedMode == KeySharedMode.STICKY
+    ):
         ranges = tuple((one.start, one.end) for one in shared.hashRanges)
-        if not ranges:
+        if not ranges and kind is SubscriptionType.KEY_SHARED:
             raise PenstockError(ErrorKind.KEY_RANGE_TAKEN, "STICKY needs ranges of hashes")
     return ConsumerOptions(
         name=command.consumer_name,
@@ -106,6 +110,7 @@ def _options(command: CommandSubscribe) -> ConsumerOptions:
         compacted=command.read_compacted,
         subscription_properties={pair.key: pair.value for pair in command.subscription_properties},
         properties={pair.key: pair.value for pair in command.metadata},
+        client=session.client,
     )
 
 
@@ -116,7 +121,7 @@ def flow(session: "Session", command: CommandFlow, frame: Frame) -> None:
         return
     if not command.messagePermits:
         raise Hopeless(f"FLOW of no messages for consumer {command.consumer_id}")
-    talk.consumer.flow(command.messagePermits)
+    talk.flow(command.messagePermits)
 
 
 # -- elsewhere

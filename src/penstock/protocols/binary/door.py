@@ -3,16 +3,16 @@
 import asyncio
 import socket
 import ssl
-from typing import Any, Final
+from typing import Final
 
 from penstock.core.tasks import Tasks
+from penstock.protocols.handshakes import TlsServer
 from penstock.protocols.session import Gate
 
 from .connection import Connection
 
 BACKLOG: Final = 1024  # connections the system may hold before they are accepted
 TLS_END_S: Final = 2.0  # for a client to answer that the connection is closed
-BUSY: Final = "the server holds too much"  # Pulsar's brokers do the same: maxMessagePublishBufferSizeInMB
 
 
 class BinaryDoor:
@@ -23,13 +23,14 @@ class BinaryDoor:
         self._tasks = Tasks()
         self._connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
-        self._held = 0  # by all connections, when last counted
+        self._tls: list[TlsServer] = []
 
     async def open(self, bound: socket.socket, url: str, advertised: str = "") -> None:
         """Listen on a bound socket. Clients are told to connect to `url`, or to `advertised` (host:port)."""
         self._gate.pulsar_url = f"pulsar://{advertised}" if advertised else url
         self._gate.pulsar_advertised = bool(advertised)
-        await self._listen(bound)
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(self._connected, sock=bound, backlog=BACKLOG))
 
     async def open_tls(
         self,
@@ -42,38 +43,35 @@ class BinaryDoor:
         """The same over TLS."""
         self._gate.pulsar_tls_url = f"pulsar+ssl://{advertised}" if advertised else url
         self._gate.pulsar_tls_advertised = bool(advertised)
-        await self._listen(
-            bound, ssl=context, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=TLS_END_S
+        self._tls.append(
+            TlsServer(
+                self._connected,
+                bound,
+                self._gate.load,
+                context,
+                backlog=BACKLOG,
+                handshake_s=handshake_s,
+                end_s=TLS_END_S,
+            )
         )
 
-    async def _listen(self, bound: socket.socket, **over_tls: Any) -> None:
-        loop = asyncio.get_running_loop()
-        self._servers.append(
-            await loop.create_server(self._connected, sock=bound, backlog=BACKLOG, **over_tls)
-        )
-
-    def _connected(self) -> Connection:
-        return Connection(self._gate, self._tasks, self._connections)
+    def _connected(self, entered: str = "") -> Connection:
+        return Connection(self._gate, self._tasks, self._connections, entered)
 
     def __len__(self) -> int:
         return len(self._connections)
 
     def look(self) -> None:
-        """Count what the connections hold for all; while it is too much, read nothing more from them."""
-        load = self._gate.load
-        held = sum(connection.held() for connection in self._connections)
-        load.unwritten += held - self._held
-        self._held = held
-        for connection in self._connections:
-            if load.full:
-                connection.hold(BUSY)
-            else:
-                connection.release(BUSY)
+        """Called now and then: count what the connections hold, and cut those whose frames do not come."""
+        for connection in list(self._connections):
+            connection.look()
 
     async def drain(self) -> None:
         """Take no new connection, answer everything that was published, close."""
         for server in self._servers:
             server.close()
+        for listener in self._tls:
+            listener.close()
         for connection in list(self._connections):
             connection.hold("the server is shutting down")
         for connection in list(self._connections):
@@ -84,6 +82,10 @@ class BinaryDoor:
         """Cut what is left, and wait until everything of every connection is given up."""
         for server in self._servers:
             server.close()
+        for listener in self._tls:
+            listener.close()
+        for listener in self._tls:
+            await listener.wait_closed()
         for connection in list(self._connections):
             connection.abort()
         while self._connections:

@@ -1,7 +1,7 @@
 """Where a session's commands go."""
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.wire.frames import encode
 from penstock.wire.pulsar_pb2 import BaseCommand
@@ -25,6 +25,14 @@ class Output(Protocol):
         """Wait until the client reads, or is gone."""
         ...
 
+    def count(self) -> None:
+        """Count what the connection holds now; beyond its principal's share nothing more is read or delivered."""
+        ...
+
+    def admitted(self) -> None:
+        """The client is admitted: what it sends is read on, in frames as large as messages."""
+        ...
+
     def hold(self, why: str) -> None:
         """Read nothing more from the client until `release` of the same reason."""
         ...
@@ -36,6 +44,37 @@ class Output(Protocol):
     def cut(self, reason: str) -> None:
         """Close the connection: what the client does cannot be answered."""
         ...
+
+
+class Closed:
+    """The output of a session that has ended: everything said to it is dropped."""
+
+    paused = False
+    closed = True
+
+    def write(self, *pieces: bytes) -> None:
+        """Nobody hears it."""
+
+    async def writable(self) -> None:
+        """At once."""
+
+    def count(self) -> None:
+        """There is nothing."""
+
+    def admitted(self) -> None:
+        """Too late."""
+
+    def hold(self, why: str) -> None:
+        """Nothing is read."""
+
+    def release(self, why: str) -> None:
+        """Nothing is read."""
+
+    def cut(self, reason: str) -> None:
+        """It is."""
+
+
+CLOSED: Final = Closed()
 
 
 def send(output: Output, command: BaseCommand) -> None:

@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GROUP_BYTES_MAX: Final = 8 * 1024 * 1024  # appended in one go
-# While the backlog is beyond its quota, or the store takes nothing, producers are disconnected, as by Pulsar: they
+# While the backlog is beyond its quota, the topic beyond its rate, or the store takes nothing, producers are disconnected, as by Pulsar: they
 # hear why when they come back, and send again what was not stored. Were what is behind it stored meanwhile, it
 # would come before it, or, after a crash, instead of it: its sequence ids would be behind the highest.
 _BLOCKED: Final = frozenset(
     (
         ErrorKind.BACKLOG_QUOTA_HOLD,
         ErrorKind.BACKLOG_QUOTA_EXCEPTION,
+        ErrorKind.TOO_MANY_REQUESTS,
         ErrorKind.STORAGE_FULL,
+        ErrorKind.STORAGE_FAILED,
         ErrorKind.UNAVAILABLE,
     )
 )

@@ -14,7 +14,7 @@ from penstock.wire.pulsar_pb2 import CommandCloseProducer, CommandProducer, Comm
 from . import answers
 from .output import Hopeless, send
 from .producer import ProducerTalk
-from .schemas import schema_info, version_bytes
+from .schemas import schema_info
 
 if TYPE_CHECKING:
     from .session import Session, Work
@@ -47,8 +47,9 @@ async def _create(session: "Session", command: CommandProducer) -> None:
         session.admitted.may_consume(name, command.initial_subscription_name)
     existing = session.producers.get(number)
     if existing is not None:  # the client did not get the answer, or asks again
-        _succeed(session, command, existing.producer, b"")
+        _succeed(session, command, existing.producer, None)
         return
+    broker.storage.check(name)  # else the client restarts its send timeout, and never gives up
     topic = await broker.topics.get(name)  # a partition, or a topic without
     topic.check_open()
     version = None
@@ -58,8 +59,8 @@ async def _create(session: "Session", command: CommandProducer) -> None:
         broker.schemas.check_unversioned(name)
     made = await broker.producer(
         name,
-        _options(command),
-        queued=lambda waiting: _succeed(session, command, waiting, version_bytes(version), ready=False),
+        _options(session, command),
+        queued=lambda waiting: _succeed(session, command, waiting, version, ready=False),
     )
     try:
         if command.initial_subscription_name:
@@ -71,22 +72,25 @@ async def _create(session: "Session", command: CommandProducer) -> None:
     if session.closed:
         made.close()
         return
+    session.admitted.own(made)
     session.closed_producers.discard(number)
     session.producers[number] = ProducerTalk(session, number, made)
-    _succeed(session, command, made, version_bytes(version))
+    _succeed(session, command, made, version)
 
 
-def _options(command: CommandProducer) -> ProducerOptions:
+def _options(session: "Session", command: CommandProducer) -> ProducerOptions:
     return ProducerOptions(
         name=command.producer_name,
         access_mode=AccessMode(int(command.producer_access_mode)),
         topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
         returning=bool(command.producer_name) and not command.user_provided_producer_name,
+        properties={pair.key: pair.value for pair in command.metadata},
+        client=session.client,
     )
 
 
 def _succeed(
-    session: "Session", command: CommandProducer, made: Producer, version: bytes, *, ready: bool = True
+    session: "Session", command: CommandProducer, made: Producer, version: int | None, *, ready: bool = True
 ) -> None:
     topic = made.topics[0]
     last = topic.sequences.last(made.name) if made.deduplicate() else -1

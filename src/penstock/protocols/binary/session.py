@@ -13,6 +13,8 @@ from typing import Any, Final
 from penstock.core.broker import Broker
 from penstock.core.tasks import Tasks
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.policy import UNKNOWN_CLIENT
+from penstock.protocols.load import Holding
 from penstock.protocols.rates import Allowance
 from penstock.protocols.session import Gate
 from penstock.protocols.session import Session as Admitted
@@ -21,7 +23,7 @@ from penstock.wire.pulsar_pb2 import BaseCommand, FeatureFlags
 
 from . import answers
 from .consumer import ConsumerTalk
-from .output import Hopeless, Output, send
+from .output import CLOSED, Hopeless, Output, send
 from .producer import ProducerTalk
 from .refresh import Refresh
 from .topic_lists import TopicListWatch
@@ -48,6 +50,9 @@ class Session:
         self.who: Admitted | None = None
         self.peer_role: str | None = None  # what the client's certificate names
         self.address = ""  # where the client is
+        self.holding: Holding | None = None  # what the server holds for it
+        self.peer_address = ""  # and its port
+        self.client = UNKNOWN_CLIENT  # what CONNECT says of it
         self.allowance: Allowance | None = None  # how fast it may go
         self.pending_bytes = 0  # sent by its producers, and not stored yet
         self._refresh = Refresh(self)
@@ -84,7 +89,10 @@ class Session:
         """Let a client in, or go on under new credentials; `refreshes`: it can be asked for them."""
         self.who = who
         self.allowance = self.gate.allowance(who.role, self.address)
+        if self.holding is not None and who.role is not None:
+            self.holding.belong(who.role)
         self._refresh.follow(who, method if refreshes else None)
+        self.output.admitted()
 
     def review(self) -> None:
         """Permissions changed: close what may not go on; the client hears why when it comes back."""
@@ -106,6 +114,7 @@ class Session:
     def stored(self, size: int) -> None:
         """It waits no more."""
         self.pending_bytes -= size
+        self.output.count()
         if self.pending_bytes < self.gate.limits.max_connection_bytes_in_flight // 2:
             self.output.release(_PENDING)
 
@@ -169,6 +178,7 @@ class Session:
             self._waiting.clear()
             self._waiting_bytes = 0
             self.output.release("commands wait")
+            self.output.count()
 
     async def answered(self, request_id: int, work: Work) -> None:
         """Do `work`, which answers by itself, or answer with the error."""
@@ -206,6 +216,7 @@ class Session:
         self.watches.clear()
         self.consumers.clear()
         self.producers.clear()
+        self.output = CLOSED  # the connection goes at once, without the collector
 
 
 def _size(frame: Frame) -> int:

@@ -3,11 +3,16 @@
 A pattern that `Pattern` does not match is not matched here: the client gets all topics and does it itself.
 """
 
-from typing import TYPE_CHECKING, Final
+import sys
+from bisect import bisect_left, insort
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.patterns import Pattern
+from penstock.core.slices import Slices
+from penstock.core.watches import matched_name
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.names import PARTITION_SUFFIX, NamespaceName, TopicName
 from penstock.wire.checksum import crc32c
 from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import (
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from .session import Session
 
 WATCHES_MAX: Final = 100  # of one connection
+
+Work = Coroutine[Any, Any, None]
 
 _DOMAINS: Final = {
     CommandGetTopicsOfNamespace.PERSISTENT: "persistent",
@@ -48,30 +55,32 @@ def hash_of(topics: list[str]) -> str:
     return crc32c(",".join(sorted(topics)).encode()).to_bytes(4, "little").hex()
 
 
-def _names(
+async def _listed(
     session: "Session", namespace: NamespaceName, domain: str | None, pattern: Pattern | None
 ) -> list[str]:
-    """A namespace's topics that may be consumed, partitioned ones by their partitions."""
-    broker, may_have = session.broker, session.admitted.consumes
+    """A namespace's topics that may be consumed, partitioned ones by their partitions; in slices of time."""
+    slices = Slices()
     found: list[str] = []
-    for name in broker.topics.names(namespace, domain):
-        if not may_have(name):
-            continue
-        if pattern is None or pattern.fullmatch(f"{name.tenant}/{name.namespace}/{name.local}"):
-            found += [str(log) for log in broker.topics.logs(name)]
+    for name in session.broker.topics.names(namespace, domain):
+        await slices.step()
+        if pattern is None or pattern.fullmatch(matched_name(name)):
+            found += _logs(session, name)
     return found
 
 
-def topics_of_namespace(session: "Session", command: CommandGetTopicsOfNamespace, frame: Frame) -> None:
-    """Answer the topics of a namespace; none at all where they are those that the client knows."""
-    try:
-        namespace = NamespaceName.parse(command.namespace)
-        session.admitted.may_list(namespace)
-        pattern = _pattern(command.topics_pattern) if command.HasField("topics_pattern") else None
-        topics = _names(session, namespace, _DOMAINS[command.mode], pattern)
-    except PenstockError as error:
-        send(session.output, answers.error(command.request_id, error))
-        return
+def _logs(session: "Session", name: TopicName) -> list[str]:
+    """The names of a topic's logs; none of a topic that is not there or may not be consumed."""
+    topics = session.broker.topics
+    if not topics.exists(name) or not session.admitted.consumes(name):
+        return []
+    return [sys.intern(str(log)) for log in topics.logs(name)]  # each of many lists would hold a copy
+
+
+async def _topics_of_namespace(session: "Session", command: CommandGetTopicsOfNamespace) -> None:
+    namespace = NamespaceName.parse(command.namespace)
+    session.admitted.may_list(namespace)
+    pattern = _pattern(command.topics_pattern) if command.HasField("topics_pattern") else None
+    topics = await _listed(session, namespace, _DOMAINS[command.mode], pattern)
     known = hash_of(topics)
     changed = not command.topics_hash or command.topics_hash != known
     answer = CommandGetTopicsOfNamespaceResponse(
@@ -89,8 +98,13 @@ def topics_of_namespace(session: "Session", command: CommandGetTopicsOfNamespace
     )
 
 
+def topics_of_namespace(session: "Session", command: CommandGetTopicsOfNamespace, frame: Frame) -> Work:
+    """Answer the topics of a namespace; none at all where they are those that the client knows."""
+    return session.answered(command.request_id, _topics_of_namespace(session, command))
+
+
 class TopicListWatch:
-    """Tells a client which of the topics it wants came and went."""
+    """Tells a client which of the topics it wants came and went. `begin` makes the list; the answer names it."""
 
     def __init__(
         self, session: "Session", watcher_id: int, namespace: NamespaceName, pattern: Pattern
@@ -99,52 +113,101 @@ class TopicListWatch:
         self._id = watcher_id
         self._namespace = namespace
         self._pattern = pattern
-        self.topics = self._now()
-        session.broker.topics.listeners.add(self.changed)
+        self.topics: list[str] = []  # sorted
+        self._listing = False
+        self._again = False  # permissions changed while the list was made
+        self._missed: dict[TopicName, None] = {}  # changed meanwhile
+        self._watch = session.broker.watches.add(namespace, pattern, self._changed)
 
-    def _now(self) -> list[str]:
-        return _names(self._session, self._namespace, "persistent", self._pattern)
+    async def begin(self) -> None:
+        """List what there is."""
+        self._listing = True
+        try:
+            while True:
+                self._again = False
+                self._missed.clear()
+                found = sorted(await _listed(self._session, self._namespace, "persistent", self._pattern))
+                if not self._again:
+                    break
+            self.topics = found
+            for name in self._missed:
+                self._replace(name)
+        finally:
+            self._listing = False
 
-    def changed(self, name: TopicName) -> None:
-        """A topic came, grew or went."""
-        if name.namespace_name == self._namespace:
-            self.review()
+    def _changed(self, name: TopicName) -> None:
+        """A topic that matches came, grew or went."""
+        if name.domain != "persistent":
+            return
+        if self._listing:
+            self._missed[name] = None
+        else:
+            self._tell(*self._replace(name))
 
-    def review(self) -> None:
-        """Look again, also after permissions changed."""
-        now = self._now()
-        came, went = sorted(set(now) - set(self.topics)), sorted(set(self.topics) - set(now))
-        self.topics = now
+    def _replace(self, name: TopicName) -> tuple[list[str], list[str]]:
+        """Bring a topic's logs in the list up to date; which came, and which went."""
+        before = self._listed_logs(name)
+        after = _logs(self._session, name)
+        came, went = sorted(set(after) - set(before)), sorted(set(before) - set(after))
+        for log in went:
+            del self.topics[bisect_left(self.topics, log)]
+        for log in came:
+            insort(self.topics, log)
+        return came, went
+
+    def _listed_logs(self, name: TopicName) -> list[str]:
+        """The topic itself, or its partitions, as the list has them."""
+        topics, itself = self.topics, str(name)
+        at = bisect_left(topics, itself)
+        found = topics[at : at + 1] if at < len(topics) and topics[at] == itself else []
+        first = itself + PARTITION_SUFFIX
+        between = topics[
+            bisect_left(topics, first) : bisect_left(topics, first + ":")
+        ]  # `:` comes after the digits
+        return found + [log for log in between if log[len(first) :].isdigit()]
+
+    def _tell(self, came: list[str], went: list[str]) -> None:
         if came or went:
             update = CommandWatchTopicUpdate(
-                watcher_id=self._id, new_topics=came, deleted_topics=went, topics_hash=hash_of(now)
+                watcher_id=self._id, new_topics=came, deleted_topics=went, topics_hash=hash_of(self.topics)
             )
             command = BaseCommand(type=BaseCommand.WATCH_TOPIC_UPDATE, watch_topic_update=update)
             send(self._session.output, command)
 
+    def review(self) -> None:
+        """Permissions changed: list it again, and tell what is different."""
+        if self._listing:
+            self._again = True
+        else:
+            self._session.tasks.spawn(self._relist(), "list topics again")
+
+    async def _relist(self) -> None:
+        before = set(self.topics)
+        await self.begin()
+        if self._watch.active:
+            now = set(self.topics)
+            self._tell(sorted(now - before), sorted(before - now))
+
     def close(self) -> None:
-        self._session.broker.topics.listeners.discard(self.changed)
+        """Tell nothing more."""
+        self._session.broker.watches.remove(self._watch)
 
 
-def watch(session: "Session", command: CommandWatchTopicList, frame: Frame) -> None:
-    """Begin to watch; a pattern that is not matched here is refused, and the client asks again and again."""
-    try:
-        namespace = NamespaceName.parse(command.namespace)
-        session.admitted.may_list(namespace)
-        pattern = _pattern(command.topics_pattern)
-        if pattern is None:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, "this pattern is not matched by the broker")
-        if len(session.watches) >= WATCHES_MAX:
-            raise PenstockError(
-                ErrorKind.TOO_MANY_REQUESTS, f"more than {WATCHES_MAX} watched lists of topics"
-            )
-    except PenstockError as error:
-        send(session.output, answers.error(command.request_id, error))
-        return
+async def _watch(session: "Session", command: CommandWatchTopicList) -> None:
+    namespace = NamespaceName.parse(command.namespace)
+    session.admitted.may_list(namespace)
+    pattern = _pattern(command.topics_pattern)
+    if pattern is None:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, "this pattern is not matched by the broker")
     _close(session, command.watcher_id)
-    made = session.watches[command.watcher_id] = TopicListWatch(
-        session, command.watcher_id, namespace, pattern
-    )
+    if len(session.watches) >= WATCHES_MAX:
+        raise PenstockError(ErrorKind.TOO_MANY_REQUESTS, f"more than {WATCHES_MAX} watched lists of topics")
+    made = TopicListWatch(session, command.watcher_id, namespace, pattern)
+    session.watches[command.watcher_id] = made
+    await made.begin()
+    if session.closed:
+        made.close()
+        return
     known = hash_of(made.topics)
     answer = CommandWatchTopicListSuccess(
         request_id=command.request_id,
@@ -156,6 +219,11 @@ def watch(session: "Session", command: CommandWatchTopicList, frame: Frame) -> N
         session.output,
         BaseCommand(type=BaseCommand.WATCH_TOPIC_LIST_SUCCESS, watch_topic_list_success=answer),
     )
+
+
+def watch(session: "Session", command: CommandWatchTopicList, frame: Frame) -> Work:
+    """Begin to watch; a pattern that is not matched here is refused, and the client asks again and again."""
+    return session.answered(command.request_id, _watch(session, command))
 
 
 def close_watch(session: "Session", command: CommandWatchTopicListClose, frame: Frame) -> None:

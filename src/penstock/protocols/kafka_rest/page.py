@@ -30,7 +30,7 @@ curl -H 'Accept: text/plain' -r 0-1023 {host}/kafka/topics/foo/0
 curl -H 'Accept: text/plain' -H 'Prefer: wait=10' -r 28- {host}/kafka/topics/foo/0</pre>
 <p><code>Content-Range</code> says which bytes of the log an answer consumed: go on at the next.
 Representations: <code>application/x-kafka</code>, <code>text/plain</code>, <code>text/json</code>,
-<code>application/json</code>. See also <a href="/docs">the reference</a>.</p>
+<code>application/json</code>, <code>application/x-ndjson</code>. See also <a href="/docs">the reference</a>.</p>
 <h2>Topics</h2>
 {topics}
 </body>

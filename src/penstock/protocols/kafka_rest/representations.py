@@ -1,4 +1,5 @@
-"""What a stretch of a log looks like to its reader: frames as they are, lines of text, or JSON strings.
+"""What a stretch of a log looks like to its reader: frames as they are, lines of text, or JSON strings, in an array
+or one a line.
 
 Text is UTF-8 in the log. What is none, and what a reader's charset does not have, is replaced in `text/plain`;
 `application/x-kafka` is the representation that loses nothing. JSON escapes what the charset does not have.
@@ -19,9 +20,10 @@ from .framing import MEDIA_TYPE, payloads_in
 TEXT: Final = "text/plain"
 TEXT_JSON: Final = "text/json"
 JSON: Final = "application/json"
+LINES: Final = "application/x-ndjson"
 
-OFFERED: Final = (MEDIA_TYPE, TEXT, TEXT_JSON, JSON)
-_OFFERED_TO_PEOPLE: Final = (TEXT, TEXT_JSON, JSON, MEDIA_TYPE)
+OFFERED: Final = (MEDIA_TYPE, TEXT, TEXT_JSON, JSON, LINES)
+_OFFERED_TO_PEOPLE: Final = (TEXT, TEXT_JSON, JSON, LINES, MEDIA_TYPE)
 
 
 class Form(NamedTuple):
@@ -56,6 +58,8 @@ class Form(NamedTuple):
             # A newline ends whatever was cut short before it, so that decoding all at once is as one by one.
             return lines.decode("utf-8", "replace").encode(self._codec, "replace")
         texts = [payload.decode("utf-8", "replace") for payload in payloads]
+        if self.media_type == LINES:
+            return msgspec.json.Encoder().encode_lines(texts)
         if self.charset == UTF_8:
             return msgspec.json.encode(texts)
         return json.dumps(texts, separators=(",", ":")).encode(self._codec)

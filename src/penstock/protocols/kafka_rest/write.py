@@ -64,11 +64,11 @@ class Write:
 
     def _check_place(self, name: TopicName, partition: int) -> None:
         """Raise TOPIC_NOT_FOUND or PARTITION_NOT_FOUND before a topic is made for nothing."""
-        settings = self._broker.settings
-        if self._broker.topics.exists(name) or not settings.auto_create_topics:
+        auto = self._broker.topics.auto(name)
+        if self._broker.topics.exists(name) or not auto.allowed:
             count = self._logs.partitions(name)
         else:
-            count = settings.auto_create_partitions or 1
+            count = auto.partitions or 1
         check_partition(name, partition, count)
 
     async def _place(self, log: LogPositions, first: int, last: int) -> str | None:

@@ -25,7 +25,7 @@ class ProduceAnswer(Struct, rename={"message_ids": "messageIds"}):
 
 
 class ShippedResult(Struct, rename="camel"):
-    """What became of one message, in the shipped dialect; the id is `ledger:entry:partition`."""
+    """What became of one message, in the shipped dialect; the id is `ledger:entry:partition`, in a batch with `:index`."""
 
     error_code: int
     message_id: str | UnsetType = UNSET

@@ -14,6 +14,7 @@ from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import SchemaInfo
+from penstock.protocols.clients import client_of
 from penstock.protocols.declarations import Declaration, declared
 from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.session import Limits, Session
@@ -62,12 +63,20 @@ class Consume:
             else self._instances.find(wanted.id, target.topic, target.subscription, session.role)
         )
         if found is None:
-            options = consumer_options(target.topic, wanted)
+            options = msgspec.structs.replace(
+                consumer_options(target.topic, wanted), client=client_of(exchange.scope)
+            )
             session.may_bury(target.topic, target.subscription, options.dead_letter)
             reader = self._reader(target.topic, wanted)
             timeout_ms = wanted.consumer_timeout_ms or self._limits.consumer_timeout_ms
             found = await self._instances.create(
-                target.topic, target.subscription, options, reader, timeout_ms, session.role
+                target.topic,
+                target.subscription,
+                options,
+                reader,
+                timeout_ms,
+                session.role,
+                session.proxy,
             )
         version = None if found.reader is None else self._broker.schemas.find(target.topic.base, found.reader)
         answer = ConsumerAnswer(

@@ -42,7 +42,7 @@ class RestDoor:
         produce, shipped = Produce(publishing, limits, outlets), ShippedProduce(publishing, limits)
         decoding = Decoding(broker.encoder)
         read = Read(broker, limits, self.waits, decoding)
-        self._instances = Instances(broker, limits.max_rest_consumers)
+        self._instances = Instances(broker, limits)
         consume = Consume(broker, limits, self.waits, self._instances, decoding)
         cursors = Cursors(broker, limits)
         logs = Logs(broker, limits, self.waits)

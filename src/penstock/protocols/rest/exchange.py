@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.load import Holding, holding_of
 from penstock.protocols.trace import trace_of
 
 Scope = MutableMapping[str, Any]
@@ -47,6 +48,11 @@ class Exchange:
             if found == name:
                 return str(value.decode("latin-1"))
         return None
+
+    @property
+    def holding(self) -> Holding | None:
+        """What the server holds for the request's connection."""
+        return holding_of(self.scope)
 
     def trace(self) -> dict[str, str] | None:
         """What carries on the request's trace in its messages (W3C Trace Context); None where nothing does."""

@@ -10,6 +10,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.model.schema import SchemaInfo
+from penstock.protocols.session import Limits
 
 
 class Instance:
@@ -31,9 +32,9 @@ class Instance:
 class Instances:
     """Every instance of this server. One that nobody asks for goes when its time is over."""
 
-    def __init__(self, broker: Broker, most: int) -> None:
+    def __init__(self, broker: Broker, limits: Limits) -> None:
         self._broker = broker
-        self._most = most
+        self._limits = limits
         self._instances: dict[str, Instance] = {}
         self._timers = Timers(broker.clock)
 
@@ -45,16 +46,18 @@ class Instances:
         reader: SchemaInfo | None,
         timeout_ms: int,
         role: str | None = None,
+        proxy: str | None = None,
     ) -> Instance:
         """A new instance; raises what `Broker.subscribe` does, and TOO_MANY_REQUESTS."""
-        if len(self._instances) >= self._most:
+        most = self._limits.max_rest_consumers
+        if len(self._instances) >= most:
             raise PenstockError(
-                ErrorKind.TOO_MANY_REQUESTS, f"there are {self._most} consumer instances, which is the most"
+                ErrorKind.TOO_MANY_REQUESTS, f"there are {most} consumer instances, which is the most"
             )
         consumer = await self._broker.subscribe(
             [topic], subscription, options, unique_name=bool(options.name)
         )
-        consumer.owner = role
+        consumer.owner, consumer.proxy = role, proxy
         made = Instance(secrets.token_urlsafe(12), topic, consumer, reader, timeout_ms)
         self._instances[made.id] = made
         made.expires_ms = self._broker.clock.monotonic_ms() + timeout_ms

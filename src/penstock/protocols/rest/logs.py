@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.core.broker import Broker
 from penstock.core.patterns import Pattern
+from penstock.core.slices import Slices
 from penstock.core.subscription import Subscription
 from penstock.core.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
@@ -77,7 +78,7 @@ class Logs:
     async def _look(self, names: "Names", times: list[int]) -> ManyOffsets:
         topics: list[TopicOffsets] = []
         missing: list[str] = []
-        for name in names.now():
+        for name in await names.now():
             try:
                 partitioned = self._broker.topics.partitions(name) > 0
                 logs = await self._broker.topics.all_of(name, create=False)
@@ -94,7 +95,7 @@ class Logs:
     async def _changed(self, names: "Names", news: "News") -> bool:
         """Wait until a look finds something else; an idle reader costs one look."""
         while True:
-            with self._following(names, news.told) as count:
+            with self._following(await names.now(), news.told) as count:
                 found = await self._look(names, [])
                 if found.seen != news.seen:
                     news.found = found
@@ -104,9 +105,9 @@ class Logs:
                 await news.wait()
 
     @contextmanager
-    def _following(self, names: "Names", told: Callable[..., None]) -> Iterator[int]:
+    def _following(self, names: list[TopicName], told: Callable[..., None]) -> Iterator[int]:
         """Have `told` called when a log grows, or a topic comes or goes; yields how many logs are followed."""
-        wanted = set(names.now())
+        wanted = set(names)
         logs = [
             topic
             for topic in self._broker.topics.open_topics
@@ -211,12 +212,14 @@ class Names:
         for namespace in self._namespaces:
             self._session.may_list(namespace)
 
-    def now(self) -> list[TopicName]:
+    async def now(self) -> list[TopicName]:
         """The topics named, and those that match and may be read, sorted; raises as `check`."""
         self.check()
         found = set(self._named)
+        slices = Slices()
         for namespace, matches in self._patterns:
             for name in self._broker.topics.names(namespace, "persistent"):
+                await slices.step()
                 if name not in found and matches(name.local) and self._session.consumes(name):
                     found.add(name)
         return sorted(found)

@@ -184,10 +184,10 @@ def encode_messages(found: Sequence[Found]) -> bytes:
         return b"[" + b",".join(encode_message(one.shown) for one in found) + b"]"
 
 
-def schemas_of(schemas: Schemas, topic: TopicName, found: Sequence[Found]) -> list[SchemaShape]:
-    """The schemas that occur among messages; one that was deleted for good is left out."""
+def schemas_of(schemas: Schemas, topic: TopicName, versions: set[int | None]) -> list[SchemaShape]:
+    """The schemas of these versions; one that was deleted for good is left out."""
     shapes: list[SchemaShape] = []
-    for number in sorted({f.shown.schema_version for f in found} - {None}, key=lambda n: n or 0):
+    for number in sorted(versions - {None}, key=lambda n: n or 0):
         try:
             known: SchemaVersion = schemas.version(topic, number or 0)
         except PenstockError:

@@ -32,6 +32,7 @@ _PRODUCING: Final = (
     ErrorKind.PARTITION_NOT_FOUND,
     ErrorKind.INCOMPATIBLE_SCHEMA,
     ErrorKind.PRODUCER_FENCED,
+    ErrorKind.EXCLUSIVE_PRODUCER,
     ErrorKind.TOO_LARGE,
     ErrorKind.BAD_MEDIA_TYPE,
     ErrorKind.NEEDS_KEY_VALUE_SCHEMA,
@@ -40,6 +41,7 @@ _PRODUCING: Final = (
     ErrorKind.BAD_VALUE_SCHEMA,
     ErrorKind.BAD_MESSAGE,
     ErrorKind.STORAGE_FULL,
+    ErrorKind.STORAGE_FAILED,
     ErrorKind.TOPIC_TERMINATED,
 )
 _READING: Final = (
@@ -119,6 +121,8 @@ OPERATIONS: Final[Sequence[Operation]] = [
         "/request",
         "request",
         "Publish one message and wait for its reply (PIP-371).",
+        description="The message alone, or one in `messages`. In the dialect that Pulsar shipped it may have a "
+        "`payload`, as in publishing there.",
         parameters=(Parameter("timeout", "How long to wait, in ms.", _COUNT),),
         request=ProduceRequest,
         answer=ReplyAnswer,

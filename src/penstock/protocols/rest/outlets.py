@@ -5,9 +5,9 @@ from typing import Final
 
 from penstock.core.broker import Broker
 from penstock.core.producer import Producer
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName, check_local
-from penstock.model.policy import AccessMode, ProducerOptions
+from penstock.model.policy import ProducerOptions
 from penstock.protocols.payloads import Schemes
 
 OUTLETS_MAX: Final = 4096  # a producer kept is a few KiB; one let go of is made again
@@ -31,7 +31,7 @@ class Outlets:
         self._outlets: OrderedDict[tuple[TopicName, str], Outlet] = OrderedDict()
 
     def ready(self, topic: TopicName, producer_name: str = "") -> Outlet | None:
-        """An outlet that is there and still right: its topic neither deleted nor grown, nobody exclusive on it."""
+        """An outlet that is there and still right: its topic neither deleted nor grown. Raises EXCLUSIVE_PRODUCER."""
         key = topic, producer_name
         outlet = self._outlets.get(key)
         if outlet is None:
@@ -41,10 +41,7 @@ class Outlets:
             del self._outlets[key]
             return None
         for one in topics:
-            if len(one.producers) == 1:  # an exclusive producer has its topic for itself
-                (other,) = one.producers.values()
-                if other.options.access_mode is not AccessMode.SHARED:
-                    raise PenstockError(ErrorKind.PRODUCER_FENCED, f"{one.name} has an exclusive producer")
+            one.access.check_shared()
         self._outlets.move_to_end(key)
         return outlet
 
@@ -56,12 +53,11 @@ class Outlets:
 
     def partitions(self, topic: TopicName) -> int:
         """How many partitions a topic has, or will have when it is made."""
-        count = 0 if topic.partition >= 0 else self._broker.settings.auto_create_partitions
-        return self._count(topic) or count or 1
+        return self._count(topic) or self._broker.topics.auto(topic).partitions or 1
 
     def may_make(self, topic: TopicName) -> bool:
         """Whether a topic is there, or is made when something is published to it."""
-        return self._broker.settings.auto_create_topics or self._broker.topics.exists(topic)
+        return self._broker.topics.exists(topic) or self._broker.topics.auto(topic.base).allowed
 
     async def get(self, topic: TopicName, producer_name: str = "") -> Outlet:
         """An outlet; creates the topic as configured. Raises what `Broker.producer` does."""

@@ -14,10 +14,14 @@ _IGNORED: Final = frozenset(("authoritative", "token"))
 
 
 class Params:
-    """The parameters of one request; those not in `known` are refused with BAD_PARAMETER."""
+    """The parameters of one request; those not in `known` are refused with BAD_PARAMETER.
 
-    def __init__(self, query: bytes, known: Iterable[str]) -> None:
+    Those of `repeated` may be given several times.
+    """
+
+    def __init__(self, query: bytes, known: Iterable[str], repeated: Iterable[str] = ()) -> None:
         self._values: dict[str, str] = {}
+        self._lists: dict[str, list[str]] = {}
         if not query:
             return
         try:
@@ -26,7 +30,8 @@ class Params:
             )
         except ValueError:
             raise PenstockError(ErrorKind.BAD_PARAMETER, "the query cannot be read") from None
-        known = frozenset(known)
+        repeated = frozenset(repeated)
+        known = frozenset(known) | repeated
         for name, value in pairs:
             if name in _IGNORED:
                 continue
@@ -35,12 +40,19 @@ class Params:
                     ErrorKind.BAD_PARAMETER,
                     f"unknown parameter {name[:80]!r}: {', '.join(sorted(known)) or 'none'} can be given",
                 )
+            if name in repeated:
+                self._lists.setdefault(name, []).append(value)
+                continue
             if name in self._values:
                 raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is given twice")
             self._values[name] = value
 
     def text(self, name: str) -> str | None:
         return self._values.get(name)
+
+    def texts(self, name: str) -> list[str] | None:
+        """The values of one of `repeated`, None when it is not given."""
+        return self._lists.get(name)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """One of `choices`, the first when it is not given."""

@@ -59,6 +59,8 @@ class Produce:
             messages = _plain.decode(body).messages
         except DECODE_ERRORS:
             return None
+        if len(messages) > self._limits.max_messages_per_request:
+            return None
         outlet = self._outlets.ready(target.topic)
         if outlet is None:
             return None

@@ -118,7 +118,7 @@ class Publishing:
         topic = job.target.topic
         outlet = self._outlets.ready(topic, job.producer_name)
         if outlet is None and not self._outlets.may_make(topic):
-            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {topic} does not exist")
+            raise self._broker.topics.missing(topic)
         if job.target.partition is not None:
             check_partition(job.target.partition, self._outlets.partitions(topic))
         schemes = Schemes(self._broker.schemas, topic) if outlet is None else outlet.schemes

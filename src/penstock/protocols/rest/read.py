@@ -1,15 +1,18 @@
 """GET of a partition's messages and offsets (PIP-64); reading keeps nothing on the server."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from penstock.core.broker import Broker
 from penstock.core.topic import Topic
+from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Form, Values
 
+from .answered import Answered
 from .decoding import Decoding
 from .exchange import Exchange, to_json
 from .messages import Found, encode_messages, messages_of, schemas_of
@@ -31,6 +34,69 @@ FORMS: Final[tuple[Form, ...]] = ("json", "base64", "text")
 DEFAULT_MESSAGES: Final = 1000  # an answer of a size that people and tools still handle at once
 
 _ENTRIES_PER_READ: Final = 1000
+
+
+class Collected:
+    """Messages from the offset `at` on as JSON, an array without its end."""
+
+    def __init__(self, at: int, end: int) -> None:
+        self.at = at
+        self.end = end
+        self.full = False
+        self.parts: list[bytes] = [b'{"messages":[']
+        self.count = 0
+        self.size = 0  # bytes of their keys and values
+        self.last_id: str | None = None
+        self.versions: set[int | None] = set()  # of their schemas
+
+    def add(
+        self,
+        decoding: Decoding,
+        values: Values,
+        topic: Topic,
+        entries: list[Entry],
+        messages_max: int,
+        bytes_max: int,
+    ) -> None:
+        """Encode the messages of entries that follow, within the bounds; `full` where they are reached."""
+        found: list[Found] = []
+        for one in self._within(decoding, values, topic, entries, messages_max, bytes_max):
+            found.append(one)
+            self.count += 1
+            self.size += one.size
+        if not found:
+            return
+        if self.count > len(found):
+            self.parts.append(b",")
+        self.parts.append(encode_messages(found)[1:-1])
+        self.last_id = found[-1].shown.message_id
+        self.versions.update([one.shown.schema_version for one in found])
+
+    def _within(
+        self,
+        decoding: Decoding,
+        values: Values,
+        topic: Topic,
+        entries: list[Entry],
+        messages_max: int,
+        bytes_max: int,
+    ) -> Iterator[Found]:
+        at = self.at
+        for entry in entries:
+            for one in messages_of(decoding, values, topic, entry):
+                offset = one.shown.offset
+                if offset < at:
+                    continue
+                if (
+                    offset >= self.end
+                    or self.count >= messages_max
+                    or (self.count and self.size + one.size > bytes_max)
+                ):
+                    self.full = True
+                    return
+                yield one
+            at = max(at, entry.end)
+            self.at = at
 
 
 class Read:
@@ -80,24 +146,28 @@ class Read:
             async with Patience(self._waits, exchange.receive) as patience:
                 await patience.until(topic.grown(start, self._limits.max_wait_ms), wait_ms)
             allowed()  # still, after the wait
-        found = await collect(
-            self._decoding,
-            values,
-            topic,
-            start,
-            end,
-            min(messages_max or DEFAULT_MESSAGES, self._limits.max_read_messages),
-            min(bytes_max or self._limits.max_read_bytes, self._limits.max_read_bytes),
-        )
-        next_id = (
-            to_json(found[-1].shown.message_id)
-            if found
-            else to_json(await self._unmoved(topic, params, start))
-        )
-        parts = [b'{"messages":', encode_messages(found), b',"next_message_id":', next_id]
-        if params.flag("include_schema"):
-            parts += [b',"schemas":', to_json(schemas_of(self._broker.schemas, target.topic, found))]
-        await exchange.answer(b"".join((*parts, b"}")))
+        answered = Answered(exchange)
+        try:
+            found = await collect(
+                self._decoding,
+                values,
+                topic,
+                start,
+                end,
+                min(messages_max or DEFAULT_MESSAGES, self._limits.max_read_messages),
+                min(bytes_max or self._limits.max_read_bytes, self._limits.max_read_bytes),
+                answered,
+            )
+            next_id = found.last_id if found.count else await self._unmoved(topic, params, start)
+            parts = found.parts
+            parts += [b'],"next_message_id":', to_json(next_id)]
+            if params.flag("include_schema"):
+                shapes = schemas_of(self._broker.schemas, target.topic, found.versions)
+                parts += [b',"schemas":', to_json(shapes)]
+            parts.append(b"}")
+            await answered.send(exchange, parts)
+        finally:
+            answered.count(0)
 
     async def _unmoved(self, topic: Topic, params: Params, start: int) -> str | None:
         """What to give back after an answer without messages, so that nothing is missed or repeated."""
@@ -133,27 +203,25 @@ async def collect(
     end: int | None,
     messages_max: int,
     bytes_max: int,
-) -> list[Found]:
-    """Messages from `start` on, within the bounds; at least one where there is one."""
-    found: list[Found] = []
-    size = 0
-    at = start
-    end = topic.next_offset if end is None else min(end, topic.next_offset)
-    while at < end and len(found) < messages_max:
-        entries = await topic.read_at(at, min(_ENTRIES_PER_READ, messages_max - len(found)))
+    answered: Answered,
+) -> Collected:
+    """Messages from `start` on, within the bounds and as far as there is room; at least one where there is one.
+
+    What one read brings is encoded before the next, so that it is in memory once. Raises TOO_MANY_REQUESTS or
+    UNAVAILABLE where there is no room for any.
+    """
+    made = Collected(start, topic.next_offset if end is None else min(end, topic.next_offset))
+    while not made.full and made.at < made.end and made.count < messages_max:
+        if not await answered.room(2 * topic.read_bytes_max, needed=not made.count):
+            break
+        entries = await topic.read_at(made.at, min(_ENTRIES_PER_READ, messages_max - made.count))
         if not entries:
             break
-        for entry in entries:
-            for one in messages_of(decoding, values, topic, entry):
-                offset = one.shown.offset
-                if offset < at:
-                    continue
-                if offset >= end or len(found) >= messages_max or (found and size + one.size > bytes_max):
-                    return found
-                found.append(one)
-                size += one.size
-            at = max(at, entry.end)
-    return found
+        topic.has_read(sum([len(entry.data) for entry in entries]))
+        made.add(decoding, values, topic, entries, messages_max, bytes_max)
+        del entries
+        answered.count(made.size)
+    return made
 
 
 def negotiate(accept: str | None) -> str:

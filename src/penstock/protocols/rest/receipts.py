@@ -92,7 +92,8 @@ def answer(
 def shipped_answer(
     results: Sequence[Result], versions: Sequence[int | None], schema_version: int | None
 ) -> bytes:
-    """The shipped dialect's answer (Pulsar 2.1): ids as `ledger:entry:partition`."""
+    """The shipped dialect's answer (Pulsar 2.1): ids as Java's clients show them, `ledger:entry:partition`, and of a
+    message in a batch `ledger:entry:partition:index`."""
     slots: list[dict[str, Any]] = []
     for result, version in zip(results, versions, strict=True):
         if isinstance(result, PenstockError):
@@ -101,6 +102,8 @@ def shipped_answer(
             )
         else:
             text = f"{result.ledger}:{result.entry}:{result.partition}"
+            if result.batch_index >= 0:
+                text += f":{result.batch_index}"
             slots.append(
                 {"messageId": text, "errorCode": 0, "schemaVersion": -1 if version is None else version}
             )

@@ -3,7 +3,7 @@
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from penstock.core.requests import Reply, Requests
 from penstock.core.schemas import Schemas
@@ -12,12 +12,13 @@ from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits, Session
 
+from . import shipped
 from .answer_shapes import ReplyAnswer
 from .exchange import ClientGoneError, Exchange, to_json
 from .params import Params
 from .produce import job_of
 from .produce_shapes import DECODE_ERRORS, ProduceMessage
-from .publishing import Publishing
+from .publishing import Job, Publishing
 from .target import Target
 
 _message = msgspec.json.Decoder(ProduceMessage)
@@ -43,7 +44,7 @@ class Ask:
         timeout_ms = params.number("timeout", least=1) or DEFAULT_TIMEOUT_MS
         self._requests.check(timeout_ms)  # before a topic is made for it
         body = await exchange.body(self._limits.max_request_bytes)
-        job = job_of(target, _in_envelope(body), self._limits, exchange.trace())
+        job = _job(target, body, self._limits, exchange.trace())
         if len(job.messages) != 1:
             raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
         outlet, prepared = await self._publishing.prepare(job)
@@ -73,10 +74,38 @@ class Ask:
         await exchange.answer(to_json(answer))
 
 
-def _in_envelope(body: bytes) -> bytes:
-    """A request may also be the message alone, without an array round it."""
+def _job(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None) -> Job:
+    """What a body asks for: one message, in an array or alone. Under a shipped path it may have a `payload` instead
+    of a value, as in publishing there."""
+    if target.shipped:
+        try:
+            glance = _glance.decode(body)
+        except DECODE_ERRORS:
+            pass  # what is wrong with it is said below
+        else:
+            if glance.payload is not UNSET:
+                return shipped.job_of(target, _enveloped(body), limits, trace)
+            if any(message.payload is not UNSET for message in glance.messages):
+                return shipped.job_of(target, body, limits, trace)
     try:
         _message.decode(body)
     except DECODE_ERRORS:
-        return body
-    return b'{"messages":[' + body + b"]}"
+        return job_of(target, body, limits, trace)
+    return job_of(target, _enveloped(body), limits, trace)
+
+
+def _enveloped(message: bytes) -> bytes:
+    return b'{"messages":[' + message + b"]}"
+
+
+class _Message(msgspec.Struct):
+    payload: str | UnsetType | None = UNSET
+
+
+class _Glance(_Message):
+    """Enough of a body to tell its dialect."""
+
+    messages: list[_Message] = []
+
+
+_glance = msgspec.json.Decoder(_Glance)

@@ -45,24 +45,30 @@ class ShippedProduce:
 
     async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
         session.may_produce(target.topic)
-        envelope, messages = _bodies.read(await exchange.body(self._limits.max_request_bytes))
-        check_count(len(messages), self._limits)
-        version = envelope.schema_version
-        declaration = Declaration(
-            schema_version=None if version < 0 else version,
-            key_schema=envelope.key_schema,
-            value_schema=envelope.value_schema,
-        )
-        job = Job(
-            target=target,
-            producer_name=envelope.producer_name or "",
-            declaration=declaration,
-            messages=[m if isinstance(m, PenstockError) else _message(m) for m in messages],
-            encode=_encode,
-            trace=exchange.trace(),
-        )
+        body = await exchange.body(self._limits.max_request_bytes)
+        job = job_of(target, body, self._limits, exchange.trace())
         done = await self._publishing.publish(job)
         await exchange.answer(receipts.shipped_answer(done.results, done.versions, done.version))
+
+
+def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
+    """What a body asks for; raises what is wrong with the request as a whole."""
+    envelope, messages = _bodies.read(body)
+    check_count(len(messages), limits)
+    version = envelope.schema_version
+    declaration = Declaration(
+        schema_version=None if version < 0 else version,
+        key_schema=envelope.key_schema,
+        value_schema=envelope.value_schema,
+    )
+    return Job(
+        target=target,
+        producer_name=envelope.producer_name or "",
+        declaration=declaration,
+        messages=[m if isinstance(m, PenstockError) else _message(m) for m in messages],
+        encode=_encode,
+        trace=trace,
+    )
 
 
 def _message(given: ShippedMessage) -> ProduceMessage | PenstockError:

@@ -12,10 +12,12 @@ from .stage_shapes import (
     AppendAnswer,
     CommitAnswer,
     CommitRequest,
+    ForgetAnswer,
     OpenAnswer,
     OpenRequest,
     StageAnswer,
     WriterAnswer,
+    WritersAnswer,
 )
 
 _NUMBER: Final = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
@@ -42,11 +44,25 @@ _PUBLISHING: Final = (
     ErrorKind.INCOMPATIBLE_SCHEMA,
     ErrorKind.TOPIC_TERMINATED,
     ErrorKind.STORAGE_FULL,
+    ErrorKind.STORAGE_FAILED,
 )
 _ABORTING: Final = (*_ALWAYS, ErrorKind.STAGE_CONFLICT)
-_BATCH: Final = "/stages/{writer}/{batch}"
+_WRITER: Final = "/stages/{writer}"
+_BATCH: Final = f"{_WRITER}/{{batch}}"
 
 OPERATIONS: Final[Sequence[Operation]] = [
+    Operation(
+        method="GET",
+        path="/stages",
+        tag="stage",
+        summary="The writers, with their last commits: those of the role, or all for a superuser.",
+        parameters=(
+            Parameter("after", "Only writers whose names come after this one."),
+            Parameter("max_writers", "At most so many.", {"type": "integer", "minimum": 1, "default": 100}),
+        ),
+        answer=WritersAnswer,
+        errors=ALWAYS,
+    ),
     Operation(
         method="POST",
         path="/stages",
@@ -58,11 +74,28 @@ OPERATIONS: Final[Sequence[Operation]] = [
     ),
     Operation(
         method="GET",
-        path="/stages/{writer}",
+        path=_WRITER,
         tag="stage",
-        summary="A writer's last commit, and what it has staged.",
+        summary="A writer's last commits, and what it has staged.",
         answer=WriterAnswer,
         errors=_ALWAYS,
+    ),
+    Operation(
+        method="DELETE",
+        path=_WRITER,
+        tag="stage",
+        summary="Forget a writer, or its last commit to a set of topics: a batch that comes again is new then.",
+        description="A writer that has something staged is not forgotten, unless `force` drops that, too.",
+        parameters=(
+            Parameter(
+                "topics",
+                "A topic of the set; several are given one by one, and none at all as an empty one.",
+                {"type": "array", "items": {"type": "string"}},
+            ),
+            Parameter("force", "Drop what the writer has staged.", {"type": "boolean"}),
+        ),
+        answer=ForgetAnswer,
+        errors=(*_ABORTING, ErrorKind.NOT_FOUND),
     ),
     Operation(
         method="PUT",
@@ -80,6 +113,11 @@ OPERATIONS: Final[Sequence[Operation]] = [
         path=f"{_BATCH}/commit",
         tag="stage",
         summary="Append what the stages hold to their topics, all at once; once, however often it is asked for.",
+        description=(
+            "Batches are numbered by writer and set of `topics`. One above the last is new. The last one again is a"
+            " repeat where as many messages of each topic are staged as were committed, and no topic that has messages of the"
+            " commit was deleted since. Anything else is 40911."
+        ),
         parameters=_PATH[:1],
         request=CommitRequest,
         answer=CommitAnswer,
@@ -87,19 +125,22 @@ OPERATIONS: Final[Sequence[Operation]] = [
             *_JSON,
             ErrorKind.STAGE_NOT_FOUND,
             ErrorKind.STAGE_CONFLICT,
+            ErrorKind.BATCH_CONFLICT,
+            ErrorKind.TOO_MANY_REQUESTS,
             ErrorKind.TOPIC_NOT_FOUND,
             ErrorKind.TOPIC_TERMINATED,
-            ErrorKind.PRODUCER_BUSY,
+            ErrorKind.EXCLUSIVE_PRODUCER,
             ErrorKind.BACKLOG_QUOTA_HOLD,
             ErrorKind.BACKLOG_QUOTA_EXCEPTION,
             ErrorKind.STORAGE_FULL,
+            ErrorKind.STORAGE_FAILED,
         ),
     ),
     Operation(
         method="DELETE",
         path=_BATCH,
         tag="stage",
-        summary="Drop what is staged for a batch, unless it is committed.",
+        summary="Drop what is staged for a batch; what is committed stays.",
         parameters=_PATH[:1],
         answer=AbortAnswer,
         errors=_ABORTING,
@@ -108,7 +149,7 @@ OPERATIONS: Final[Sequence[Operation]] = [
         method="DELETE",
         path=f"{_BATCH}/{{stage}}",
         tag="stage",
-        summary="Drop one stage, unless its batch is committed.",
+        summary="Drop one stage; what is committed stays.",
         parameters=_PATH[:1],
         answer=AbortAnswer,
         errors=_ABORTING,
@@ -122,6 +163,6 @@ OPERATIONS: Final[Sequence[Operation]] = [
         parameters=(Parameter("deduplicate", "", {"type": "boolean"}),),
         bodies=(MEDIA,),
         answer=AppendAnswer,
-        errors=(*_PUBLISHING, ErrorKind.PRODUCER_BUSY),
+        errors=(*_PUBLISHING, ErrorKind.EXCLUSIVE_PRODUCER),
     ),
 ]

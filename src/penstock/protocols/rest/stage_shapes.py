@@ -4,10 +4,10 @@ from typing import Annotated, Self
 
 from msgspec import Meta, Struct
 
-from penstock.core.staged import Expected
+from penstock.core.staged import Batch, Expected
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.model.stage import Commit, Span
+from penstock.model.stage import Commit, Span, Target
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -50,8 +50,13 @@ class StageCount(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class CommitRequest(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The stages to be appended, in this order. With `keep` off the commit is forgotten after a time."""
+    """The stages to be appended, in this order, and the topics that the writer writes to, dead letters aside.
 
+    A writer's batches are numbered for each set of `topics`; none is a set of its own. With `keep` off the commit
+    is forgotten after an hour.
+    """
+
+    topics: Annotated[list[str], Meta(max_length=1_000)] = []
     stages: Annotated[list[StageCount], Meta(max_length=1_000_000)]
     keep: bool = True
 
@@ -83,27 +88,33 @@ class CommittedSpan(Struct, kw_only=True):
 class CommitAnswer(Struct, kw_only=True):
     """A batch is committed: by this request, or (`repeated`) by one before it. `at` is ms since the epoch.
 
-    `batch` is the writer's last; `spans` are its, and empty where an older one was asked for.
+    `topics` are the declared ones, by their full names; `spans` is what the batch appended.
     """
 
     writer: str
+    topics: list[str]
     batch: int
     at: int
     repeated: bool
     spans: list[CommittedSpan]
 
     @classmethod
-    def of(cls, commit: Commit, batch: int, *, repeated: bool) -> Self:
-        spans = [CommittedSpan.of(span) for span in commit.spans] if commit.batch == batch else []
-        return cls(writer=commit.writer, batch=commit.batch, at=commit.at, repeated=repeated, spans=spans)
+    def of(cls, commit: Commit, *, repeated: bool) -> Self:
+        return cls(
+            writer=commit.writer,
+            topics=list(commit.topics or ()),
+            batch=commit.batch,
+            at=commit.at,
+            repeated=repeated,
+            spans=[CommittedSpan.of(span) for span in commit.spans],
+        )
 
 
 class StageAnswer(Struct, kw_only=True):
-    """What came of a part. `committed`: the batch is committed already, and the part was passed over."""
+    """What a part holds."""
 
     messages: int
     size_bytes: int
-    committed: bool
 
 
 class StagedBatch(Struct, kw_only=True):
@@ -113,13 +124,66 @@ class StagedBatch(Struct, kw_only=True):
     at: int
     stages: list[StageCount]
 
+    @classmethod
+    def of(cls, number: int, held: Batch) -> Self:
+        stages = [StageCount.of(held.expected(stage)) for stage in held.stages]
+        return cls(batch=number, at=held.at, stages=stages)
+
+
+class CommittedTarget(Struct, kw_only=True):
+    """The last batch that a writer committed to a set of topics.
+
+    `topics` is null for a commit that was made before commits named their topics: it counts for every set that has
+    none of its own.
+    """
+
+    topics: list[str] | None
+    batch: int
+    at: int
+    messages: int
+    keep: bool
+
+    @classmethod
+    def of(cls, target: Target) -> Self:
+        topics = None if target.topics is None else list(target.topics)
+        return cls(
+            topics=topics, batch=target.batch, at=target.at, messages=target.messages, keep=target.keep
+        )
+
 
 class WriterAnswer(Struct, kw_only=True):
-    """A writer: its last commit, and what it has staged since."""
+    """A writer: its owner ("" without one), its last commits, and what it has staged. `at`: when it was last used."""
 
     writer: str
-    committed: CommitAnswer | None
+    owner: str
+    at: int
+    targets: list[CommittedTarget]
     staged: list[StagedBatch]
+
+
+class ListedWriter(Struct, kw_only=True):
+    """A writer in a list: its owner, its last commits, and how much it has staged."""
+
+    writer: str
+    owner: str
+    at: int
+    targets: list[CommittedTarget]
+    staged_batches: int
+    staged_bytes: int
+
+
+class WritersAnswer(Struct, kw_only=True):
+    """Writers in the order of their names. `next` is to be given as `after` for those that follow; null at the end."""
+
+    writers: list[ListedWriter]
+    next: str | None
+
+
+class ForgetAnswer(Struct, kw_only=True):
+    """The writer that was forgotten, wholly (`topics` null) or for a set of topics."""
+
+    forgotten: str
+    topics: list[str] | None
 
 
 class AbortAnswer(Struct, kw_only=True):
@@ -129,13 +193,18 @@ class AbortAnswer(Struct, kw_only=True):
 
 
 class Appended(Struct, kw_only=True):
-    """What was published to one log. `repeats` counts entries that were there already; `offset` is none if all."""
+    """What was published to one log. `repeats` counts entries that were there already; `offset` is none if all.
+
+    `last_sequence_id` is the highest that the log has of the last entry's producer, where repeats are looked for: a
+    producer that repeats itself ends there.
+    """
 
     topic: str
     messages: int
     repeats: int
     offset: int | None = None
     message_id: str | None = None
+    last_sequence_id: int | None = None
 
 
 class AppendAnswer(Struct, kw_only=True):

@@ -1,10 +1,12 @@
 """The door of staged publishing (DESIGN, decision 8): everything below `/stages`, and `/entries`.
 
+GET    /stages                                  the writers
 POST   /stages                                  which topics; how many partitions they have
 PUT    /stages/{writer}/{batch}/{stage}/{part}  stage entries
 POST   /stages/{writer}/{batch}/commit          append what won, all at once, once
-DELETE /stages/{writer}/{batch}[/{stage}]       drop what is staged, unless it is committed
-GET    /stages/{writer}                         the last commit, and what is staged
+DELETE /stages/{writer}/{batch}[/{stage}]       drop what is staged
+GET    /stages/{writer}                         the last commits, and what is staged
+DELETE /stages/{writer}                         forget the last commits
 POST   /entries                                 publish entries at once
 """
 
@@ -15,30 +17,35 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from penstock.core.bulk import append_bulk
+from penstock.core.writers import Caller
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
-from penstock.model.stage import StageKey
+from penstock.model.stage import StageKey, Writer
+from penstock.protocols.load import network_of
 from penstock.protocols.session import Gate, Session
 from penstock.wire.checksum import crc32c
 
 from .exchange import ClientGoneError, Exchange, Receive, Scope, Send, to_json
 from .params import Params
 from .produce_shapes import DECODE_ERRORS, reason
-from .stage_body import MEDIA, sections_of, topics_of
+from .stage_body import MEDIA, sections_of
 from .stage_shapes import (
     AbortAnswer,
     AppendAnswer,
     Appended,
     CommitAnswer,
     CommitRequest,
+    CommittedTarget,
+    ForgetAnswer,
+    ListedWriter,
     OpenAnswer,
     OpenRequest,
     OpenTopic,
     StageAnswer,
-    StageCount,
     StagedBatch,
     WriterAnswer,
+    WritersAnswer,
 )
 
 T = TypeVar("T")
@@ -46,6 +53,8 @@ Path = tuple[str, ...]
 Handler = Callable[[Session, Path, Exchange], Awaitable[msgspec.Struct]]
 
 COMMIT_BYTES_MAX: Final = 64 << 20  # a count for each task of the largest job
+WRITERS_LISTED: Final = 100  # in one answer, unless the request says otherwise
+WRITERS_LISTED_MAX: Final = 1_000
 _NUMBER_MAX: Final = 2**63 - 1
 
 _open_request: Final = msgspec.json.Decoder(OpenRequest)
@@ -61,8 +70,8 @@ class StagesDoor:
         self._staging = gate.broker.staging
         # By the first segment and how many follow it.
         self._handlers: dict[tuple[str, int], Mapping[str, Handler]] = {
-            ("stages", 0): {"POST": self._open},
-            ("stages", 1): {"GET": self._status},
+            ("stages", 0): {"GET": self._list, "POST": self._open},
+            ("stages", 1): {"GET": self._status, "DELETE": self._forget},
             ("stages", 2): {"DELETE": self._abort},
             ("stages", 3): {"POST": self._commit, "DELETE": self._abort},
             ("stages", 4): {"PUT": self._stage},
@@ -112,16 +121,11 @@ class StagesDoor:
         key = StageKey(_writer(path[0]), _number("batch", path[1]), check_local("stage", path[2]))
         part = _number("part", path[3])
         body = await self._sections(exchange)
-        if self._staging.committed(key.writer, key.batch) is not None:
-            for name in topics_of(body):
-                session.may_produce(name)
-            return StageAnswer(messages=0, size_bytes=0, committed=True)
         sections = await sections_of(self._broker, session, body)
-        done = await self._staging.stage(key, part, crc32c(body), sections)
+        await self._staging.stage(key, part, crc32c(body), sections, _caller(session, exchange))
         return StageAnswer(
             messages=sum(entry.count for _, entries in sections for entry in entries),
             size_bytes=sum(len(entry.data) for _, entries in sections for entry in entries),
-            committed=done is not None,
         )
 
     async def _commit(self, session: Session, path: Path, exchange: Exchange) -> CommitAnswer:
@@ -134,43 +138,63 @@ class StagesDoor:
             writer,
             batch,
             [each.expected() for each in wanted.stages],
-            may_produce=session.may_produce,
-            owner=session.role or "",
+            _caller(session, exchange),
+            topics=[TopicName.parse(text) for text in wanted.topics],
             keep=wanted.keep,
         )
-        return CommitAnswer.of(commit, batch, repeated=not new)
+        return CommitAnswer.of(commit, repeated=not new)
 
     async def _abort(self, session: Session, path: Path, exchange: Exchange) -> AbortAnswer:
         writer, batch = _writer(path[0]), _number("batch", path[1])
         session.may_produce_somewhere()
-        dropped = await self._staging.abort(
-            writer,
-            batch,
-            check_local("stage", path[2]) if len(path) > 2 else None,
-            may_produce=session.may_produce,
-            owner=session.role or "",
+        stage = check_local("stage", path[2]) if len(path) > 2 else None
+        return AbortAnswer(
+            dropped=await self._staging.abort(writer, batch, _caller(session, exchange), stage)
         )
-        return AbortAnswer(dropped=dropped)
+
+    async def _list(self, session: Session, path: Path, exchange: Exchange) -> WritersAnswer:
+        params = Params(exchange.scope["query_string"], ("after", "max_writers"))
+        most = params.number("max_writers", least=1, most=WRITERS_LISTED_MAX) or WRITERS_LISTED
+        found, more = await self._staging.writers(
+            _caller(session, exchange), params.text("after") or "", most
+        )
+        return WritersAnswer(
+            writers=[
+                ListedWriter(
+                    writer=writer.name,
+                    owner=writer.owner,
+                    at=writer.at,
+                    targets=[CommittedTarget.of(target) for target in targets],
+                    staged_batches=len(self._staging.batches(writer.name)),
+                    staged_bytes=self._staging.size_of(writer.name),
+                )
+                for writer, targets in found
+            ],
+            next=found[-1][0].name if more and found else None,
+        )
 
     async def _status(self, session: Session, path: Path, exchange: Exchange) -> WriterAnswer:
-        writer = _writer(path[0])
-        last, batches = self._staging.last(writer), self._staging.batches(writer)
-        topics = {topic for held in batches.values() for topic in held.topics}
-        topics |= {span.topic for span in (last.spans if last is not None else ())}
-        for topic in sorted(topics):
-            session.may_produce(TopicName.parse(topic))
+        name = _writer(path[0])
+        session.may_produce_somewhere()
+        found = await self._staging.writer(name, _caller(session, exchange))
+        writer, targets = found or (Writer(name, "", "", 0), [])
         return WriterAnswer(
-            writer=writer,
-            committed=None if last is None else CommitAnswer.of(last, last.batch, repeated=False),
-            staged=[
-                StagedBatch(
-                    batch=batch,
-                    at=held.at,
-                    stages=[StageCount.of(held.expected(stage)) for stage in held.stages],
-                )
-                for batch, held in batches.items()
-            ],
+            writer=name,
+            owner=writer.owner,
+            at=writer.at,
+            targets=[CommittedTarget.of(target) for target in targets],
+            staged=[StagedBatch.of(batch, held) for batch, held in self._staging.batches(name).items()],
         )
+
+    async def _forget(self, session: Session, path: Path, exchange: Exchange) -> ForgetAnswer:
+        name = _writer(path[0])
+        session.may_produce_somewhere()
+        params = Params(exchange.scope["query_string"], ("force",), repeated=("topics",))
+        given = params.texts("topics")
+        topics = None if given is None else [TopicName.parse(text) for text in given if text]
+        await self._staging.forget(name, _caller(session, exchange), topics, force=params.flag("force"))
+        told = None if topics is None else sorted({str(topic.base) for topic in topics})
+        return ForgetAnswer(forgotten=name, topics=told)
 
     async def _publish(self, session: Session, path: Path, exchange: Exchange) -> AppendAnswer:
         deduplicate = Params(exchange.scope["query_string"], ("deduplicate",)).flag("deduplicate")
@@ -183,6 +207,8 @@ class StagesDoor:
             done = Appended(
                 topic=str(topic.name), messages=sum(entry.count for entry in entries), repeats=repeats
             )
+            if deduplicate and entries:
+                done.last_sequence_id = topic.sequences.last(entries[-1].producer)
             if placed is not None:
                 done.offset = placed.offset
                 done.message_id = str(MessageId(topic.ledger, placed.entry_id, topic.name.partition))
@@ -205,6 +231,18 @@ class StagesDoor:
             raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
         except DECODE_ERRORS as error:
             raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
+
+
+def _caller(session: Session, exchange: Exchange) -> Caller:
+    """Who stages, for what is kept of him: his role, or where that is off the address that he comes from."""
+    address = (exchange.scope.get("client") or ("",))[0]
+    return Caller(
+        role=session.role or "",
+        origin=session.role or f"address {network_of(address)}",
+        superuser=session.is_super,
+        may_produce=session.may_produce,
+        forbidden=session.forbidden_writer,
+    )
 
 
 def _path(scope: Scope) -> Path:

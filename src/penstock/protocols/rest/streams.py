@@ -1,13 +1,15 @@
 """Answers without an end in sight: lines, server-sent events and raw entries, each as fast as the client takes it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from struct import Struct
 from typing import Final
 
 from penstock.core.topic import Topic
+from penstock.model.entry import Entry
 from penstock.protocols.patience import Patience
 from penstock.protocols.values import Values
 
+from .answered import Answered
 from .decoding import Decoding
 from .exchange import Exchange
 from .messages import Found, encode_message, messages_of
@@ -59,8 +61,10 @@ class Stream:
         self._any = False
         self._any = False
 
-    async def parts(self, patience: Patience, heartbeat_ms: int | None = None) -> AsyncIterator[list[Found]]:
-        """Messages, some at a time; an empty list is a heartbeat."""
+    async def parts(
+        self, patience: Patience, heartbeat_ms: int | None = None, answered: Answered | None = None
+    ) -> AsyncIterator[list[Found]]:
+        """Messages, some at a time; an empty list is a heartbeat. What is read counts in `answered`."""
         topic = self._topic
         fixed = None if self._follow else topic.next_offset
         waited = 0
@@ -69,7 +73,11 @@ class Stream:
             end = end if self._end is None else min(end, self._end)
             if self._at < end:
                 waited = 0
+                if answered is not None:
+                    await answered.wait(_PART_BYTES)
                 found = await self._next(end)
+                if answered is not None:
+                    answered.count(sum([one.size for one in found]))
                 if found:
                     yield found
                 if self._full:
@@ -137,8 +145,13 @@ class Stream:
 async def stream_lines(exchange: Exchange, patience: Patience, stream: Stream) -> None:
     """One message a line."""
     await exchange.head(200, (b"content-type", LINES.encode()))
-    async for found in stream.parts(patience):
-        await exchange.part(b"".join(encode_message(one.shown) + b"\n" for one in found))
+    answered = Answered(exchange)
+    try:
+        async for found in stream.parts(patience, answered=answered):
+            await exchange.part(b"".join(encode_message(one.shown) + b"\n" for one in found))
+            answered.count(0)
+    finally:
+        answered.count(0)
     await exchange.end()
 
 
@@ -146,12 +159,17 @@ async def stream_events(exchange: Exchange, patience: Patience, stream: Stream) 
     """Server-sent events; a client that comes again with `Last-Event-ID` goes on after it."""
     await exchange.head(200, (b"content-type", EVENTS.encode()), (b"cache-control", b"no-store"))
     await exchange.part(b":\n\n")  # so that the client sees at once that it is connected
-    async for found in stream.parts(patience, HEARTBEAT_MS):
-        events = [
-            b"id: %s\ndata: %s\n\n" % (one.shown.message_id.encode(), encode_message(one.shown))
-            for one in found
-        ]
-        await exchange.part(b"".join(events) or b":\n\n")
+    answered = Answered(exchange)
+    try:
+        async for found in stream.parts(patience, HEARTBEAT_MS, answered):
+            events = [
+                b"id: %s\ndata: %s\n\n" % (one.shown.message_id.encode(), encode_message(one.shown))
+                for one in found
+            ]
+            await exchange.part(b"".join(events) or b":\n\n")
+            answered.count(0)
+    finally:
+        answered.count(0)
     await exchange.end()
 
 
@@ -168,21 +186,29 @@ async def stream_entries(
         200, (b"content-type", ENTRIES.encode()), (b"x-penstock-ledger", b"%d" % topic.ledger)
     )
     entry_id = await topic.entry_at(start) if start < end else topic.next_entry
-    done = start >= end
-    while not done:
-        entries = await topic.read(entry_id, _BLOCK_ENTRIES, _BLOCK_BYTES)
-        check()
-        frames: list[bytes] = []
-        for entry in entries:
-            if entry.offset >= end:
-                done = True
-                break
-            data = entry.data
-            frames += (_HEAD.pack(entry.offset, entry.count, entry.entry_id, len(data)), data)
-        if not entries:
-            break
-        entry_id = entries[-1].entry_id + 1
-        if frames:
-            await exchange.part(b"".join(frames))
-        done = done or entries[-1].end >= end
+    answered = Answered(exchange)
+    try:
+        while entry_id >= 0:
+            await answered.wait(_BLOCK_BYTES)
+            entries = await topic.read(entry_id, _BLOCK_ENTRIES, _BLOCK_BYTES)
+            check()
+            block, entry_id = _block(entries, start, end)
+            answered.count(len(block))
+            del entries
+            if block:
+                await exchange.part(block)
+    finally:
+        answered.count(0)
     await exchange.end()
+
+
+def _block(entries: Sequence[Entry], start: int, end: int) -> tuple[bytes, int]:
+    """The frames of entries before `end`, and the entry to go on with; -1: none."""
+    frames: list[bytes] = []
+    for entry in entries:
+        if entry.offset >= end or start >= end:
+            return b"".join(frames), -1
+        data = entry.data
+        frames += (_HEAD.pack(entry.offset, entry.count, entry.entry_id, len(data)), data)
+    done = not entries or entries[-1].end >= end
+    return b"".join(frames), -1 if done else entries[-1].entry_id + 1

@@ -26,7 +26,7 @@ class Backlog(Generic[T]):
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._items: deque[T] = deque()
-        self._bytes = 0
+        self.size_bytes = 0
         self._closed = False
         self._waiting = asyncio.Event()
         self._room = asyncio.Event()
@@ -34,12 +34,12 @@ class Backlog(Generic[T]):
     def add(self, item: T) -> None:
         """Add an item; whoever adds looks at `full` before the next."""
         self._items.append(item)
-        self._bytes += item.size
+        self.size_bytes += item.size
         self._waiting.set()
 
     @property
     def full(self) -> bool:
-        return len(self._items) >= self._count_max or self._bytes >= self._bytes_max
+        return len(self._items) >= self._count_max or self.size_bytes >= self._bytes_max
 
     async def room(self) -> None:
         """Wait until it is no longer full."""
@@ -62,10 +62,10 @@ class Backlog(Generic[T]):
         if len(self._items) <= count_max:
             taken = list(self._items)
             self._items.clear()
-            self._bytes = 0
+            self.size_bytes = 0
         else:
             taken = [self._items.popleft() for _ in range(count_max)]
-            self._bytes -= sum(item.size for item in taken)
+            self.size_bytes -= sum(item.size for item in taken)
         self._room.set()
         return taken
 
@@ -79,7 +79,7 @@ class Backlog(Generic[T]):
         taken: list[T] = []
         while self._items and self._items[0].arrived_ms <= before_ms:
             item = self._items.popleft()
-            self._bytes -= item.size
+            self.size_bytes -= item.size
             taken.append(item)
         if taken:
             self._room.set()

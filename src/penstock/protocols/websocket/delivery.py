@@ -7,7 +7,7 @@ consumer's window, permits and outbox bound what is taken from the log.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, request_timeout_ms
 from penstock.model.message_id import MessageId
+from penstock.protocols.load import Holding
 from penstock.protocols.proxied import Meter
 
 from . import base64
@@ -30,8 +31,39 @@ from .times import format_time
 log = logging.getLogger(__name__)
 
 PORTION: Final = 16  # deliveries taken at once; what is taken and not written is given back at the end
+PORTION_BYTES: Final = 256 * 1024  # of their entries; one more may overdraw it
+FRAME_FACTOR: Final = 3  # what an entry takes as long as it waits: itself, decoded, and as base64 in a frame
 SENDS_BEFORE_OTHERS: Final = 64
 KNOWN_MAX: Final = 4096  # of ids that were given out; the others are parsed
+
+
+class FrameBudget:
+    """The budget of a consumer whose entries become frames: each counts as what it will take."""
+
+    def __init__(self, holding: Holding) -> None:
+        self._holding = holding
+
+    @property
+    def over(self) -> bool:
+        return self._holding.over
+
+    def send(self, size: int) -> None:
+        self._holding.send(FRAME_FACTOR * size)
+
+    def has_room(self, size: int) -> bool:
+        return self._holding.has_room(FRAME_FACTOR * size)
+
+    def reserve(self, size: int) -> bool:
+        return self._holding.reserve(FRAME_FACTOR * size)
+
+    def call_when_room(self, callback: Callable[[], None]) -> None:
+        self._holding.slow()
+        self._holding.call_when_room(callback)
+
+
+def budget_of(socket: Socket) -> FrameBudget | None:
+    """Where a socket's consumer counts what is read for it."""
+    return None if socket.holding is None else FrameBudget(socket.holding)
 
 
 class Deliverer:
@@ -61,14 +93,18 @@ class Deliverer:
     async def run(self) -> None:
         """Write until the consumer is closed, the peer is gone, or `stop`."""
         self._running = asyncio.current_task()
-        consumer, hand = self._consumer, self._hand
+        consumer, hand, writable = self._consumer, self._hand, self._socket.writable
         written = 0
         while not self._stopped and await consumer.ready():
-            hand.extend(consumer.take(PORTION))
+            hand.extend(consumer.take(PORTION, PORTION_BYTES))
             while hand:
                 delivery = hand[0]
                 self._left = delivery.mask
                 for index in _bits(delivery.mask):
+                    if writable is not None and not writable.is_set():
+                        await writable.wait()  # before there is a frame that would wait
+                        if not hand:
+                            break  # a seek gave it back meanwhile
                     frame = await self._frame(delivery, index)
                     if frame is not None:
                         await self._socket.send(frame)
@@ -85,6 +121,7 @@ class Deliverer:
                 if hand and hand[0] is delivery:
                     hand.popleft()
                     self._meter.deliveries.add(delivery.count, len(delivery.entry.data))
+            self._entry, self._messages = None, []
 
     def stop(self) -> None:
         """End `run` now."""

@@ -4,11 +4,15 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from penstock.core.consumer import Consumer
 from penstock.core.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
+from penstock.protocols.clients import client_of
+from penstock.protocols.load import holding_of
 from penstock.protocols.payloads import Schemes
 from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import SCOPE_KEY
@@ -16,6 +20,7 @@ from penstock.protocols.session import Gate, Session
 from penstock.protocols.trace import trace_of
 
 from .consumer import ConsumerTalk
+from .delivery import budget_of
 from .parameters import (
     ConsumerParameters,
     TopicsPattern,
@@ -48,6 +53,7 @@ class Door:
             return
         limits, clock = self._gate.limits, self._gate.broker.clock
         socket = Socket(receive, send, clock, limits.websocket_idle_ms, _heard(scope))
+        socket.holding, socket.writable = holding_of(scope), scope.get("state", {}).get("writable")
         self._sockets.add(socket)
         try:
             talk = await self._open(scope, socket)
@@ -60,6 +66,7 @@ class Door:
             if socket.proxied is not None:
                 self._gate.proxied.leave(socket.proxied)
             self._sockets.discard(socket)
+            socket.forget()
 
     async def _open(self, scope: Scope, socket: Socket) -> Talk | None:
         """Everything that can be refused is done before the upgrade is answered."""
@@ -95,7 +102,9 @@ class Door:
         socket.held = session.hold(partial(session.may_produce, topic), socket.revoke)
         parameters = producer_parameters(query)
         broker = self._gate.broker
-        producer = await broker.producer(topic, parameters.options)
+        options = msgspec.structs.replace(parameters.options, client=client_of(scope))
+        producer = await broker.producer(topic, options)
+        session.own(producer)
         await socket.accept()
         schemes = Schemes(broker.schemas, topic)
         meter = self._enter(scope, socket, "producer", (topic,), producer)
@@ -124,8 +133,12 @@ class Door:
             flow=True,
             auto_ack=True,
             outbox_bytes_max=self._gate.limits.websocket_outbox_bytes,
+            client=client_of(scope),
         )
-        consumer = await broker.subscribe([topic], broker.new_name("reader"), options)
+        consumer = await broker.subscribe(
+            [topic], broker.new_name("reader"), options, budget=budget_of(socket)
+        )
+        session.own(consumer)
         consumer.flow(parameters.window)
         await socket.accept()
         return ReaderTalk(socket, consumer, broker, self._enter(scope, socket, "reader", (topic,), consumer))
@@ -135,6 +148,8 @@ class Door:
         parameters = consumer_parameters(
             query, multi=multi, outbox_bytes_max=self._gate.limits.websocket_outbox_bytes
         )
+        options = msgspec.structs.replace(parameters.options, client=client_of(scope))
+        parameters = msgspec.structs.replace(parameters, options=options)
         session = await self._admit(scope)
         names = parameters.topics if target.topic is None else (target.topic,)
         allowed = partial(_may_have, session, target.subscription, parameters.options.dead_letter)
@@ -145,10 +160,12 @@ class Door:
 
         if parameters.pattern is None:
             socket.held = session.hold(check, socket.revoke)
-            consumer = await self._gate.broker.subscribe(names, target.subscription, parameters.options)
+            consumer = await self._gate.broker.subscribe(
+                names, target.subscription, parameters.options, budget=budget_of(socket)
+            )
         else:
             consumer = await self._subscribe_pattern(parameters.pattern, target, parameters, session, socket)
-        consumer.owner = session.role
+        session.own(consumer)
         await socket.accept()
         followed = names or tuple(sorted({source.topic.name.base for source in consumer.attached}))
         meter = self._enter(scope, socket, "consumer", followed, consumer)
@@ -194,6 +211,7 @@ class Door:
             namespace=pattern.namespace,
             domain=pattern.domain,
             allowed=allowed,
+            budget=budget_of(socket),
         )
 
         def check() -> None:

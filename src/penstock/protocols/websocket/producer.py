@@ -32,6 +32,10 @@ from .unfit import UNKNOWN
 
 log = logging.getLogger(__name__)
 
+COUNT_BYTES: Final = (
+    64 * 1024
+)  # steps in which what waits is counted, so that small messages pay nothing for it
+HELD_FACTOR: Final = 1.5  # the payload is three quarters of its frame, and as large once more as an entry
 PENDING_BYTES_MAX: Final = 4 * 1024 * 1024  # one frame more may overdraw it
 SENDS_BEFORE_OTHERS: Final = 64  # answers written before others have their turn on the loop
 
@@ -70,6 +74,10 @@ class ProducerTalk:
             parameters.pending_max or PENDING_DEFAULT, PENDING_BYTES_MAX
         )
         self._under_way: list[Incoming] = []  # being published, not answered yet
+        self._publishing = 0  # bytes that are being published
+        self._counted = 0  # bytes of what waits and is published, as far as they are counted
+        # A publish that a quota holds outlasts its connection.
+        self._holding = None if socket.holding is None else socket.holding.beside()
         self._expiry: asyncio.Task[None] | None = None
         self._done = False  # nothing can expire any more
 
@@ -84,6 +92,8 @@ class ProducerTalk:
         finally:
             self._replies.close()
             self._producer.close()
+            if self._holding is not None:
+                self._holding.close()
 
     def _ousted(self, reason: PenstockError) -> None:
         self._ousted_why = reason.message
@@ -106,17 +116,24 @@ class ProducerTalk:
                         keys=self._keys,
                     )
                 )
+                size, text = len(text), ""  # what waits holds the message alone
+                if HELD_FACTOR * (backlog.size_bytes + self._publishing) >= self._counted + COUNT_BYTES:
+                    self._count()
+                    await self._room()
                 if backlog.full:
                     await backlog.room()
                 if socket.allowance is not None:
-                    await socket.allowance.spend(1, len(text))
+                    await socket.allowance.spend(1, size)
         finally:
             backlog.close()
 
     async def _publish_all(self) -> None:
         while group := await self._backlog.take(self._group_max):
             self._under_way = group
+            self._publishing = sum([item.size for item in group])
             await self._publish(group)
+            self._publishing = 0
+            self._count()
             if self._under_way:  # else the timeout answered
                 self._under_way = []
                 await self._answer(group)
@@ -124,6 +141,23 @@ class ProducerTalk:
         if self._expiry is not None:
             self._expiry.cancel()
         self._replies.close("" if self._socket.gone else self._ousted_why or self._socket.stop_reason)
+
+    def _count(self) -> None:
+        """Count what waits and what is being published with all that the server holds; a little goes uncounted."""
+        held = self._backlog.size_bytes + self._publishing
+        held = 0 if held < COUNT_BYTES else int(held * HELD_FACTOR)
+        if held != self._counted and self._holding is not None:
+            self._holding.receive(held - self._counted)
+            self._counted = held
+
+    async def _room(self) -> None:
+        """Read no more while the principal holds more than its share."""
+        holding = self._holding
+        while not self._socket.gone and holding is not None and holding.over:
+            holding.slow()
+            room = asyncio.Event()
+            holding.call_when_room(room.set)
+            await room.wait()
 
     async def _publish(self, group: list[Incoming]) -> None:
         """Publish a group; each then has its answer."""

@@ -60,7 +60,7 @@ class Query:
         if text is None:
             return default
         if not _INTEGER.fullmatch(text) or not -most - 1 <= int(text) <= most:
-            raise bad(f'For input string: "{text[:80]}"')
+            raise bad(f'For input string: "{text[:80]}" ({name})')  # Pulsar's text, and which parameter it is
         value = int(text)
         if value < least:
             raise bad(f"{name} needs to be >= {least}")

@@ -11,6 +11,7 @@ from typing import Any, Final
 from penstock.core.ports import Clock, Timer
 from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT, PenstockError
 from penstock.protocols.holds import Hold
+from penstock.protocols.load import Holding
 from penstock.protocols.proxied import ProxiedSocket
 from penstock.protocols.rates import Allowance
 
@@ -58,6 +59,8 @@ class Socket:
         self._grace: Timer | None = None
         self._cutting: asyncio.Task[None] | None = None
         self.held: Hold | None = None  # the permission it lasts as long as
+        self.writable: asyncio.Event | None = None  # set while the peer takes what is written
+        self.holding: Holding | None = None  # what the server holds for it
         self.proxied: ProxiedSocket | None = None  # where it is counted
         self.allowance: Allowance | None = None  # how fast it may be used
         self.abandoned: Callable[[], None] | None = None  # told when it is cut off: nobody waits for its end
@@ -71,6 +74,13 @@ class Socket:
     async def accept(self) -> None:
         """Complete the upgrade."""
         await self._try({"type": "websocket.accept"})
+
+    def forget(self) -> None:
+        """Let go of the connection, at the very end: what is left here in circles shall not keep it."""
+        self.gone = True
+        self.receive, self._send = _nothing_comes, _nothing_goes
+        self.held = self.writable = self.holding = self.abandoned = None
+        del self._idle
 
     async def refuse(self, status: int, text: str, *more: tuple[bytes, bytes]) -> None:
         """Answer the upgrade with an HTTP status and a plain text, and `more` headers."""
@@ -186,6 +196,14 @@ class Socket:
 
     async def _close(self, code: int, reason: str) -> None:
         await self._try({"type": "websocket.close", "code": code, "reason": reason})
+
+
+async def _nothing_comes() -> Event:
+    return {"type": "websocket.disconnect"}
+
+
+async def _nothing_goes(event: Event) -> None:
+    """The peer is gone."""
 
 
 class Sockets:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp
 
 from penstock.core.histogram import SECONDS, Histogram
+from penstock.protocols.pieces import PIECE_BYTES, send_in_pieces
 
 access = logging.getLogger("penstock.access")
 
@@ -27,15 +28,15 @@ class Doors:
     """An ASGI application round another, and what it counted."""
 
     def __init__(self, inner: ASGIApp, *, log_access: bool = False) -> None:
-        self._inner = inner
-        self._log_access = log_access
+        self.inner = inner
+        self.log_access = log_access
         self.requests: dict[tuple[str, str, int], int] = {}
         self.seconds: dict[str, Histogram] = {}
         self.in_progress = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._inner(scope, receive, send)
+            await self.inner(scope, receive, send)
             return
         began = perf_counter()
         status = NO_ANSWER
@@ -46,12 +47,16 @@ class Doors:
             if event["type"] == "http.response.start":
                 status = event["status"]
             else:
-                size += len(event.get("body", b""))
+                length = len(event.get("body", b""))
+                size += length
+                if length > PIECE_BYTES:
+                    await send_in_pieces(scope, event, send)
+                    return
             await send(event)
 
         self.in_progress += 1
         try:
-            await self._inner(scope, receive, sent)
+            await self.inner(scope, receive, sent)
         finally:
             self.in_progress -= 1
             self._count(scope, status, size, perf_counter() - began)
@@ -69,7 +74,7 @@ class Doors:
         if histogram is None:
             histogram = self.seconds[door] = Histogram(SECONDS)
         histogram.observe(seconds)
-        if self._log_access:
+        if self.log_access:
             client = scope.get("client") or ("", 0)
             # The path alone: a query may hold a token.
             access.info(
@@ -82,5 +87,6 @@ class Doors:
                     "bytes": size,
                     "ms": round(seconds * 1000, 3),
                     "role": scope.get("penstock.role"),
+                    **({"proxy": scope["penstock.proxy"]} if "penstock.proxy" in scope else {}),
                 },
             )

@@ -4,6 +4,7 @@ from typing import Final
 
 from penstock.core.broker import Broker
 from penstock.core.histogram import Writes
+from penstock.core.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 
@@ -34,12 +35,33 @@ def of_connections(families: Families, load: Load, websockets: int, binary: int)
     families.gauge("pulsar_active_connections", "Connections of all doors", load.connections, **_BROKER)
     families.gauge("penstock_connections", "Connections by door", websockets, door="ws")
     families.gauge("penstock_connections", "Connections by door", binary, door="pulsar")
-    families.gauge(
-        "penstock_connections", "Connections by door", load.connections - websockets - binary, door="http"
-    )
+    # A WebSocket may end later than its connection.
+    http = max(0, load.connections - websockets - binary)
+    families.gauge("penstock_connections", "Connections by door", http, door="http")
     families.counter("penstock_connections_refused", "Connections that were one too many", load.refused)
-    families.gauge("penstock_request_bytes_held", "Bytes of request bodies not answered yet", load.held)
-    families.gauge("penstock_output_bytes_waiting", "Bytes written that peers have not taken", load.unwritten)
+    families.gauge("penstock_tls_handshakes", "Connections whose TLS handshake goes on", load.handshakes)
+    families.gauge(
+        "penstock_request_bytes_held", "Bytes of bodies and frames, whole or in part, not answered", load.held
+    )
+    families.gauge(
+        "penstock_output_bytes_waiting", "Bytes read for clients, or written, and not taken", load.unwritten
+    )
+    families.gauge("penstock_bytes_in_flight_max", "limits.max_bytes_in_flight", load.bytes_max)
+    families.gauge(
+        "penstock_principal_bytes_max", "Bytes of the role, or address, that holds most", load.largest
+    )
+    for reason, count in (("share", load.refused_share), ("all", load.refused_full)):
+        families.counter(
+            "penstock_bytes_refused",
+            "Requests, frames and connections refused: beyond the share of their principal, or the bound of all",
+            count,
+            reason=reason,
+        )
+    families.counter(
+        "penstock_bytes_slowed",
+        "Times that reading or delivering waited for a principal's share",
+        load.slowed,
+    )
 
 
 def of_refusals(families: Families, audit: Audit) -> None:
@@ -59,6 +81,30 @@ def of_writes(families: Families, writes: Writes) -> None:
         "penstock_commit_operations", "Appends and other changes that were committed", writes.answered
     )
     families.gauge("penstock_commit_operations_waiting", "Changes that wait for their commit", writes.waiting)
+
+
+def of_storage(families: Families, storage: StorageHealth) -> None:
+    """Whether the disk takes what is published, and how much room there is."""
+    for cause in CAUSES:
+        problem = storage.problem is not None and storage.problem.cause == cause
+        families.gauge(
+            "penstock_storage_failing", "1 while publishes are refused for this cause", problem, cause=cause
+        )
+    for failed in (*CAUSES, "damaged", "other"):
+        families.counter(
+            "penstock_storage_failed_commits",
+            "Commits and checkpoints that failed",
+            storage.failed_commits[failed],
+            cause=failed,
+        )
+    families.counter(
+        "penstock_storage_refused_publishes", "Publishes that the storage did not take", storage.refused
+    )
+    if storage.files is not None:
+        files = storage.files()
+        families.gauge("penstock_storage_size_bytes", "Bytes of the storage's files", files.size)
+        families.gauge("penstock_storage_size_max_bytes", "Their bound; 0: the disk", files.size_max)
+        families.gauge("penstock_storage_disk_free_bytes", "Bytes that the disk has left", files.disk_free)
 
 
 def of_broker(families: Families, broker: Broker) -> None:

@@ -15,7 +15,7 @@ from penstock.cli.check import decode
 from penstock.core.ports import CursorChange
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.model.stage import Commit, StageKey, StageRun
+from penstock.model.stage import Commit, StageKey, StageRun, Writer
 from penstock.wire.entry import WireFormat
 
 A, B = "persistent://public/default/a", "persistent://public/default/b-partition-0"
@@ -211,7 +211,10 @@ async def stage(folder: Path) -> None:
             [b"staged"], producer="w", sequence_id=batch, publish_time=1, schema_version=None
         )
         await store.stage(StageKey("w", batch, "s"), 0, 0, 1, [StageRun(log.ledger, A, [entry])])
-    await store.commit_stages(Commit("w", 1, 9), ["s"])
+    await store.save_writer(Writer("w", "", "", 9))
+    await store.commit_stages(Commit("w", 1, 9, (A,)), ["s"])
+    await store.commit_stages(Commit("w", 0, 9, None), [])
+    await store.forget_commit("w", ())
     await store.close()
 
 
@@ -223,8 +226,34 @@ def test_what_was_staged(folder: Path) -> None:
     change(folder, "DELETE FROM entries WHERE id >= ?", first_id(STAGING))
     found = report_of(folder).findings
     assert [(one.place, one.message) for one in found] == [
-        (f"{A}, entry 10", "its data, which was staged, is missing")
+        (f"{A}, entry 10", "its data, which was staged, is missing"),
+        (
+            "writer 'w', batch 2, stage 's', part 0",
+            "of its 1 entries with 23 bytes, 0 with 0 bytes are there",
+        ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("DELETE FROM writers", "there is no such writer"),
+        ("UPDATE commits SET batch = -2", "its batch is -2"),
+        ("UPDATE commits SET messages = 7 WHERE messages", "it says that it has 7 messages"),
+        ("UPDATE commits SET spans = '{'", "it cannot be read"),
+        ("UPDATE commits SET topics = '[\"t\"]' WHERE topics <> ''", "no ordered set of full names"),
+        ("UPDATE stages SET messages = 9", "it says that it has 9 messages"),
+        ("UPDATE stages SET numbers = x'00'", "its entries differ"),
+    ],
+)
+def test_stages_and_commits_that_are_wrong(folder: Path, statement: str, told: str) -> None:
+    asyncio.run(stage(folder))
+    if "topics =" in statement:
+        change(folder, "DELETE FROM commits WHERE batch < 1")
+    change(folder, statement)
+    findings = report_of(folder).findings
+    assert findings
+    assert all(told in finding.message for finding in findings), findings
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ def error(code: int) -> sqlite3.OperationalError:
     ("code", "kind"),
     [
         (sqlite3.SQLITE_FULL, ErrorKind.STORAGE_FULL),
-        (sqlite3.SQLITE_IOERR_WRITE, ErrorKind.STORAGE_FULL),
-        (sqlite3.SQLITE_IOERR_FSYNC, ErrorKind.STORAGE_FULL),
+        (sqlite3.SQLITE_IOERR_WRITE, ErrorKind.STORAGE_FAILED),
+        (sqlite3.SQLITE_IOERR_FSYNC, ErrorKind.STORAGE_FAILED),
+        (sqlite3.SQLITE_READONLY, ErrorKind.STORAGE_FAILED),
         (sqlite3.SQLITE_CORRUPT, ErrorKind.UNAVAILABLE),
         (sqlite3.SQLITE_NOTADB, ErrorKind.UNAVAILABLE),
         (sqlite3.SQLITE_BUSY, ErrorKind.UNAVAILABLE),

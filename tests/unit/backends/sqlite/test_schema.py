@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.backends.sqlite import SqliteStore
@@ -11,6 +12,7 @@ from penstock.backends.sqlite.connection import open_writer
 from penstock.backends.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, first_id, prepare
 from penstock.backends.sqlite.store import FILE_NAME
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.stage import Commit, Span, Target, Writer
 
 
 @pytest.fixture
@@ -73,6 +75,48 @@ def test_a_migration_that_fails_leaves_the_version_before(connection: sqlite3.Co
     assert number(connection, "user_version") == VERSION + 1
     assert "later" in tables(connection)
     assert "half" not in tables(connection)
+
+
+def version_2(folder: Path) -> None:
+    """A folder as a server left it before commits named their topics."""
+    connection = open_writer(folder / FILE_NAME)
+    prepare(connection, MIGRATIONS[:2])
+    span = Span("persistent://public/default/a", 3, 0, 1, 0, 4, 8)
+    rows = [("job", 7, 1000, "alice", 1, [span, span]), ("once-1", 0, 2000, "", 0, [])]
+    for *values, spans in rows:
+        row = (*values, msgspec.json.encode(spans))
+        connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?)", row)
+    for start, writer in enumerate(("job", "new")):
+        row = (start, writer, 8, "s", 0, 0, 3000, 3, "persistent://public/default/a", 1, 1, b"")
+        connection.execute(f"INSERT INTO stages VALUES ({', '.join('?' * 12)})", row)
+    connection.close()
+
+
+async def test_commits_of_version_2_count_for_all_topics(tmp_path: Path) -> None:
+    version_2(tmp_path)
+    store = SqliteStore(tmp_path)
+    await store.start()
+    try:
+        writers = await store.list_writers("", None, 10)
+        assert writers == [
+            Writer("job", "alice", "alice", 1000, keep=True),
+            Writer("new", "", "", 3000),
+            Writer("once-1", "", "", 2000),
+        ]
+        runs, staging = await store.load_stages()
+        assert ([run.key.writer for run in runs], staging) == (["job", "new"], writers[:2])
+        for topics in ((), ("persistent://public/default/b",)):
+            last = await store.find_commit("job", topics)
+            assert last is not None
+            assert (last.topics, last.batch, last.messages, last.stages) == (None, 7, 8, "")
+            assert await store.commit_stages(Commit("job", 7, 9, topics), []) == last
+        assert await store.list_targets("job") == [Target(None, 7, 1000, 8)]
+        assert await store.list_targets("once-1") == [Target(None, 0, 2000, 0, keep=False)]
+        made = await store.commit_stages(Commit("job", 8, 4000, ("a",)), [])
+        assert await store.find_commit("job", ("a",)) == made
+        assert await store.find_commit("job", ("b",)) == last
+    finally:
+        await store.close()
 
 
 def test_the_order_of_ids_is_the_order_of_ledgers_and_entries() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.codec.vectors import field, record
 
 from penstock.codec.avro.parse import parse_tree
-from penstock.codec.avro.resolve import mismatch
+from penstock.codec.avro.resolve import Resolution, mismatch
 
 _PRIMITIVES = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
 _PROMOTED = {
@@ -23,6 +23,10 @@ def test_promotions(written: str, read: str) -> None:
     assert (mismatch(parse_tree(read), parse_tree(written)) == "") == fits
 
 
+def _enum(name: str) -> dict[str, Any]:
+    return {"type": "enum", "name": name, "symbols": ["A"]}
+
+
 @pytest.mark.parametrize(
     ("read", "written", "fits"),
     [
@@ -32,9 +36,20 @@ def test_promotions(written: str, read: str) -> None:
         (["string", "double"], ["int", "string"], True),
         ({"type": "map", "values": "long"}, {"type": "map", "values": "int"}, True),
         ({"type": "map", "values": "int"}, {"type": "array", "items": "int"}, False),
-        (record(name="x.R"), record(name="y.R"), True),  # the unqualified name counts
-        (record(name="S", aliases=["y.R"]), record(name="y.R"), True),
-        (record(name="S", aliases=["R"]), record(name="y.R"), False),
+        (record(name="x.R"), record(name="y.R"), True),
+        (
+            record(field("a", "int"), name="S"),
+            record(field("a", "int"), name="R"),
+            True,
+        ),  # names do not decide
+        (record(field("a", "int"), name="S"), record(field("b", "int"), name="R"), False),
+        (record(field("f", record(name="S"))), record(field("f", record(name="T"))), True),
+        (["null", record(name="S")], ["null", record(name="R")], True),
+        ({"type": "array", "items": record(name="S")}, {"type": "array", "items": record(name="R")}, True),
+        (_enum("n1.E"), _enum("n2.E"), True),  # the unqualified name counts
+        (_enum("E"), _enum("F"), False),
+        ({**_enum("E"), "aliases": ["n.F"]}, _enum("n.F"), True),
+        ({"type": "fixed", "name": "E", "size": 2}, {"type": "fixed", "name": "F", "size": 2}, False),
         (["null", record(field("a", "int"), name="A")], record(field("a", "int"), name="A"), True),
         (["null", record(field("b", "int"), name="A")], record(field("a", "int"), name="A"), False),
     ],
@@ -61,3 +76,21 @@ def test_many_fields_take_no_longer_each() -> None:
     began = time.process_time()
     assert mismatch(kind, other) == ""
     assert time.process_time() - began < 2  # some 20 ms; were it quadratic, 5 s
+
+
+def test_a_branch_of_the_same_name_comes_before_one_with_the_same_fields() -> None:
+    def branches(*names: str) -> Any:
+        return parse_tree([record(field("a", "int"), name=name) for name in names])
+
+    reader, writer = branches("B", "A"), branches("A").branches[0]
+    assert Resolution().branch(reader, writer) is reader.branches[1]
+    assert Resolution().branch(branches("C", "D"), writer) is not None
+
+
+def test_many_records_of_other_names_are_not_all_compared() -> None:
+    def many(prefix: str, *names: str) -> Any:
+        return parse_tree([record(field(name, "int"), name=f"{prefix}{n}") for n, name in enumerate(names)])
+
+    reader = many("R", *(f"b{n}" for n in range(999)), "a")  # only the last reads what was written
+    writer = many("W", *("a" for _ in range(1_000)))
+    assert "pairs of records with different names" in mismatch(reader, writer)

@@ -221,6 +221,7 @@ def test_troubles_are_told_apart() -> None:
     assert classify(DataLoss("gone")) == "data_loss"
     assert classify(f"org.apache.spark.SparkException … {DataLoss('gone')}") == "data_loss"
     assert classify(PenstockError(ErrorKind.UNAVAILABLE, "x")) == "broker"
+    assert classify(PenstockError(ErrorKind.STORAGE_FAILED, "x")) == "broker"
     assert classify("RemoteError: http://127.0.0.1:1 cannot be reached: refused") == "broker"
     assert classify("[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'") == "user"
     assert str(pickle.loads(pickle.dumps(SchemaChanged("x")))) == "[PENSTOCK_SCHEMA_CHANGED] x"

@@ -86,6 +86,7 @@ async def test_a_change_counts_at_once() -> None:
 
 async def test_changes_that_come_together_are_all_kept() -> None:
     namespaces = Namespaces(MemoryStore())
+    await namespaces.create_tenant(SHOP.tenant)
     await namespaces.create(SHOP)
 
     async def grant(role: str) -> None:

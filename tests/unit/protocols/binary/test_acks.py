@@ -100,7 +100,7 @@ async def test_the_rest_of_a_batch_comes_as_its_client_can_take_it() -> None:
     for knows_parts in (True, False):
         async with talk() as (one,):
             await begin(one, 5, supports_request_reply=knows_parts)
-            one.say(ack(at(0, 0b11010)))
+            await acknowledge_elsewhere(one, 0, 2)
             one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=[at(0)]))
             (message,) = await one.heard()
             assert message.redelivery_count == 1
@@ -117,13 +117,66 @@ async def test_the_rest_of_a_batch_comes_as_its_client_can_take_it() -> None:
 async def test_an_excerpt_is_acknowledged_by_its_own_indexes() -> None:
     async with talk() as (one,):
         await begin(one, 5)
-        one.say(ack(at(0, 0b11010)))
+        await acknowledge_elsewhere(one, 0, 2)
         one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=[at(0)]))
         await check_payloads(one, [b"1", b"3", b"4"])
         one.say(ack(at(0, 0b101)))  # the second of three
         await one.heard()
         one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=[at(0)]))
-        await check_payloads(one, [b"1", b"4"])
+        await settle(100)
+        # Now it is known that the client acknowledges by index: it gets the batch with its own indexes.
+        assert list(one.output.frames[0].command.message.ack_set) == [0b10010]
+        await check_payloads(one, [b"0", b"1", b"2", b"3", b"4"])
+        one.say(ack(at(0, 0b10000)))
+        await one.heard()
+        assert await backlog(one) == 1
+
+
+async def test_an_acknowledgement_by_the_indexes_of_another_form_takes_nothing_else() -> None:
+    """The client may hold messages of the whole batch while it was sent the rest as a batch, and the other way round."""
+    rest = [b"5", b"6", b"7", b"8", b"9"]
+    for bits in (0b1111000000, 0b11110):  # the sixth by the whole batch, and the first of the rest
+        async with talk() as (one,):
+            await begin(one, 10)
+            await acknowledge_elsewhere(one, 0, 1, 2, 3, 4)
+            one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1))
+            await check_payloads(one, rest)
+            one.say(ack(at(0, bits)))
+            await one.heard()
+            assert await backlog(one) == 4
+            one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1))
+            (message,) = await one.heard()  # whole, as it is known to count by index
+            assert list(message.ack_set) == [0b1111000000]
+            one.say(ack(at(0, 0b11100)))  # of the rest, which it still holds
+            await one.heard()
+            assert await backlog(one) == 3
+            one.say(ack(at(0)))
+            await one.heard()
+            assert await backlog(one) == 0
+
+
+async def acknowledge_elsewhere(one: Talk, *indexes: int) -> None:
+    """Acknowledge messages of the first entry, as another protocol does: one by one."""
+    topic = await one.bench.broker.topics.get(NAME)
+    for index in indexes:
+        topic.subscriptions["s"].answers.acknowledge(0, index)
+
+
+async def test_a_batch_that_its_client_acknowledged_in_part_keeps_its_indexes() -> None:
+    async with talk() as (one,):
+        await begin(one, 5)
+        one.say(ack(at(0, 0b11010)))
+        await one.heard()
+        for tries in (1, 2):
+            one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1))
+            (message,) = await one.heard()
+            assert (message.redelivery_count, list(message.ack_set)) == (tries, [0b11010])
+        consumer = (await one.bench.broker.topics.get(NAME)).subscriptions["s"].consumers[0]
+        assert (consumer.permits, consumer.unacked) == (1000 - 5 - 3 - 3, 3)
+        one.say(ack(at(0, 0b01010)))
+        one.say(ack(at(0)))
+        await one.heard()
+        assert await backlog(one) == 0
 
 
 async def check_payloads(one: Talk, wanted: list[bytes]) -> None:

@@ -7,6 +7,7 @@ from tests.unit.core.brokers import TOPIC as NAME
 from tests.unit.protocols.binary.talks import TOPIC, Talk, entry, talk
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.hashing import sticky_hash
 from penstock.wire.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
@@ -28,6 +29,9 @@ from penstock.wire.pulsar_pb2 import (
     CommandUnsubscribe,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
+    IntRange,
+    KeySharedMeta,
+    KeySharedMode,
     ProducerAccessMode,
     Schema,
     ServerError,
@@ -85,6 +89,7 @@ async def test_lookup_leads_here_the_way_the_client_came() -> None:
         assert answer.response == CommandLookupTopicResponse.Connect
         assert (answer.request_id, answer.brokerServiceUrl) == (3, "pulsar://here:6650")
         assert answer.proxy_through_service_url
+        assert not answer.HasField("brokerServiceUrlTls")  # an empty one is no URL, and clients parse it
         bad = await one.ask(CommandLookupTopic(topic="a/b", request_id=4))
         assert (bad.response, bad.error) == (CommandLookupTopicResponse.Failed, ServerError.InvalidTopicName)
 
@@ -233,14 +238,44 @@ async def test_failover_says_who_is_active() -> None:
         await one.connect()
         await other.connect()
         failover = CommandSubscribe.Failover
-        one.say(subscribe(subType=failover, consumer_name="b"))
-        assert [getattr(a, "is_active", None) for a in await one.heard()] == [None, True]
-        other.say(subscribe(subType=failover, consumer_name="a"))
-        assert [getattr(a, "is_active", None) for a in await other.heard()] == [None, True]
+        # Not with the success: a client may know its consumer only once it has read that, and then sends FLOW.
+        assert not hasattr(await one.ask(subscribe(subType=failover, consumer_name="b")), "is_active")
+        assert (await one.ask(CommandFlow(consumer_id=1, messagePermits=1))).is_active
+        assert not hasattr(await other.ask(subscribe(subType=failover, consumer_name="a")), "is_active")
         assert [a.is_active for a in await one.heard()] == [False]
+        await other.bench.clock.advance(1000)  # without FLOW, too
+        assert [a.is_active for a in await other.heard()] == [True]
+        one.say(CommandFlow(consumer_id=1, messagePermits=1))
+        other.say(CommandFlow(consumer_id=1, messagePermits=1))
+        assert await one.heard() == await other.heard() == []  # once
         other.say(CommandCloseConsumer(consumer_id=1, request_id=8))
         await other.heard()
         assert [a.is_active for a in await one.heard()] == [True]
+
+
+async def test_an_exclusive_consumer_gets_the_ranges_of_hashes_that_it_names() -> None:
+    """As readers that share a topic do (`keyHashRange`)."""
+    keys = [f"key-{number}" for number in range(20)]
+    found: list[list[int]] = []
+    for start, end in ((0, 32767), (32768, 65535)):
+        async with talk() as (one,):
+            await one.connect()
+            await one.ask(producer())
+            for number, key in enumerate(keys):
+                one.say(
+                    CommandSend(producer_id=1, sequence_id=number), entry(b"x", key=key, sequence_id=number)
+                )
+            await one.heard()
+            meta = KeySharedMeta(
+                keySharedMode=KeySharedMode.STICKY, hashRanges=[IntRange(start=start, end=end)]
+            )
+            await one.ask(subscribe(durable=False, keySharedMeta=meta))
+            one.say(CommandFlow(consumer_id=1, messagePermits=1000))
+            ids = [message.message_id.entryId for message in await one.heard()]
+            assert all(start <= sticky_hash(keys[number].encode()) <= end for number in ids)
+            found.append(ids)
+    assert sorted(found[0] + found[1]) == list(range(20))
+    assert all(found)
 
 
 async def test_the_end_of_a_topic_is_told_once_after_the_last_message() -> None:
@@ -375,7 +410,8 @@ async def test_getting_or_creating_schemas() -> None:
         first = await one.ask(CommandGetSchema(request_id=5, topic=TOPIC, schema_version=bytes(8)))
         assert first.schema.schema_data == AVRO
         unset = await one.ask(CommandGetSchema(request_id=6, topic=TOPIC, schema_version=b""))
-        assert unset.error_code == ServerError.IncompatibleSchema
+        assert not unset.HasField("error_code")
+        assert unset.schema.type == Schema.NoSchema
 
 
 async def test_schemas_that_do_not_parse() -> None:

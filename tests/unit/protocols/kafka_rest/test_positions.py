@@ -170,7 +170,7 @@ async def test_a_deleted_topic_leaves_nothing() -> None:
 
 
 async def test_topics_of_other_places_are_left_alone() -> None:
-    async with house() as h:
+    async with house(BrokerSettings(auto_create_namespaces=True)) as h:
         for name in ("other/space/t", "non-persistent://public/default/t"):
             await h.publish(b"a", topic=TopicName.parse(name))
         assert not h.door._logs._logs

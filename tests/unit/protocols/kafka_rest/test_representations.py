@@ -27,6 +27,7 @@ def form(**headers: str) -> Form:
         ("text/plain;q=0, text/*", "text/json"),
         ("application/x-kafka;q=0, */*", "text/plain"),
         ("TEXT/PLAIN", "text/plain"),
+        ("application/x-ndjson", "application/x-ndjson"),
         ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "text/plain"),
     ],
 )
@@ -102,6 +103,14 @@ def test_json_is_an_array_of_texts(charset: str) -> None:
     assert json.loads(made.write(frames).decode(charset)) == ['"ö"', "", "�"]
     assert made.content_type == f"text/json; charset={charset}"
     assert Form("application/json", "utf-8", False).content_type == "application/json"
+
+
+def test_lines_are_a_json_string_each() -> None:
+    frames, _ = render([b"two\nlines", b"", '"ö"'.encode()])
+    assert (
+        Form("application/x-ndjson", "utf-8", False).write(frames)
+        == '"two\\nlines"\n""\n"\\"ö\\""\n'.encode()
+    )
 
 
 def test_every_charset_exists() -> None:

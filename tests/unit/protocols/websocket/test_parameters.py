@@ -1,3 +1,4 @@
+import re
 from base64 import b64encode
 from urllib.parse import quote
 
@@ -67,16 +68,19 @@ def test_the_first_of_a_repeated_key_counts() -> None:
         ("compressionType=lz4", "Invalid compressionType lz4"),
         ("hashingScheme=X", "Invalid hashingScheme X"),
         ("sendTimeoutMillis=-1", "sendTimeoutMillis needs to be >= 0"),
-        ("sendTimeoutMillis=1e3", 'For input string: "1e3"'),
-        ("sendTimeoutMillis=2147483648", 'For input string: "2147483648"'),
-        ("initialSequenceId=9223372036854775808", "For input string"),
+        ("sendTimeoutMillis=1e3", 'For input string: "1e3" (sendTimeoutMillis)'),
+        ("sendTimeoutMillis=2147483648", 'For input string: "2147483648" (sendTimeoutMillis)'),
+        (
+            "initialSequenceId=9223372036854775808",
+            'For input string: "9223372036854775808" (initialSequenceId)',
+        ),
         ("producerName=+", "producerName cannot be blank"),
         ("batchingEnabled=true&batchingMaxPublishDelay=0", "batchingMaxPublishDelay"),
         ("batchingEnabled=true&maxPendingMessages=-1", "maxPendingMessages"),
     ],
 )
 def test_what_a_producer_may_not_say(query: str, text: str) -> None:
-    with pytest.raises(PenstockError, match=text) as caught:
+    with pytest.raises(PenstockError, match=re.escape(text)) as caught:
         producer(query)
     assert caught.value.kind is ErrorKind.BAD_PARAMETER
 

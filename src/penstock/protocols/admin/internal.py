@@ -1,0 +1,90 @@
+"""A log as it is stored, and where its cursors stand, under Pulsar's names. A log is one ledger for ever."""
+
+from itertools import islice
+from typing import Any, Final
+
+from penstock.core.subscription import Subscription
+from penstock.core.topic import Topic
+
+from .times import iso_time
+
+RUNS_MAX: Final = 1000  # runs of acknowledged messages shown; a cursor may have millions
+POSITIONS_MAX: Final = 100  # of these each is looked up in the log
+_NO_LEDGER: Final = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False, "underReplicated": False}
+
+
+async def internal_stats(topic: Topic) -> dict[str, Any]:
+    """One log as it is stored, and where its cursors stand."""
+    entries = topic.next_entry - topic.first_entry
+    ledger = {"ledgerId": topic.ledger, "entries": entries, "size": topic.size_bytes}
+    return {
+        "entriesAddedCounter": topic.next_entry,
+        "numberOfEntries": entries,
+        "totalSize": topic.size_bytes,
+        "currentLedgerEntries": entries,
+        "currentLedgerSize": topic.size_bytes,
+        "waitingCursorsCount": sum(1 for s in topic.subscriptions.values() if s.consumers and s.drained),
+        "pendingAddEntriesCount": 0,
+        "lastConfirmedEntry": f"{topic.ledger}:{topic.next_entry - 1}",
+        "state": "Terminated" if topic.terminated else "LedgerOpened",
+        "ledgers": [{**ledger, "offloaded": False, "underReplicated": False}],
+        "firstOffset": topic.first_offset,
+        "nextOffset": topic.next_offset,
+        "cursors": {name: await _cursor(s) for name, s in sorted(topic.subscriptions.items())},
+        "schemaLedgers": [],
+        "compactedLedger": _NO_LEDGER,
+    }
+
+
+async def _cursor(subscription: Subscription) -> dict[str, Any]:
+    topic, cursor = subscription.topic, subscription.cursor
+    next_entry = await topic.entry_at(cursor.mark)
+    read = subscription.next_entry
+    return {
+        "markDeletePosition": f"{topic.ledger}:{next_entry - 1}",
+        "readPosition": f"{topic.ledger}:{next_entry if read is None else read}",
+        "waitingReadOp": bool(subscription.consumers) and subscription.drained,
+        "pendingReadOps": 0,
+        "messagesConsumedCounter": max(0, cursor.mark - topic.first_offset) + cursor.beyond,
+        "cursorLedger": -1,  # cursors are no ledgers here
+        "cursorLedgerLastEntry": -1,
+        "individuallyDeletedMessages": await _positions(subscription),
+        "state": "Open",
+        "active": bool(subscription.consumers),
+        "numberOfEntriesSinceFirstNotAckedMessage": topic.next_entry - next_entry,
+        "totalNonContiguousDeletedMessagesRange": sum(1 for _ in cursor.ranges()),
+        "properties": {},  # Pulsar's are numbers; the subscription's own are `subscriptionProperties`
+        "subscriptionProperties": subscription.properties,
+        "markDeleteOffset": cursor.mark,
+        "individuallyDeletedOffsets": [list(run) for run in islice(cursor.ranges(), RUNS_MAX)],
+    }
+
+
+async def _positions(subscription: Subscription) -> str:
+    """What is acknowledged beyond the mark, as Pulsar writes ranges of positions: open below, closed above."""
+    topic, found = subscription.topic, []
+    for first, last in islice(subscription.cursor.ranges(), POSITIONS_MAX):
+        before, end = await topic.entry_at(first) - 1, await topic.entry_at(last)
+        found.append(f"({topic.ledger}:{before}..{topic.ledger}:{end}]")
+    return "[" + ",".join(found) + "]"
+
+
+async def internal_info(topic: Topic, properties: dict[str, str]) -> dict[str, Any]:
+    """The ledger of a log and the positions of its durable cursors; when each was made is not kept."""
+    cursors = {}
+    for name, subscription in sorted(topic.subscriptions.items()):
+        if subscription.durable:
+            entry = await topic.entry_at(subscription.cursor.mark) - 1
+            cursors[name] = {
+                "version": 0,
+                "cursorsLedgerId": -1,
+                "markDelete": {"ledgerId": topic.ledger, "entryId": entry},
+            }
+    entries = topic.next_entry - topic.first_entry
+    ledger = {"ledgerId": topic.ledger, "entries": entries, "size": topic.size_bytes, "isOffloaded": False}
+    info: dict[str, Any] = {"version": 0, "ledgers": [ledger], "cursors": cursors}
+    if topic.last_publish_ms:
+        info["modificationDate"] = iso_time(topic.last_publish_ms)
+    if topic.terminated:
+        info["terminatedPosition"] = {"ledgerId": topic.ledger, "entryId": topic.next_entry - 1}
+    return info | ({"properties": properties} if properties else {})

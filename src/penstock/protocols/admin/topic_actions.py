@@ -1,0 +1,94 @@
+"""What is done to a topic as a whole: unload, truncate, trim; and its properties."""
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+
+from .answers import NO_CONTENT, Answer
+from .call import Call
+from .table import Table
+from .topics import TOPIC
+
+table = Table()
+
+
+@table.on("PUT", f"{TOPIC}/unload")
+async def unload(call: Call) -> Answer:
+    """Disconnect the producers and consumers of a topic, once its cursors are saved: they come back by themselves."""
+    await call.broker.unload_topic(call.topic)
+    return NO_CONTENT
+
+
+@table.on("DELETE", f"{TOPIC}/truncate")
+async def truncate(call: Call) -> Answer:
+    """Delete every message of a topic, also those that are not acknowledged; its subscriptions stay."""
+    await call.broker.truncate_topic(_kept(call))
+    return NO_CONTENT
+
+
+@table.on("POST", f"{TOPIC}/trim")
+async def trim(call: Call) -> Answer:
+    """Let go of the acknowledged messages that retention does not keep, now."""
+    for log in await call.broker.topics.all_of(_kept(call), create=False):
+        await call.broker.keeper.look_now(log)
+    return NO_CONTENT
+
+
+def _kept(call: Call) -> TopicName:
+    """The topic in the path, which must be persistent; raises METHOD_NOT_ALLOWED."""
+    name = call.topic
+    if not name.persistent:
+        raise PenstockError(
+            ErrorKind.METHOD_NOT_ALLOWED, "a topic that is not persistent keeps only what is under way"
+        )
+    return name
+
+
+@table.on("POST", f"{TOPIC}/createMissedPartitions", fixed=True)
+async def create_missed(call: Call) -> Answer:
+    """Answer at once: a partitioned topic always has all its partitions."""
+    if not call.broker.topics.partitions(call.topic):
+        raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{call.topic} is not a partitioned topic")
+    return NO_CONTENT
+
+
+@table.on("DELETE", f"{TOPIC}/policies")
+async def forget_policies(call: Call) -> Answer:
+    """Leave every policy of a topic to its namespace."""
+    await call.broker.policies.forget(_base(call))
+    return NO_CONTENT
+
+
+# -- properties
+
+
+def _base(call: Call) -> TopicName:
+    """The topic in the path; a partition has its topic's properties. Raises TOPIC_NOT_FOUND."""
+    name, topics = call.topic, call.broker.topics
+    topics.partitions(name)
+    return name.base if topics.exists(name.base) else name
+
+
+@table.on("GET", f"{TOPIC}/properties", answer=dict[str, str])
+async def properties(call: Call) -> Answer:
+    """The properties of a topic."""
+    document = call.broker.topics.document(_base(call))
+    return Answer(body={} if document is None else document.properties)
+
+
+@table.on("PUT", f"{TOPIC}/properties", body=dict[str, str])
+async def update_properties(call: Call) -> Answer:
+    """Set these properties of a topic; the others stay."""
+    given = call.body(dict[str, str])
+    await call.broker.topics.set_properties(_base(call), lambda now: call.bounded({**now, **given}))
+    return NO_CONTENT
+
+
+@table.on("DELETE", f"{TOPIC}/properties", query=("key",))
+async def remove_properties(call: Call) -> Answer:
+    """Remove the property `key` of a topic, or all of them."""
+    key = call.query.get("key")
+    await call.broker.topics.set_properties(
+        _base(call),
+        lambda now: {name: value for name, value in now.items() if key is not None and name != key},
+    )
+    return NO_CONTENT

@@ -1,0 +1,24 @@
+"""The data path of the Rust crate `pulsar`. What is expected is what it finds with a Pulsar 4.0.8, unless said."""
+
+from typing import Any, Final
+
+import pytest
+from tests.clients.users import User
+
+STEPS: Final[dict[str, Any]] = {
+    "message": ["m0"],
+    "batches": True,
+    "exclusive": True,
+    "shared": 20,
+    "negative": "m0",
+    "dead_letter": ["m0"],
+    "cumulative": ["m2", "m3"],
+    "seek": ["m0"],  # with Pulsar it hangs in this version of the crate
+    "reader": ["m0", "m1", "m2"],
+    "properties": ["k", "1"],
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_steps(rust: User, step: str) -> None:
+    assert rust.run(step) == STEPS[step]
