@@ -23,7 +23,7 @@ ATTACKER: Final = "127.0.0.2"
 QUIET_S: Final = 1.0  # an attack has done what it can when nothing moves for so long
 PACE_S: Final = 0.1
 SLOWEST_S: Final = 1.0 if SOAK else 5.0  # for 99 % of the canary's requests; machines that run tests are busy
-BACK_S: Final = 30.0
+BACK_S: Final = 90.0  # several deadlines of a connection that is not read
 
 HELLO: Final = encode(
     BaseCommand(
@@ -104,7 +104,7 @@ class Canary:
 
     def was_served(self) -> None:
         """Every time, and nearly always soon."""
-        assert self.statuses == {200}
+        assert self.statuses == {200}, self.statuses
         slow = sorted(self.seconds)[: max(1, len(self.seconds) * 99 // 100)][-1]
         assert slow < SLOWEST_S, f"{slow:.2f} s, of {len(self.seconds)} requests"
 

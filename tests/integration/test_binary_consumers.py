@@ -272,7 +272,7 @@ def test_a_delayed_message_waits(server: Pulsar) -> None:
     producer.send(b"later", deliver_after=datetime.timedelta(milliseconds=500))
     producer.send(b"now")
     assert take(consumer, 2) == [b"now", b"later"]
-    assert time.monotonic() - start >= 0.5
+    assert time.monotonic() - start >= 0.495  # the client says when in whole milliseconds, of another clock
 
 
 def test_the_end_of_a_topic(server: Pulsar) -> None:

@@ -1,54 +1,70 @@
 """Memory that was let go of, given back to the system.
 
 glibc keeps what is freed for later, and after a rush that may be most of what the server had. It is told to give it
-back once much less is held than before; that takes milliseconds, in a thread.
+back once the process has much more than before and holds much less than that; that takes milliseconds, in a thread.
 """
 
 import asyncio
 import ctypes
+import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 
 from penstock.protocols.load import Load
 
-RUSH_BYTES: Final = 16 * 1024 * 1024  # held at a time: less leaves little behind
+RUSH_BYTES: Final = 16 * 1024 * 1024  # more than before: less is not worth the pause
 HANDSHAKE_BYTES: Final = (
     128 * 1024
-)  # about what a TLS handshake has while it lasts, that is not counted as held
-LOOKS: Final = 3  # in a row that give back
+)  # about what a TLS handshake has while it lasts; it is not counted as held
+LOOKS: Final = (
+    0,
+    1,
+    2,
+    4,
+    8,
+    16,
+    32,
+)  # since a rush was seen to be over that give back: what goes may go slowly
 
 
 class Trimming:
-    """Looks now and then at what is held; `trim` gives memory back."""
+    """Looks now and then at what the process has (`resident`, bytes) and holds; `trim` gives memory back."""
 
-    def __init__(self, load: Load, trim: Callable[[], object] | None) -> None:
+    def __init__(self, load: Load, trim: Callable[[], object], resident: Callable[[], int]) -> None:
         self._load = load
         self._trim = trim
-        self._most = 0  # held at a time, since the last trim
-        self._left = 0  # looks that give back
+        self._resident = resident
+        self._calm = resident()  # what it has when it holds nothing
+        self._looks: int | None = None  # since the last rush was over
         self._executor = ThreadPoolExecutor(1, "penstock-trim")
 
     def look(self) -> None:
         """Called now and then."""
         load = self._load
         held = load.held + load.unwritten + load.handshakes * HANDSHAKE_BYTES
-        self._most = max(self._most, held)
-        if self._most > min(RUSH_BYTES, load.bytes_max // 4) and held < self._most // 2:
-            self._most = held
-            self._left = LOOKS  # what goes may still be going
-        if self._left and self._trim is not None:
-            self._left -= 1
+        more = self._resident() - self._calm
+        if self._looks is None:
+            if more > min(RUSH_BYTES, load.bytes_max // 4) and held < more // 2:
+                self._looks = 0
+        elif self._looks < LOOKS[-1]:
+            self._looks += 1
+        else:
+            self._looks = None
+            self._calm += more - held
+        if self._looks in LOOKS:
             asyncio.get_running_loop().run_in_executor(self._executor, self._trim)
 
 
-def trim_of_system() -> Callable[[], object] | None:
+def trimming_of(load: Load) -> Trimming | None:
     """What gives memory back; None where the system has nothing of the kind."""
     if sys.platform != "linux":
         return None
     try:
-        found = ctypes.CDLL("libc.so.6").malloc_trim
+        trim = ctypes.CDLL("libc.so.6").malloc_trim
     except (OSError, AttributeError):
         return None
-    return lambda: found(0)
+    statm, page = Path("/proc/self/statm"), os.sysconf("SC_PAGE_SIZE")
+    return Trimming(load, lambda: trim(0), lambda: int(statm.read_bytes().split()[1]) * page)

@@ -19,7 +19,7 @@ from .files import allow_connections
 from .http import HttpServer
 from .listen import StartError
 from .logs import LINE_LIMITS, configure
-from .memory import Trimming, trim_of_system
+from .memory import trimming_of
 from .reload import Reload
 
 log = logging.getLogger(__name__)
@@ -64,11 +64,12 @@ async def serve(
             ready(*doors.urls)
 
             reload = None if reread is None else Reload(config, reread, app, http, doors)
-            trimming = Trimming(app.gate.load, trim_of_system())
+            trimming = trimming_of(app.gate.load)
 
             def now_and_then() -> None:
                 app.binary.look()
-                trimming.look()
+                if trimming is not None:
+                    trimming.look()
                 doors.refresh()
                 app.gate.audit.tell()
                 LINE_LIMITS.tell()
