@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import uvloop
 
-from penstock.backends.sqlite import SqliteStore
+from penstock.engines.embedded.sqlite import SqliteStore
 from penstock.model.entry import NewEntry
 
 

@@ -60,10 +60,10 @@ async def serve(kind: str, folder: Path) -> None:
     import uvicorn
     from starlette.routing import Router, WebSocketRoute
 
-    from penstock.backends.memory import MemoryStore
-    from penstock.backends.sqlite import SqliteStore
-    from penstock.core.broker import Broker
-    from penstock.core.clock import LoopClock
+    from penstock.engines.embedded.broker import Broker
+    from penstock.engines.embedded.clock import LoopClock
+    from penstock.engines.embedded.memory import MemoryStore
+    from penstock.engines.embedded.sqlite import SqliteStore
     from penstock.protocols.session import Gate
     from penstock.protocols.websocket.routes import routes
     from penstock.wire.entry import WireFormat

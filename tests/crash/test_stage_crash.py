@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.backends.memory import MemoryStore
-from penstock.backends.sqlite import SqliteStore
-from penstock.backends.sqlite.store import FILE_NAME
-from penstock.core.broker import Broker
-from penstock.core.clock import LoopClock
-from penstock.core.staged import Expected
-from penstock.core.topic import Topic
-from penstock.core.writers import Caller
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.clock import LoopClock
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.embedded.sqlite.store import FILE_NAME
+from penstock.engines.embedded.staged import Expected
+from penstock.engines.embedded.topic import Topic
+from penstock.engines.embedded.writers import Caller
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName

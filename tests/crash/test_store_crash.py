@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from penstock.backends.sqlite import SqliteStore
-from penstock.backends.sqlite.store import FILE_NAME
-from penstock.core.ports import CursorChange
+from penstock.engines.embedded.ports import CursorChange
+from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.embedded.sqlite.store import FILE_NAME
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 

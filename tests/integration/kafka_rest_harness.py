@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from penstock.backends.memory import MemoryStore
-from penstock.core.broker import Broker
-from penstock.core.settings import BrokerSettings
-from penstock.core.topic import Topic
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.settings import BrokerSettings
+from penstock.engines.embedded.topic import Topic
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import msgspec
 
-from penstock.backends.memory import MemoryStore
-from penstock.core.broker import Broker
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.rest.door import RestDoor
 from penstock.protocols.session import Gate, Limits
 from penstock.testing.clock import ManualClock

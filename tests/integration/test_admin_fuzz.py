@@ -12,9 +12,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from penstock.backends.memory import MemoryStore
-from penstock.core.broker import Broker
-from penstock.core.clock import LoopClock
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.clock import LoopClock
+from penstock.engines.embedded.memory import MemoryStore
 from penstock.protocols.session import Gate
 from penstock.server.describe import openapi
 from penstock.testing.server import Address, running

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.session import Limits
 from penstock.server.config import Config, DataSettings, HttpSettings, PulsarSettings
 from penstock.server.run import serve

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from tests.integration.websocket_harness import CONSUMER, PRODUCER, DoorServer, base64, door, text
 
-from penstock.backends.sqlite import SqliteStore
+from penstock.engines.embedded.sqlite import SqliteStore
 
 TOPIC = "/topics/public/default/t"
 LARGE = "x" * 100_000

@@ -17,7 +17,7 @@ import penstock
 from penstock.client.access import Access
 from penstock.client.errors import TopicNotFound
 from penstock.client.stages import MEDIA, Stages
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.testing.server import Address, launch, running

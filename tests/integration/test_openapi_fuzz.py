@@ -15,10 +15,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from penstock.backends.memory import MemoryStore
-from penstock.core.broker import Broker
-from penstock.core.clock import LoopClock
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.clock import LoopClock
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.session import Gate, Limits
 from penstock.server.describe import openapi
 from penstock.testing.credentials import Issuer

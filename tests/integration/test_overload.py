@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 import penstock
 from penstock.client.access import Access
 from penstock.client.stages import StageCount, Stages
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.session import Limits
 from penstock.testing.server import Address, running

@@ -19,10 +19,10 @@ from tests.integration.websocket_harness import (
     text,
 )
 
-from penstock.backends.memory import MemoryStore
-from penstock.backends.sqlite import SqliteStore
-from penstock.core.routing import Router
-from penstock.core.tasks import Tasks
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.routing import Router
+from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.embedded.tasks import Tasks
 from penstock.model.entry import NewEntry, Placed
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import Hashing, NamespacePolicies, Routing

@@ -12,7 +12,7 @@ from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, pulsar_server, 
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.settings import BrokerSettings
 
 NOTHING = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
 

@@ -8,12 +8,12 @@ import httpx
 import pytest
 from tests.integration.stages_harness import latest, refused, stage, topic
 
-from penstock.backends.sqlite.connection import open_writer
-from penstock.backends.sqlite.schema import MIGRATIONS, prepare
-from penstock.backends.sqlite.store import FILE_NAME
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.client.stages import StageCount, Stages
+from penstock.engines.embedded.sqlite.connection import open_writer
+from penstock.engines.embedded.sqlite.schema import MIGRATIONS, prepare
+from penstock.engines.embedded.sqlite.store import FILE_NAME
 from penstock.model.errors import ErrorKind
 from penstock.testing.server import Address, launch, running
 from penstock.wire.batch import pack_plain
@@ -227,7 +227,7 @@ def test_stages_of_another_set_of_topics_stay(server: Address, client: Stages) -
 
 def test_a_repeat_is_logged_with_its_numbers(client: Stages, caplog: pytest.LogCaptureFixture) -> None:
     held = [stage(client, "told", 8, "s", told=11)]
-    with caplog.at_level(logging.INFO, "penstock.core.repeats"):
+    with caplog.at_level(logging.INFO, "penstock.engines.embedded.repeats"):
         client.commit("told", 8, held, [topic("told")])
         assert not caplog.records
         client.commit("told", 8, held, [topic("told")])

@@ -9,7 +9,7 @@ from tests.integration.stages_harness import issuer, of, refused, stage, topic
 
 from penstock.client.access import Access
 from penstock.client.stages import Stages
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind
 from penstock.testing.server import Address, running
 

@@ -12,7 +12,7 @@ import pytest
 from penstock.client.access import Access
 from penstock.client.http import HttpClient, RemoteError
 from penstock.client.stages import MEDIA, StageCount, Stages
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName

@@ -6,7 +6,7 @@ import httpx
 import pulsar
 import pytest
 
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.testing.server import Address
 
 ELSEWHERE = "/topics/acme/shop/orders"

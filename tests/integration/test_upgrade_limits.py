@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tests.integration.test_limits import UPGRADE, head_of, refused, rest_of, talk
 
-from penstock.core.broker import Broker
+from penstock.engines.embedded.broker import Broker
 from penstock.protocols.session import Limits
 from penstock.server.connections import HttpConnection
 from penstock.testing.server import Address, launch, running

@@ -11,11 +11,11 @@ import uvicorn
 from starlette.routing import Router
 from websockets.asyncio.client import ClientConnection, connect
 
-from penstock.backends.memory import MemoryStore
-from penstock.core.broker import Broker
-from penstock.core.clock import LoopClock
-from penstock.core.ports import Clock, Store
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.clock import LoopClock
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.ports import Clock, Store
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.session import Gate, Limits

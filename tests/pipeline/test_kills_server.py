@@ -14,7 +14,7 @@ from tests.pipeline.gate import Gate, Rule
 
 from penstock.client.http import HttpClient
 from penstock.client.paths import admin_path
-from penstock.core.settings import BrokerSettings
+from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.handle import Pipeline

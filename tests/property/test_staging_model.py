@@ -13,12 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.backends.memory import MemoryStore
-from penstock.backends.sqlite import SqliteStore
-from penstock.core.broker import Broker
-from penstock.core.ports import Store
-from penstock.core.staged import Expected
-from penstock.core.writers import Caller
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.ports import Store
+from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.embedded.staged import Expected
+from penstock.engines.embedded.writers import Caller
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName

@@ -13,10 +13,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from penstock.backends.memory import MemoryStore
-from penstock.core.broker import Broker
-from penstock.core.consumer import Consumer, Delivery
-from penstock.core.subscription import Subscription
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.consumer import Consumer, Delivery
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.subscription import Subscription
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName

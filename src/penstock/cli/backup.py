@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from penstock.backends.sqlite.backup import copy
-from penstock.backends.sqlite.backup import restore as put_back
-from penstock.backends.sqlite.store import FILE_NAME
+from penstock.engines.embedded.sqlite.backup import copy
+from penstock.engines.embedded.sqlite.backup import restore as put_back
+from penstock.engines.embedded.sqlite.store import FILE_NAME
 from penstock.model.errors import ErrorKind, PenstockError
 
 from . import output

@@ -4,7 +4,7 @@ when the credentials do."""
 from collections.abc import Callable
 from typing import Final
 
-from penstock.core.ports import Clock, Timer
+from penstock.engines.embedded.ports import Clock, Timer
 from penstock.model.errors import ErrorKind, PenstockError
 
 TIMER_MS_MAX: Final = 24 * 60 * 60 * 1000  # a timer of years would outgrow the loop's

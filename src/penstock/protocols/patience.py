@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.core.ports import Clock
-from penstock.core.tasks import Tasks
+from penstock.engines.embedded.ports import Clock
+from penstock.engines.embedded.tasks import Tasks
 from penstock.model.errors import PenstockError
 
 from .holds import Hold

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.core.ports import Clock
+from penstock.engines.embedded.ports import Clock
 
 
 async def pause(clock: Clock, ms: float) -> None:

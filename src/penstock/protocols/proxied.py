@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.core.consumer import Consumer
-from penstock.core.histogram import Histogram
-from penstock.core.ports import Clock
-from penstock.core.producer import Producer
-from penstock.core.rates import Rate
+from penstock.engines.embedded.consumer import Consumer
+from penstock.engines.embedded.histogram import Histogram
+from penstock.engines.embedded.ports import Clock
+from penstock.engines.embedded.producer import Producer
+from penstock.engines.embedded.rates import Rate
 from penstock.model.names import NamespaceName, TopicName
 
 # Buckets of the time to publish, in us; beyond the last is Pulsar's `…_higher`.

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from penstock.core.ports import Clock
+from penstock.engines.embedded.ports import Clock
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .pause import pause

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.core.broker import Broker
-from penstock.core.consumer import Consumer
-from penstock.core.dead_letters import dead_letter_topic
-from penstock.core.producer import Producer
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.consumer import Consumer
+from penstock.engines.embedded.dead_letters import dead_letter_topic
+from penstock.engines.embedded.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import DeadLetter

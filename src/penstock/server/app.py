@@ -6,8 +6,8 @@ import msgspec
 from starlette.routing import Router
 from starlette.types import ASGIApp
 
-from penstock.core.broker import Broker
-from penstock.core.clock import LoopClock
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.clock import LoopClock
 from penstock.protocols.admin.routes import door as admin_door
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.binary.door import BinaryDoor

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from penstock.backends.memory import MemoryStore
-from penstock.core.ports import Store
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.ports import Store
 
 from .config import DataSettings, StorageSettings
 
@@ -16,6 +16,6 @@ def open_stores(settings: DataSettings, storage: StorageSettings) -> tuple[Store
     transient = MemoryStore(TRANSIENT_LEDGERS)
     if settings.store == "memory":
         return MemoryStore(), transient
-    from penstock.backends.sqlite import SqliteStore  # a server in memory starts without it
+    from penstock.engines.embedded.sqlite import SqliteStore  # a server in memory starts without it
 
     return SqliteStore.bounded(settings.folder, storage.size_max_bytes, storage.reserve_bytes), transient

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import yaml
 
-from penstock.core.histogram import Histogram, Writes
-from penstock.core.storage_health import CAUSES, StorageFiles, StorageHealth
+from penstock.engines.embedded.histogram import Histogram, Writes
+from penstock.engines.embedded.storage_health import CAUSES, StorageFiles, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 from penstock.server.metrics import whole

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.core.broker import Broker
+from penstock.engines.embedded.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.protocols.session import Session

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.core.topic import Topic
+from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message

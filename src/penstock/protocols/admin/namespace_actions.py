@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.core.topic import Topic
+from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .answers import NO_CONTENT, Answer

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from penstock.core.policies import InForce
+from penstock.engines.embedded.policies import InForce
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import Quota, TopicPolicies
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.core.consumer import Consumer
-from penstock.core.producer import Producer
-from penstock.core.rates import Rate
-from penstock.core.subscription import Subscription
-from penstock.core.topic import Topic
+from penstock.engines.embedded.consumer import Consumer
+from penstock.engines.embedded.producer import Producer
+from penstock.engines.embedded.rates import Rate
+from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.embedded.topic import Topic
 from penstock.model.policy import AccessMode, SubscriptionType
 
 from .times import iso_time

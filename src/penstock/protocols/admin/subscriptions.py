@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from penstock.core.subscription import Subscription
-from penstock.core.topic import Topic
+from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import check_local
 

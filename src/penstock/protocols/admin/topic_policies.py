@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.core.policies import InForce
+from penstock.engines.embedded.policies import InForce
 from penstock.model.names import TopicName
 from penstock.model.policy import TopicPolicies
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.core.topic import Topic
+from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.wire.entry import batch_size

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from penstock.core.broker import Broker
-from penstock.core.ports import Clock
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.ports import Clock
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .basic import Basic, pair_of

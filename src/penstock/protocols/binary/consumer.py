@@ -5,9 +5,9 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from penstock.core.consumer import Consumer, Delivery
-from penstock.core.ports import Timer
-from penstock.core.subscription import Subscription
+from penstock.engines.embedded.consumer import Consumer, Delivery
+from penstock.engines.embedded.ports import Timer
+from penstock.engines.embedded.subscription import Subscription
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType

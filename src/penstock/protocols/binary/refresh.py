@@ -7,7 +7,7 @@ it is never without.
 from typing import TYPE_CHECKING, Final
 
 from penstock import __version__
-from penstock.core.ports import Timer
+from penstock.engines.embedded.ports import Timer
 from penstock.model.errors import PenstockError
 from penstock.protocols.holds import TIMER_MS_MAX, Hold
 from penstock.protocols.session import Session as Admitted

@@ -1,7 +1,7 @@
 """The logs that the door shows: those of the persistent topics of public/default."""
 
-from penstock.core.broker import Broker
-from penstock.core.topic import Topic
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator
 from typing import Final
 
-from penstock.core.topic import Topic
+from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.wire.payloads import Parcel
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.core.broker import Broker
+from penstock.engines.embedded.broker import Broker
 from penstock.model.errors import ErrorKind
 from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.prefer import wait_seconds

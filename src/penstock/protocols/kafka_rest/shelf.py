@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from penstock.core.ports import MetaStore
+from penstock.engines.embedded.ports import MetaStore
 
 POINTS_PER_DOCUMENT: Final = 256  # of 256 KiB each: a restart reads at most the last 64 MiB again
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.codec.lookup import codec_for
-from penstock.core.broker import Broker
+from penstock.engines.embedded.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName, check_local

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from penstock.core.broker import Broker
-from penstock.core.schemas import Schemas
-from penstock.core.subscription import Subscription
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.schemas import Schemas
+from penstock.engines.embedded.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import SubscriptionType

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.core.consumer import Consumer, Delivery
+from penstock.engines.embedded.consumer import Consumer, Delivery
 from penstock.protocols.patience import Patience
 from penstock.protocols.values import Values
 

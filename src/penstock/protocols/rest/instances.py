@@ -3,9 +3,9 @@
 import asyncio
 import secrets
 
-from penstock.core.broker import Broker
-from penstock.core.consumer import Consumer
-from penstock.core.timers import Timers
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.consumer import Consumer
+from penstock.engines.embedded.timers import Timers
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions

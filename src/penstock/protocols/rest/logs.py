@@ -8,11 +8,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.core.broker import Broker
-from penstock.core.patterns import Pattern
-from penstock.core.slices import Slices
-from penstock.core.subscription import Subscription
-from penstock.core.topic import Topic
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.patterns import Pattern
+from penstock.engines.embedded.slices import Slices
+from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.protocols.patience import Patience, Waits

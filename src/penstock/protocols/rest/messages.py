@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.core.bits import bits_of
-from penstock.core.schemas import Schemas
-from penstock.core.topic import Topic
+from penstock.engines.embedded.bits import bits_of
+from penstock.engines.embedded.schemas import Schemas
+from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, request_timeout_ms

@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.core.requests import Reply, Requests
-from penstock.core.schemas import Schemas
+from penstock.engines.embedded.requests import Reply, Requests
+from penstock.engines.embedded.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.patience import Patience, Waits
 from penstock.protocols.reply_values import value_of

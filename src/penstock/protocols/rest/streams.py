@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from struct import Struct
 from typing import Final
 
-from penstock.core.topic import Topic
+from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
 from penstock.protocols.patience import Patience
 from penstock.protocols.values import Values

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from penstock.core.broker import Broker
-from penstock.core.consumer import Consumer
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.consumer import Consumer
 from penstock.protocols.proxied import Meter
 
 from .commands import AskEndOfTopic, Broken, parse_command

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, Final
 
-from penstock.core.ports import Clock, Timer
+from penstock.engines.embedded.ports import Clock, Timer
 from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT, PenstockError
 from penstock.protocols.holds import Hold
 from penstock.protocols.load import Holding

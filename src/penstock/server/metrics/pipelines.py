@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from penstock.core.broker import Broker
-from penstock.core.topic import Topic
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from penstock.core.broker import Broker
-from penstock.core.histogram import Writes
-from penstock.core.storage_health import CAUSES, StorageHealth
+from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.histogram import Writes
+from penstock.engines.embedded.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.core.ports import CursorChange, LogState
+from penstock.engines.embedded.ports import CursorChange, LogState
 from penstock.model.entry import Placed
 from penstock.model.errors import ErrorKind
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.backends.memory import MemoryStore
-from penstock.core.namespaces import Namespaces, TenantInfo
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.namespaces import Namespaces, TenantInfo
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from google.protobuf.message import Message
-from tests.unit.core.brokers import Bench, bench
+from tests.unit.engines.embedded.brokers import Bench, bench
 
-from penstock.core.tasks import Tasks
+from penstock.engines.embedded.tasks import Tasks
 from penstock.model.message import OutMessage
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.brokers import TOPIC as NAME
+from tests.unit.engines.embedded.brokers import TOPIC as NAME
 from tests.unit.protocols.binary.talks import Talk, entry, talk
 from tests.unit.protocols.binary.test_session import producer, subscribe
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.brokers import TOPIC as NAME
+from tests.unit.engines.embedded.brokers import TOPIC as NAME
 from tests.unit.protocols.binary.talks import TOPIC, Talk, entry, talk
 
 from penstock.model.errors import ErrorKind, PenstockError

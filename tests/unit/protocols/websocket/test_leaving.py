@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.core.brokers import TOPIC, bench
+from tests.unit.engines.embedded.brokers import TOPIC, bench
 
 from penstock.protocols.session import Gate
 from penstock.protocols.websocket.door import Door

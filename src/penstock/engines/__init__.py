@@ -1,0 +1,1 @@
+"""Engines: what holds the log. None knows another."""

@@ -1,0 +1,157 @@
+"""The threads that read, each with a connection of its own that cannot write."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from penstock.engines.embedded.ports import CursorChange
+from penstock.model.entry import Entry
+
+from .connection import open_reader, translate
+from .giveway import GiveWay
+from .schema import DATA, ENTRY_BITS, ENTRY_MASK
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_COLUMNS: Final = f"id, first_offset, count, publish_time, deliver_at, {DATA}"
+
+# The first of the ids from `first` up to `until` of which the condition fails, found in one statement: each
+# step would cost a turn at Python's lock. An id without entry was swept, and lies before those that are.
+_BISECT: Final = f"""
+    WITH RECURSIVE range(low, high) AS (
+        SELECT :first, :until
+        UNION ALL
+        SELECT
+            CASE WHEN id IS NULL OR {{before}} THEN low + (high - low) / 2 + 1 ELSE low END,
+            CASE WHEN id IS NULL OR {{before}} THEN high ELSE low + (high - low) / 2 END
+        FROM range LEFT JOIN entries ON id = low + (high - low) / 2
+        WHERE low < high
+    )
+    SELECT {_COLUMNS} FROM entries WHERE id = (SELECT low FROM range WHERE low >= high) AND id < :until
+"""  # noqa: S608
+_FIND_OFFSET: Final = _BISECT.format(before="first_offset + count <= :value")
+_FIND_TIME: Final = _BISECT.format(before="publish_time < :value")
+_FIND_BYTE: Final = _BISECT.format(before="first_byte < :value")
+
+
+class Readers:
+    """A pool of reading threads."""
+
+    def __init__(self, file: Path, threads: int, give_way: GiveWay) -> None:
+        self._file = file
+        self._give_way = give_way
+        self._executor = ThreadPoolExecutor(threads, "penstock-reader")
+        self._mine = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+
+    def run(
+        self,
+        query: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> asyncio.Future[T]:
+        """Run `query` in one of the threads."""
+
+        def call() -> T:
+            try:
+                return query(self._connection(), *args, **kwargs)
+            except sqlite3.Error as error:
+                raise translate(error) from None
+
+        self._give_way.owe()
+        answer = asyncio.get_running_loop().run_in_executor(self._executor, call)
+        answer.add_done_callback(self._answered)
+        return answer
+
+    def close(self) -> None:
+        """Finish what was asked for; blocks meanwhile."""
+        self._executor.shutdown()
+        for connection in self._connections:
+            connection.close()
+
+    def _answered(self, answer: asyncio.Future[Any]) -> None:
+        self._give_way.answered()
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
+        if connection is None:
+            connection = self._mine.connection = open_reader(self._file)
+            self._connections.append(connection)
+        return connection
+
+
+def read(
+    connection: sqlite3.Connection, start: int, until: int, entries_max: int, bytes_max: int
+) -> list[Entry]:
+    """Entries with ids from `start` up to `until`: one, and more within both bounds."""
+    query = f"SELECT {_COLUMNS} FROM entries WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"  # noqa: S608
+    found: list[Entry] = []
+    size = 0
+    rows = connection.execute(query, (start, until, max(1, entries_max)))
+    for row in rows:
+        size += len(row[5])
+        if found and size > bytes_max:
+            rows.close()  # ends the read: an open one would keep the write-ahead log from starting anew
+            break
+        found.append(_entry(row))
+    return found
+
+
+def find_offset(connection: sqlite3.Connection, first: int, until: int, offset: int) -> Entry | None:
+    """The first entry that ends after `offset`."""
+    return _find(connection, _FIND_OFFSET, first, until, offset)
+
+
+def find_time(connection: sqlite3.Connection, first: int, until: int, publish_time: int) -> Entry | None:
+    """The first entry published at or after `publish_time`, as far as times are in order."""
+    return _find(connection, _FIND_TIME, first, until, publish_time)
+
+
+def find_byte(connection: sqlite3.Connection, first: int, until: int, byte: int) -> Entry | None:
+    """The first entry that begins at or after a byte of the log."""
+    return _find(connection, _FIND_BYTE, first, until, byte)
+
+
+def first_byte(connection: sqlite3.Connection, row: int) -> int | None:
+    """Where an entry's data begins, counted over the log; None when it is swept."""
+    found = connection.execute("SELECT first_byte FROM entries WHERE id = ?", (row,)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def load_cursors(connection: sqlite3.Connection, ledger: int) -> list[CursorChange]:
+    """All cursors of a log, as of one moment."""
+    connection.execute("BEGIN")
+    try:
+        cursors = {
+            subscription: CursorChange(ledger, subscription, mark, {}, properties)
+            for subscription, mark, properties in connection.execute(
+                "SELECT subscription, mark, properties FROM cursors WHERE ledger = ?", (ledger,)
+            )
+        }
+        for subscription, chunk, bits in connection.execute(
+            "SELECT subscription, chunk, bits FROM cursor_chunks WHERE ledger = ?", (ledger,)
+        ):
+            cursors[subscription].chunks[chunk] = bits
+    finally:
+        connection.execute("COMMIT")
+    return list(cursors.values())
+
+
+def load_meta(connection: sqlite3.Connection, kind: str) -> dict[str, bytes]:
+    """All documents of a kind."""
+    return dict(connection.execute("SELECT key, document FROM meta WHERE kind = ?", (kind,)).fetchall())
+
+
+def _find(connection: sqlite3.Connection, query: str, first: int, until: int, value: int) -> Entry | None:
+    row = connection.execute(query, {"first": first, "until": until, "value": value}).fetchone()
+    return None if row is None else _entry(row)
+
+
+def _entry(row: tuple[int, int, int, int, int, bytes]) -> Entry:
+    number = row[0]
+    return Entry(number >> ENTRY_BITS, number & ENTRY_MASK, *row[1:])

@@ -1,0 +1,267 @@
+"""The thread that writes. It takes everything that waits and commits it together (group commit).
+
+One hand-over to the thread per turn of the event loop, one wake-up of the loop per commit. While a commit is
+on its way to the disk the next group gathers, so that groups grow with the load.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from typing import Final
+
+from penstock.engines.embedded.histogram import Writes
+from penstock.engines.embedded.storage_health import StorageHealth
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .connection import blames_surroundings, translate
+from .disk import Disk
+from .extent import Extent
+from .giveway import GiveWay
+from .staged import Changes
+from .tables import Tables
+from .work import Append, Stop, Work
+
+GROUP_ENTRIES: Final = 1024  # bound a transaction, and with it the wait of those behind it
+GROUP_BYTES: Final = 4 << 20
+SWEEPS_MAX: Final = 32  # in a row, while there is no room
+
+
+class Writer:
+    """The loop's side of the thread, and the thread.
+
+    `extents` are the logs as told: they change when the appends that changed them complete, not before.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        size_max_bytes: int | None,
+        give_way: GiveWay,
+        health: StorageHealth,
+        *,
+        reserve_bytes: int = 0,
+        files_max_bytes: int | None = None,
+    ) -> None:
+        self.disk = Disk(file, reserve_bytes, health, self._report)
+        self.extents: dict[int, Extent] = {}
+        self.writes = Writes()
+        self._file = file
+        self._size_max_bytes = size_max_bytes
+        self._files_max_bytes = files_max_bytes
+        self._give_way = give_way
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[Work] = []
+        self._inbox: SimpleQueue[list[Work]] = SimpleQueue()
+        self._backlog: deque[Work] = deque()
+        self._sweeps_fail = False  # until something is written again
+        self._thread = threading.Thread(target=self._run, name="penstock-writer", daemon=True)
+        self._started: asyncio.Future[None] = self._loop.create_future()
+
+    def start(self) -> asyncio.Future[None]:
+        """Open the file; completes when it is, or raises why it cannot be."""
+        self._thread.start()
+        return self._started
+
+    def submit(self, work: Work) -> None:
+        """Hand `work` over, together with all that is submitted in this turn of the loop."""
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(work)
+
+    def join(self) -> None:
+        """Wait for the thread to end, after `Stop`."""
+        self._thread.join()
+
+    def _hand_over(self) -> None:
+        self._give_way.owe(len(self._gathered))
+        self.writes.owed += len(self._gathered)
+        self._inbox.put(self._gathered)
+        self._gathered = []
+
+    def _opened(self, error: PenstockError | None) -> None:
+        if error is None:
+            if self._started.cancelled():
+                self._inbox.put([Stop(self._loop.create_future())])
+            else:
+                self._started.set_result(None)
+        elif not self._started.cancelled():
+            self._started.set_exception(error)
+
+    def _complete(self, works: list[Work], changes: Changes) -> None:
+        """The thread's report, on the loop."""
+        self._give_way.answered(len(works))
+        self.writes.answered += len(works)
+        for ledger, extent in changes.items():
+            if extent is None:
+                self.extents.pop(ledger, None)
+            else:
+                self.extents[ledger] = extent
+        for work in works:
+            work.complete()
+
+    def _run(self) -> None:
+        try:
+            tables = self.disk.open(self._size_max_bytes, self._files_max_bytes)
+        except Exception as error:
+            self._report(self._opened, _cannot_open(self._file, error))
+            return
+        self._report(self._opened, None)
+        while self._turn(tables):
+            pass
+
+    def _turn(self, tables: Tables) -> bool:
+        """One commit, and one slice of sweeping; false when it was the last."""
+        self._take(wait=self._sweeps_fail or not tables.sweeps.waiting)
+        if self.disk.problem is not None:
+            self.disk.probe(tables)
+            self._make_room(tables)
+            self._sweeps_fail &= self.disk.problem is not None
+        works = self._group()
+        if works and isinstance(works[0], Stop):
+            self._close(tables, works[0])
+            return False
+        if works:
+            began = perf_counter()
+            if self.disk.problem is None:
+                self._commit(tables, works)
+                self._sweeps_fail &= self.disk.problem is not None
+            else:
+                self._commit_some(tables, works)
+            self.writes.commits.observe(perf_counter() - began)
+            self._report(self._complete, works, tables.take_changed())
+            self._tend(tables)
+        if tables.sweeps.waiting and not self._sweeps_fail:
+            self._sweep(tables)
+        return True
+
+    def _take(self, *, wait: bool) -> None:
+        """Move what was handed over to the backlog; wait for something when there is nothing to do."""
+        try:
+            if wait and not self._backlog:
+                self._backlog.extend(self._inbox.get(timeout=self.disk.wait_s))
+            while True:
+                self._backlog.extend(self._inbox.get_nowait())
+        except Empty:
+            pass
+
+    def _group(self) -> list[Work]:
+        """The next works that may share a transaction."""
+        works: list[Work] = []
+        entries = size = 0
+        while self._backlog and entries < GROUP_ENTRIES and size < GROUP_BYTES:
+            work = self._backlog[0]
+            if works and not (work.mixes and works[0].mixes) and type(work) is not type(works[0]):
+                break
+            works.append(self._backlog.popleft())
+            entries += 1
+            size += work.size_bytes
+            if isinstance(work, Append):
+                entries += len(work.entries) - 1
+        return works
+
+    def _commit(self, tables: Tables, works: list[Work]) -> None:
+        """Commit the group. Where that fails, find out who is to blame and spare the others."""
+        try:
+            tables.commit(works)
+        except Exception as error:
+            tables.recover()
+            if blames_surroundings(error):
+                self._spare(tables, works, self.disk.failed(tables, error, works))
+            elif len(works) > 1:
+                for work in works:
+                    self._commit(tables, [work])
+            else:
+                works[0].error = translate(error)
+
+    def _spare(self, tables: Tables, works: list[Work], error: PenstockError) -> None:
+        """All fail; but of a full disk that which frees room or is small tries the reserve."""
+        if error.kind is ErrorKind.STORAGE_FULL:
+            self._commit_some(tables, works)
+            return
+        for work in works:
+            work.error = error
+
+    def _commit_some(self, tables: Tables, works: list[Work]) -> None:
+        """Commit what may use the reserve; the rest is refused."""
+        spared = self.disk.admitted(tables, works)
+        if spared:
+            self._commit_spared(tables, spared)
+        if self.disk.problem is not None and self.disk.problem.cause == "limit":
+            self.disk.probe(tables, now=True)  # costs no writing, and room comes by what is done here only
+
+    def _commit_spared(self, tables: Tables, works: list[Work]) -> None:
+        try:
+            with tables.reserve():
+                tables.commit(works)
+            self._sweeps_fail = False
+        except Exception as error:
+            tables.recover()
+            if self._found_room(tables):
+                self._commit_spared(tables, works)
+                return
+            if not blames_surroundings(error) and len(works) > 1:
+                for work in works:
+                    self._commit_spared(tables, [work])
+                return
+            told = self.disk.failed(tables, error, works) if blames_surroundings(error) else translate(error)
+            for work in works:
+                work.error = told
+
+    def _found_room(self, tables: Tables) -> bool:
+        """Give the reserve to what failed on a full disk; the write-ahead log has room once it is moved."""
+        released = self.disk.release()
+        if released:
+            tables.checkpoint()
+        return released
+
+    def _tend(self, tables: Tables) -> None:
+        try:
+            if tables.tend():
+                self.disk.outgrown()
+            self.disk.look_inside(tables)
+        except Exception as error:
+            tables.recover()
+            self.disk.failed(tables, error, [])
+
+    def _make_room(self, tables: Tables) -> None:
+        """At the bound: free what may be freed before anything is refused for want of it."""
+        for _ in range(SWEEPS_MAX):
+            problem = self.disk.problem
+            if problem is None or problem.cause != "limit" or not tables.sweeps.waiting or self._sweeps_fail:
+                return
+            self._sweep(tables)
+
+    def _sweep(self, tables: Tables) -> None:
+        try:
+            tables.sweep()
+        except Exception as error:
+            tables.recover()
+            if blames_surroundings(error):
+                self.disk.failed(tables, error, [])
+            # Else try again after the next commit, or when the disk is well.
+            self._sweeps_fail = not self._found_room(tables)
+        if self.disk.problem is not None and self.disk.problem.cause == "limit":
+            self.disk.probe(tables, now=True)
+
+    def _close(self, tables: Tables, work: Work) -> None:
+        try:
+            tables.close()
+        except sqlite3.Error as error:
+            work.error = translate(error)
+        self._report(self._complete, [work], {})
+
+    def _report(self, call: Callable[..., object], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits any more
+
+
+def _cannot_open(file: Path, error: Exception) -> PenstockError:
+    reason = error.message if isinstance(error, PenstockError) else str(error)
+    return PenstockError(ErrorKind.UNAVAILABLE, f"{file} cannot be opened: {reason}")

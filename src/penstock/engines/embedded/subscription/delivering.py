@@ -1,0 +1,282 @@
+"""The run of a subscription: what goes to whom next.
+
+A run delivers as long as somebody has room: first what is to be delivered again, in the order of the log, then
+what was never read. It runs on the loop without waiting; where entries are not in memory it asks the store and runs
+again when they came.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from penstock.engines.embedded.bits import bits_of, lowest_bits
+from penstock.engines.embedded.consumer import COUNT_BYTES, Budget, Consumer, Delivery
+from penstock.engines.embedded.ports import EntryFormat, Timer
+from penstock.engines.embedded.tasks import Tasks
+from penstock.engines.embedded.throttle import Throttle
+from penstock.model.entry import Entry
+
+from .outstanding import Outstanding
+from .pending import Pending
+from .reading import AHEAD_ENTRIES_MAX, Reading
+from .replay import Slice
+from .selection import Active, ByKey, RoundRobin
+
+if TYPE_CHECKING:
+    from .subscription import Subscription
+
+RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop
+SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look-up rather than reading over
+
+
+class Delivering:
+    """Deals out the messages of one subscription to the consumers in `selection`."""
+
+    def __init__(
+        self, subscription: "Subscription", out: Outstanding, encoder: EntryFormat, tasks: Tasks
+    ) -> None:
+        self.selection: Active | RoundRobin | ByKey = RoundRobin()
+        self.reading = Reading(subscription.topic, tasks, self.wake)
+        self._subscription = subscription
+        self._topic = subscription.topic
+        self._cursor = subscription.cursor
+        self._rate = subscription.rate_out
+        self._out = out
+        self._encoder = encoder
+        self._scheduled = False
+        self._throttles: tuple[Throttle, ...] = ()  # rates that policies bound
+        self._throttled: Timer | None = None
+
+    def limit_rate(self, throttles: tuple[Throttle, ...]) -> None:
+        """Deliver no faster than these allow, from now on."""
+        self._throttles = throttles
+        self.wake()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no run is due and no read is out."""
+        return not self._scheduled and not self.reading.busy
+
+    @property
+    def drained(self) -> bool:
+        """Whether everything there is was delivered."""
+        out = self._out
+        return (
+            not out.back.replay
+            and not out.back.delayed
+            and not (out.keys is not None and out.keys.aside)
+            and (self._subscription.backlog == 0 or (self.reading.next_entry or 0) >= self._topic.next_entry)
+        )
+
+    # -- the run
+
+    def wake(self) -> None:
+        """Something changed: run soon. Wakes between two runs are one."""
+        if not self._scheduled and not self.reading.busy:
+            if not self.selection.consumers:
+                self.reading.drop_ahead()
+                return
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._scheduled = False
+        if self._subscription.deleted or self.reading.busy:
+            return
+        if self._out.keys is not None:
+            self._out.back.again(self._out.keys.release_for_room())
+        for _ in range(RUN_ENTRIES_MAX):
+            if not self._step():
+                break
+        else:
+            self.wake()
+        self.reading.drop_passed()
+        if self._topic.terminated and self.drained:
+            for consumer in self.selection.consumers:
+                if consumer.end_reached is not None:
+                    consumer.end_reached()
+
+    def _step(self) -> bool:
+        """Deliver one entry, or part of it; False when nothing can be done now."""
+        if not self.selection.ready():
+            return False
+        if self._throttles and self._too_fast():
+            return False
+        out = self._out
+        first = out.back.replay.first()
+        if first is not None:
+            return self._replay_one(first)
+        if out.keys is not None and out.keys.full:
+            return False
+        return self._read_one()
+
+    def _too_fast(self) -> bool:
+        """Whether a rate is used up; then a timer begins the next run."""
+        wait_ms = max(throttle.wait_ms() for throttle in self._throttles)
+        if not wait_ms:
+            return False
+        if self._throttled is None:
+            self._throttled = self._topic.clock.call_later(wait_ms, self._unthrottled)
+        return True
+
+    def _unthrottled(self) -> None:
+        self._throttled = None
+        self.wake()
+
+    def _replay_one(self, first: Slice) -> bool:
+        """Deliver what is to be delivered again."""
+        replay = self._out.back.replay
+        entry = self.reading.held(first.entry_id)
+        if entry is None:
+            if first.entry_id < self._topic.first_entry:
+                replay.pop()  # retention let go of it
+                return True
+            self.reading.fetch(first.entry_id, replay.run_length(AHEAD_ENTRIES_MAX), self._budget())
+            return False
+        if len(entry.data) > COUNT_BYTES and not self._has_room(entry):
+            return False
+        replay.pop()
+        mask = first.mask & ~self._cursor.mask(entry.offset, entry.count)
+        self._offer(entry, mask & ~self._out.pending.mask(entry.entry_id))
+        return True
+
+    def _read_one(self) -> bool:
+        """Deliver the next entry that was never read."""
+        reading = self.reading
+        if reading.next_entry is None:
+            reading.locate(self._cursor.mark)
+            return False
+        if reading.next_entry >= self._topic.next_entry:
+            return False
+        entry = reading.held(reading.next_entry)
+        if entry is None:
+            if reading.next_entry < self._topic.first_entry:
+                reading.next_entry = self._topic.first_entry
+                return True
+            reading.fetch(reading.next_entry, budget=self._budget())
+            return False
+        if len(entry.data) > COUNT_BYTES and not self._has_room(entry):
+            return False
+        reading.next_entry += 1
+        known = self._cursor.mask(entry.offset, entry.count)
+        mask = ((1 << entry.count) - 1) & ~known
+        if known:
+            mask &= ~self._out.pending.mask(entry.entry_id)
+            if not mask:
+                gap = self._cursor.next_gap(entry.end)
+                if gap - entry.end > SKIP_READS_MIN:
+                    reading.locate(gap)
+                    return False
+        if mask and self._subscription.compacted and (kept := self._topic.compaction.kept) is not None:
+            seen = kept.mask(entry.offset, entry.count)
+            self._out.acknowledged(entry.offset, mask & ~seen)
+            mask &= seen
+            if not mask and (following := kept.next(entry.end)) - entry.end > SKIP_READS_MIN:
+                self._out.acknowledged(entry.end, (1 << (following - entry.end)) - 1)
+                reading.locate(following)
+                return False
+        if mask:
+            self._offer(entry, mask)
+        return True
+
+    # -- to whom
+
+    def _budget(self) -> Budget | None:
+        """Where a read counts: with a consumer that has room, and whose principal has, if there is one."""
+        ready = [c for c in self.selection.consumers if c.capacity() > 0] or self.selection.consumers
+        for consumer in ready:
+            if consumer.budget is None or not consumer.budget.over:
+                return consumer.budget
+        return ready[0].budget
+
+    def _has_room(self, entry: Entry) -> bool:
+        """Whether there is room for a large entry, which is waited for otherwise."""
+        budget = self._budget()
+        if budget is None or budget.has_room(len(entry.data)):
+            return True
+        budget.call_when_room(self.wake)
+        return False
+
+    def _offer(self, entry: Entry, mask: int) -> None:
+        """Give the messages in `mask` to whose turn it is; what nobody can take is kept for the next run."""
+        if not mask:
+            return
+        selection = self.selection
+        shared = not isinstance(selection, Active)
+        if shared and entry.deliver_at:
+            wait = entry.deliver_at - self._topic.clock.now_ms()
+            if wait > 0:
+                self._out.back.later(Slice(entry.entry_id, entry.offset, entry.count, mask), wait)
+                return
+        if isinstance(selection, ByKey):
+            self._offer_by_key(selection, entry, mask)
+            return
+        # What an Exclusive consumer did not ask for is passed over, neither out nor acknowledged, as in Pulsar.
+        # An entry is judged by its first key.
+        if (
+            isinstance(selection, Active)
+            and selection.ranges
+            and not selection.wants(self._encoder.keys(entry)[0])
+        ):
+            return
+        # A batch is spread over those who share, lest one of them gets all of a request's messages.
+        share = -(-mask.bit_count() // len(selection.consumers)) if shared else mask.bit_count()
+        while mask:
+            consumer = selection.pick()
+            if consumer is None:
+                self._out.back.replay.add(Slice(entry.entry_id, entry.offset, entry.count, mask))
+                return
+            part = mask
+            if not consumer.options.whole_entries:
+                part = lowest_bits(mask, min(share, consumer.capacity()))
+            mask &= ~part
+            self._deliver(consumer, entry, part, None)
+
+    def _offer_by_key(self, selection: ByKey, entry: Entry, mask: int) -> None:
+        order = self._out.keys
+        if order is None:
+            return
+        keys = self._encoder.keys(entry)
+        if any(c.options.whole_entries for c in selection.consumers):
+            # Whoever acknowledges entries as a whole must get them whole, as in Pulsar.
+            keys = keys[:1] * entry.count
+        hashes = [selection.hash_of(k) for k in keys]
+        same = len(set(hashes)) == 1
+        by_hash: dict[int, int] = {}
+        for index in bits_of(mask):
+            by_hash[hashes[index]] = by_hash.get(hashes[index], 0) | 1 << index
+        going: dict[Consumer, int] = {}
+        for key_hash, bits in by_hash.items():
+            consumer = selection.owner(key_hash)
+            rest = bits
+            if consumer is not None and order.may_go(key_hash, consumer):
+                room = consumer.capacity() - going.get(consumer, 0).bit_count()
+                part = (
+                    bits if consumer.options.whole_entries and room > 0 else lowest_bits(bits, max(0, room))
+                )
+                if part:
+                    going[consumer] = going.get(consumer, 0) | part
+                    order.gone(key_hash, consumer, part.bit_count())
+                    rest = bits & ~part
+                short = consumer
+            else:
+                short = None
+            if rest:
+                order.wait(key_hash, Slice(entry.entry_id, entry.offset, entry.count, rest), short)
+        for consumer, part in going.items():
+            self._deliver(consumer, entry, part, hashes[0] if same else hashes)
+
+    def _deliver(self, consumer: Consumer, entry: Entry, mask: int, hashes: int | list[int] | None) -> None:
+        if not consumer.options.auto_ack:
+            self._out.give(Pending(consumer, entry.entry_id, entry.offset, entry.count, mask, hashes))
+        self._rate.add(mask.bit_count(), len(entry.data))
+        for throttle in self._throttles:
+            throttle.take(mask.bit_count(), len(entry.data))
+        times = self._out.back.by_times(entry, mask)
+        if (
+            len(times) > 1 and consumer.options.whole_entries
+        ):  # one frame, which says one number, as in Pulsar
+            times = [(max(count for count, _ in times), mask)]
+        for redeliveries, bits in times:
+            consumer.deliver(Delivery(self._subscription, entry, bits, redeliveries))
+        if consumer.options.auto_ack:
+            self._cursor.add(entry.offset, mask)

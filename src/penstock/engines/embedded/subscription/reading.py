@@ -1,0 +1,106 @@
+"""Where a subscription reads on, and the entries it has at hand."""
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.engines.embedded.consumer import Budget
+from penstock.engines.embedded.tasks import Tasks
+from penstock.engines.embedded.topic import READ_BYTES, Topic
+from penstock.model.entry import Entry
+from penstock.model.errors import PenstockError
+
+AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once
+RETRY_MS: Final = 1000  # after the store failed
+
+
+class Reading:
+    """The next entry that was never read, and entries fetched ahead; `wake` is called when some came.
+
+    One fetch runs at a time; while it does, the subscription waits (`busy`). What it brings counts in the budget
+    of the consumer that it is for, until it was delivered.
+    """
+
+    def __init__(self, topic: Topic, tasks: Tasks, wake: Callable[[], None]) -> None:
+        self.next_entry: int | None = None  # None: to be found by `locate`
+        self.busy = False
+        self._topic = topic
+        self._tasks = tasks
+        self._wake = wake
+        self._ahead: list[Entry] = []
+        self._ahead_bytes = 0
+        self._budget: Budget | None = None  # where they are counted
+        self._epoch = 0
+
+    def restart(self) -> None:
+        """Forget the position: the cursor moved."""
+        self._epoch += 1
+        self.next_entry = None
+        self.drop_ahead()
+
+    def drop_ahead(self) -> None:
+        """Let go of the entries that were fetched ahead."""
+        if self._ahead:
+            self._ahead = []
+            if self._budget is not None:
+                self._budget.send(-self._ahead_bytes)
+                self._budget = None
+
+    def drop_passed(self) -> None:
+        """The same, where all of them were delivered."""
+        if self._ahead and self.next_entry is not None and self.next_entry > self._ahead[-1].entry_id:
+            self.drop_ahead()
+
+    def held(self, entry_id: int) -> Entry | None:
+        """An entry that is in memory: the topic's tail, or what was read ahead."""
+        entry = self._topic.peek(entry_id)
+        if entry is not None or not self._ahead:
+            return entry
+        at = entry_id - self._ahead[0].entry_id
+        return self._ahead[at] if 0 <= at < len(self._ahead) else None
+
+    def fetch(
+        self, entry_id: int, entries_max: int = AHEAD_ENTRIES_MAX, budget: Budget | None = None
+    ) -> None:
+        """Have entries from `entry_id` on brought into memory; later, where `budget` has no room for them."""
+        self.drop_ahead()
+        reserved = self._topic.read_bytes_max
+        if budget is not None and not budget.reserve(reserved):
+            budget.call_when_room(self._wake)
+            return
+        self.busy = True
+        self._tasks.spawn(self._fetch(entry_id, entries_max, reserved, budget), f"read {self._topic.name}")
+
+    async def _fetch(self, entry_id: int, entries_max: int, reserved: int, budget: Budget | None) -> None:
+        size = 0
+        try:
+            self._ahead = await self._topic.read(entry_id, entries_max, READ_BYTES)
+            self._ahead_bytes = size = sum([len(entry.data) for entry in self._ahead])
+            self._topic.has_read(size)
+        except PenstockError:
+            self._topic.clock.call_later(RETRY_MS, self._wake)
+            return
+        finally:
+            self.busy = False
+            if budget is not None:
+                budget.send(size - reserved)
+                self._budget = budget if self._ahead else None
+        if self._ahead:
+            self._wake()
+
+    def locate(self, offset: int) -> None:
+        """Have the entry that holds `offset` found: reading goes on with it."""
+        self.busy = True
+        self.next_entry = None
+        self._tasks.spawn(self._locate(offset, self._epoch), f"locate {self._topic.name}")
+
+    async def _locate(self, offset: int, epoch: int) -> None:
+        try:
+            found = await self._topic.entry_at(offset)
+            if epoch == self._epoch:
+                self.next_entry = found
+        except PenstockError:
+            self._topic.clock.call_later(RETRY_MS, self._wake)
+            return
+        finally:
+            self.busy = False
+        self._wake()

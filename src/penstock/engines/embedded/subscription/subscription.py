@@ -1,0 +1,299 @@
+"""A subscription: who takes part, and where its cursor stands.
+
+An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, `Answers` takes what consumers answer.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from penstock.engines.embedded.consumer import Consumer
+from penstock.engines.embedded.counting import check_consumers, check_type
+from penstock.engines.embedded.offsets import OffsetSet
+from penstock.engines.embedded.ports import CursorChange, EntryFormat
+from penstock.engines.embedded.rates import Rate
+from penstock.engines.embedded.requests import Requests
+from penstock.engines.embedded.tasks import Tasks
+from penstock.engines.embedded.throttle import Throttle
+from penstock.engines.embedded.topic import Topic
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.model.policy import SubscriptionType
+
+from .answers import Answers
+from .delivering import Delivering
+from .excerpts import Excerpts
+from .key_order import KeyOrder
+from .outstanding import Outstanding
+from .redelivery import DeadLetterWriter
+from .selection import Active, ByKey, RoundRobin
+
+log = logging.getLogger(__name__)
+
+CLIENTS_BY_INDEX: Final = "penstock.clients-by-index"  # the name among the stored properties
+CLIENTS_BY_INDEX_MAX: Final = 16  # versions of clients that a subscription remembers
+
+
+class Subscription:
+    """One subscription of one topic. `dirty` is told when its cursor needs saving.
+
+    `answers` is for what consumers say of the messages they were given.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        name: str,
+        *,
+        cursor: OffsetSet,
+        durable: bool,
+        encoder: EntryFormat,
+        tasks: Tasks,
+        dirty: Callable[["Subscription"], None],
+        bury: DeadLetterWriter,
+        requests: Requests,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.name = name
+        self.cursor = cursor
+        self.durable = durable
+        self.type: SubscriptionType | None = None
+        self.properties = dict(properties or {})
+        self.rate_out = Rate(topic.clock)
+        self.requests = requests
+        self.deleted = False
+        self.throttle: Throttle | None = None  # the rate that policies bound for it alone
+        self.compacted = False  # whether its consumers see of what was compacted only the last values
+        # Versions of clients that acknowledged part of a batch. They are kept beside the properties.
+        self.clients_by_index = set(filter(None, self.properties.pop(CLIENTS_BY_INDEX, "").split("\n")))
+        self.excerpts = Excerpts(cursor)
+        self._tasks = tasks
+        self._moved = partial(dirty, self)
+        self._out = Outstanding(
+            topic, cursor, tasks, wake=self.wake, moved=self._moved, bury=partial(bury, self)
+        )
+        self._delivering = Delivering(self, self._out, encoder, tasks)
+        self.answers = Answers(self, self._out)
+
+    def wake(self) -> None:
+        """Something changed: deliver soon. Wakes between two runs are one."""
+        self._delivering.wake()
+
+    def limit_rate(self, throttles: tuple[Throttle, ...]) -> None:
+        """Deliver no faster than these allow, from now on."""
+        self._delivering.limit_rate(throttles)
+
+    async def set_properties(self, properties: dict[str, str]) -> None:
+        """Set the properties, durably before they count."""
+        if self.durable and not self.deleted:
+            hidden = {CLIENTS_BY_INDEX: "\n".join(sorted(self.clients_by_index))}
+            kept = msgspec.json.encode(properties | hidden if self.clients_by_index else properties)
+            change = self.take_changes()
+            change.properties = kept
+            try:
+                await self.topic.store.save_cursors((change,))
+            except PenstockError:
+                self.cursor.touch(change.chunks)
+                self._moved()
+                raise
+        self.properties = properties
+
+    def learn_client(self, version: str) -> None:
+        """A client of this version acknowledged part of a batch: from here on batches keep their indexes for it."""
+        known = self.clients_by_index
+        if version not in known and len(known) < CLIENTS_BY_INDEX_MAX:
+            known.add(version)
+            self._tasks.spawn(self._keep_clients(), f"note a client of {self.name}")
+
+    async def _keep_clients(self) -> None:
+        try:
+            await self.set_properties(self.properties)
+        except PenstockError as error:
+            log.debug("a client's version is known until the next start only: %s", error)
+
+    # -- consumers
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        return self._delivering.selection.consumers
+
+    @property
+    def active(self) -> Consumer | None:
+        """Who gets everything, of an exclusive or failover subscription."""
+        selection = self._delivering.selection
+        return selection.active if isinstance(selection, Active) else None
+
+    def add(self, consumer: Consumer, *, unique_name: bool = False) -> None:
+        """Let a consumer take part; raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, KEY_RANGE_TAKEN."""
+        wanted = consumer.options.type
+        if self.consumers and self.type is not wanted:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY,
+                f"subscription {self.name} is of type {self.type.value if self.type else ''}, "
+                f"not {wanted.value}",
+            )
+        if unique_name and any(c.name == consumer.name for c in self.consumers):
+            raise PenstockError(
+                ErrorKind.CONSUMER_BUSY,
+                f"a consumer named {consumer.name} is connected to subscription {self.name} already",
+            )
+        check_type(self.topic, wanted)
+        check_consumers(self)
+        if not self.consumers:
+            self._select_for(wanted)
+            self.compacted = consumer.options.compacted
+        before = self.active
+        self._delivering.selection.add(consumer)
+        self.topic.consumer_count += 1
+        consumer.attach(self)
+        consumer.bound_unacked()
+        self._out.release_aside()
+        self._active_changed(before, consumer)
+        self.wake()
+
+    def _select_for(self, wanted: SubscriptionType) -> None:
+        self.type = wanted
+        self._out.keys = None
+        if wanted is SubscriptionType.SHARED:
+            self._delivering.selection = RoundRobin()
+        elif wanted is SubscriptionType.KEY_SHARED:
+            self._delivering.selection = ByKey()
+            self._out.keys = KeyOrder()
+        else:
+            self._delivering.selection = Active(
+                exclusive=wanted is SubscriptionType.EXCLUSIVE, partition=self.topic.name.partition
+            )
+
+    def remove(self, consumer: Consumer) -> None:
+        """Let a consumer go; what it had goes to the others."""
+        if consumer not in self.consumers:
+            return
+        before = self.active
+        self._delivering.selection.remove(consumer)
+        self.topic.consumer_count -= 1
+        consumer.detach(self)
+        self._out.take_all_back(consumer, self)
+        self._out.release_aside()
+        self._active_changed(before, None)
+        self.wake()
+
+    def _active_changed(self, before: Consumer | None, joined: Consumer | None) -> None:
+        """Failover: what the one before has goes to the next, and those concerned are told."""
+        after = self.active
+        if before is not after and before is not None and before in self.consumers:
+            self._out.take_all_back(before, self)
+        for consumer in self.consumers:
+            told = consumer.active_changed
+            if told is not None and (
+                consumer is joined or (before is not after and consumer in (before, after))
+            ):
+                told(self, consumer is after)
+
+    def dissolve(self, reason: PenstockError, *, with_topic: bool = False) -> None:
+        """The subscription is deleted: let everybody go, and close who has nothing left. Where its topic went,
+        those who follow topics that come later stay."""
+        for consumer in list(self.consumers):
+            self.remove(consumer)
+            if not consumer.attached and not (with_topic and consumer.follows):
+                consumer.close(reason)
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect everybody and stop the clocks; the cursor stays as it is."""
+        for consumer in list(self.consumers):
+            consumer.close()
+        self._out.back.close()
+
+    # -- the cursor
+
+    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+        """Go on after `target`, as `move` does."""
+        await self.move(await self.topic.offset_after(target, inclusive=inclusive))
+
+    async def seek_time(self, publish_time: int) -> None:
+        """Go on with the first message published at or after `publish_time` (ms), as `move` does."""
+        await self.move(await self.topic.offset_at_time(publish_time))
+
+    async def move(self, offset: int) -> None:
+        """Go on at `offset`, durably; forgets what is out, acknowledged beyond it and delayed."""
+        for consumer in self.consumers:
+            consumer.forget(self)
+        self._out.forget()
+        self._delivering.reading.restart()
+        self.cursor.reset(offset)
+        self.topic.backlog.forget()
+        self._moved()
+        self.wake()
+        await self.flush()
+
+    def skip(self, offset: int) -> None:
+        """Count everything below `offset` as acknowledged."""
+        # Reading goes on where it is: what it passed is out or to come again, and what is skipped it passes over.
+        self._out.acknowledged_below(min(offset, self.topic.next_offset))
+        self.wake()
+
+    def trimmed(self, first_offset: int) -> None:
+        """Retention let go of everything below `first_offset`."""
+        if self.cursor.mark < first_offset:
+            self._out.back.replay.drop_before(first_offset)
+            for consumer in self.consumers:
+                consumer.forget(self, first_offset)
+            self._out.acknowledged_below(first_offset)
+
+    def take_changes(self) -> CursorChange:
+        """What is to be saved now."""
+        chunks = self.cursor.take_changes()
+        return CursorChange(self.topic.ledger, self.name, self.cursor.mark, chunks)
+
+    async def flush(self) -> None:
+        """Complete when every acknowledgement given so far is durable."""
+        if not self.durable or self.deleted:
+            return
+        change = self.take_changes()
+        try:
+            await self.topic.store.save_cursors((change,))
+        except PenstockError:
+            self.cursor.touch(change.chunks)
+            self._moved()
+            raise
+
+    # -- figures
+
+    @property
+    def next_entry(self) -> int | None:
+        """The entry that is read next; None before the first was looked for."""
+        return self._delivering.reading.next_entry
+
+    @property
+    def backlog(self) -> int:
+        """Messages not acknowledged."""
+        return max(0, self.topic.next_offset - self.cursor.mark - self.cursor.beyond)
+
+    @property
+    def unacked(self) -> int:
+        """Messages out and not acknowledged."""
+        return self._out.pending.messages
+
+    @property
+    def redelivered(self) -> int:
+        """Messages that came back, ever."""
+        return self._out.back.total
+
+    @property
+    def delayed(self) -> int:
+        """Messages that wait for their time."""
+        return self._out.back.delayed
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way: no run is due, no read is out."""
+        return self._delivering.idle
+
+    @property
+    def drained(self) -> bool:
+        """Whether the topic is terminated and nothing is left to deliver."""
+        return self.topic.terminated and self._delivering.drained

@@ -1,0 +1,86 @@
+"""The room of entries that were let go of."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.embedded.sqlite.store import FILE_NAME
+from penstock.engines.embedded.sqlite.sweeps import SLICE_BYTES, SLICE_ENTRIES, Sweeps
+from penstock.engines.embedded.sqlite.tables import Tables
+from penstock.engines.embedded.sqlite.work import Append, Delete, Open, Trim
+from penstock.model.entry import NewEntry
+
+
+def filled(file: Path, entries: int, entry_bytes: int) -> Tables:
+    """Tables with one log, without the thread that would sweep by itself."""
+    tables = Tables(file, None)
+    tables.commit([Open(asyncio.Future(), "t")])
+    tables.commit([Append(asyncio.Future(), 0, [NewEntry(bytes(entry_bytes), 1, 1)] * entries)])
+    return tables
+
+
+def stored(file: Path) -> list[int]:
+    with sqlite3.connect(file) as connection:
+        found = [row[0] for row in connection.execute("SELECT id FROM entries ORDER BY id")]
+    connection.close()
+    return found
+
+
+async def test_a_sweep_deletes_a_slice_from_the_low_end(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    tables = filled(file, SLICE_ENTRIES * 2 + 10, 10)
+    tables.commit([Trim(asyncio.Future(), 0, SLICE_ENTRIES * 2 + 5)])
+    assert len(stored(file)) == SLICE_ENTRIES * 2 + 10
+
+    tables.sweep()
+    assert stored(file)[0] == SLICE_ENTRIES
+    assert list(tables.sweeps.waiting) == [(SLICE_ENTRIES, SLICE_ENTRIES * 2 + 5)]
+    tables.sweep()
+    tables.sweep()
+    assert stored(file) == list(range(SLICE_ENTRIES * 2 + 5, SLICE_ENTRIES * 2 + 10))
+    assert not tables.sweeps.waiting
+    tables.close()
+
+
+async def test_a_slice_of_large_entries_is_bound_by_their_bytes(tmp_path: Path) -> None:
+    tables = filled(tmp_path / FILE_NAME, 5, SLICE_BYTES // 2)
+    tables.commit([Trim(asyncio.Future(), 0, 5)])
+    left = []
+    while tables.sweeps.waiting:
+        tables.sweep()
+        left.append(len(stored(tmp_path / FILE_NAME)))
+
+    assert left == [2, 0]
+    tables.close()
+
+
+async def test_what_is_left_is_swept_after_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    tables = filled(file, SLICE_ENTRIES * 3, 10)
+    tables.commit([Trim(asyncio.Future(), 0, SLICE_ENTRIES)])
+    tables.commit([Delete(asyncio.Future(), 0)])
+    tables.sweep()
+    tables.close()
+    assert len(stored(file)) == SLICE_ENTRIES * 2
+
+    connection = sqlite3.connect(file)
+    assert list(Sweeps(connection).waiting) == [(SLICE_ENTRIES, SLICE_ENTRIES * 3)]
+    connection.close()
+    store = SqliteStore(tmp_path)
+    await store.start()
+    while stored(file):
+        await store.save_meta([("k", "v", b"")])  # a sweep follows every commit
+    await store.close()
+
+
+async def test_an_entry_not_yet_swept_does_not_count_as_the_logs_end(tmp_path: Path) -> None:
+    tables = filled(tmp_path / FILE_NAME, 10, 10)
+    tables.commit([Trim(asyncio.Future(), 0, 10)])
+    tables.close()
+    store = SqliteStore(tmp_path)
+    await store.start()
+    state = await store.open("t")
+
+    assert (state.first_entry, state.next_entry, state.next_offset, state.size_bytes) == (10, 10, 10, 0)
+    await store.close()

@@ -1,0 +1,223 @@
+"""Request-reply in the core (PIP-371): every way a wait can end."""
+
+import asyncio
+import gc
+
+import pytest
+from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
+
+from penstock.engines.embedded.producer import Producer
+from penstock.engines.embedded.requests import Outcome, Reply
+from penstock.engines.embedded.tasks import Tasks
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
+from penstock.model.policy import ProducerOptions, SubscriptionType
+from penstock.testing.clock import settle
+
+
+async def ask(
+    b: Bench, payload: bytes = b"?", timeout_ms: int = 3000, name: str = ""
+) -> tuple[asyncio.Task[Reply], Producer]:
+    producer = await b.broker.producer(TOPIC, ProducerOptions(name=name))
+    tasks = Tasks()
+    task = tasks.spawn(producer.request(OutMessage(payload=payload), timeout_ms), "ask")
+    await settle()
+    return task, producer
+
+
+def failure(task: asyncio.Task[Reply]) -> ErrorKind:
+    error = task.exception()
+    assert isinstance(error, PenstockError)
+    return error.kind
+
+
+async def test_the_reply_comes_back_and_the_message_is_acknowledged() -> None:
+    async with bench() as b:
+        consumer = await b.consumer()
+        task, _ = await ask(b)
+        ((message_id, message, _),) = await b.taken(consumer)
+        assert message.properties[REQUEST_TIMEOUT_PROPERTY] == "3000"
+
+        assert await consumer.reply(message_id, b"!") is Outcome.DELIVERED
+
+        assert await task == Reply(message_id, b"!", False)
+        assert consumer.unacked == 0
+        assert b.broker.topics.open_topics[0].subscriptions["s"].backlog == 0
+        assert len(b.broker.requests) == 0
+
+
+async def test_an_error_reply_and_an_empty_one() -> None:
+    async with bench() as b:
+        consumer = await b.consumer()
+        failed, _ = await ask(b)
+        empty, _ = await ask(b)
+        (first, second) = await b.taken(consumer)
+        await consumer.reply(first[0], b"no", is_error=True)
+        await consumer.reply(second[0], b"")
+        assert (await failed).is_error
+        assert await empty == Reply(second[0], b"", False)
+
+
+async def test_a_plain_acknowledgement_does_not_end_the_wait() -> None:
+    async with bench() as b:
+        one = await b.consumer(subscription="one")
+        two = await b.consumer(subscription="two")
+        task, _ = await ask(b)
+        ((first, _, _),) = await b.taken(one)
+        await one.acknowledge(first)
+        await settle()
+        assert not task.done()
+        ((second, _, _),) = await b.taken(two)
+        await two.reply(second, b"late but first")
+        assert (await task).content == b"late but first"
+
+
+async def test_of_two_subscriptions_the_first_reply_wins() -> None:
+    async with bench() as b:
+        one = await b.consumer(subscription="one")
+        two = await b.consumer(subscription="two")
+        task, _ = await ask(b)
+        ((message_id, _, _),) = await b.taken(one)
+        await b.taken(two)
+        assert await one.reply(message_id, b"1") is Outcome.DELIVERED
+        assert await two.reply(message_id, b"2") is Outcome.NOBODY_WAITS
+        assert (await task).content == b"1"
+        assert b.broker.requests.late == 1
+        assert two.unacked == 0
+
+
+async def test_time_runs_out_and_the_message_stays() -> None:
+    async with bench() as b:
+        task, _ = await ask(b, timeout_ms=500)
+        await b.clock.advance(499)
+        assert not task.done()
+        await b.clock.advance(1)
+        assert failure(task) is ErrorKind.REQUEST_TIMEOUT
+        consumer = await b.consumer()
+        ((message_id, _, _),) = await b.taken(consumer)
+        assert await consumer.reply(message_id, b"too late") is Outcome.NOBODY_WAITS
+        assert (b.broker.requests.timed_out, b.broker.requests.late) == (1, 1)
+
+
+async def test_a_consumer_that_dies_before_its_reply_leaves_the_request_to_another() -> None:
+    async with bench() as b:
+        first = await b.consumer()
+        task, _ = await ask(b)
+        assert len(await b.taken(first)) == 1
+        await b.broker.leave(first)
+        second = await b.consumer()
+        ((message_id, _, delivery),) = await b.taken(second)
+        assert delivery.redeliveries == 1
+        await second.reply(message_id, b"from the second")
+        assert (await task).content == b"from the second"
+
+
+async def test_a_nacked_request_goes_to_another_while_its_time_runs() -> None:
+    async with bench() as b:
+        first = await b.consumer()
+        task, _ = await ask(b)
+        ((message_id, _, _),) = await b.taken(first)
+        first.negative(message_id, 0)
+        ((message_id, _, _),) = await b.taken(first)
+        await first.reply(message_id, b"again")
+        assert (await task).content == b"again"
+
+
+async def test_only_who_has_the_message_may_reply() -> None:
+    async with bench() as b:
+        one = await b.consumer(window=1)
+        two = await b.consumer(window=1)
+        task, _ = await ask(b)
+        holder, other = (one, two) if one.unacked else (two, one)
+        ((message_id, _, _),) = await b.taken(holder)
+        with pytest.raises(PenstockError) as caught:
+            await other.reply(message_id, b"mine")
+        assert caught.value.kind is ErrorKind.MESSAGE_NOT_FOUND
+        await holder.reply(message_id, b"ok")
+        assert (await task).content == b"ok"
+
+
+async def test_a_requester_that_goes_withdraws_the_wait() -> None:
+    async with bench() as b:
+        consumer = await b.consumer()
+        task, _ = await ask(b)
+        task.cancel()
+        await settle()
+        assert len(b.broker.requests) == 0
+        assert b.broker.requests.withdrawn == 1
+        ((message_id, _, _),) = await b.taken(consumer)
+        assert await consumer.reply(message_id, b"?") is Outcome.NOBODY_WAITS
+
+
+async def test_a_reply_to_a_plain_message_is_ignored_and_told() -> None:
+    async with bench() as b:
+        await b.publish(b"plain")
+        consumer = await b.consumer()
+        ((message_id, _, _),) = await b.taken(consumer)
+        assert await consumer.reply(message_id, b"?") is Outcome.NOT_A_REQUEST
+        assert consumer.unacked == 0
+
+
+async def test_the_server_stops_in_the_middle() -> None:
+    async with bench() as b:
+        task, _ = await ask(b)
+        b.broker.requests.close()
+        await settle()
+        assert failure(task) is ErrorKind.UNAVAILABLE
+        assert len(b.broker.requests) == 0
+
+
+async def test_a_reply_may_overtake_the_receipt() -> None:
+    """Who waits is found by producer and sequence id while the message's id is not known."""
+    async with bench() as b:
+        consumer = await b.consumer()
+        producer = await b.broker.producer(TOPIC, ProducerOptions(name="p"))
+        message = OutMessage(payload=b"?", properties={REQUEST_TIMEOUT_PROPERTY: "3000"}, sequence_id=7)
+        request = b.broker.requests.open(str(TOPIC), "p", message, 3000)
+        await producer.publish([message])
+        ((message_id, _, _),) = await b.taken(consumer)
+        assert await consumer.reply(message_id, b"quick") is Outcome.DELIVERED
+        request.placed(message_id)
+        assert (await request.reply).content == b"quick"
+        assert len(b.broker.requests) == 0
+
+
+async def test_two_requesters_with_the_same_sequence_id_get_their_own_replies() -> None:
+    async with bench() as b:
+        consumer = await b.consumer(SubscriptionType.EXCLUSIVE)
+        one, _ = await ask(b, b"1", name="one")
+        two, _ = await ask(b, b"2", name="two")
+        for message_id, message, _ in await b.taken(consumer):
+            assert message.sequence_id == 0
+            await consumer.reply(message_id, b"re " + message.payload)
+        assert ((await one).content, (await two).content) == (b"re 1", b"re 2")
+
+
+async def test_ten_thousand_in_flight_leave_nothing_behind() -> None:
+    async with bench() as b:
+        consumer = await b.consumer(window=20_000)
+        producer = await b.broker.producer(TOPIC)
+        tasks = Tasks()
+        waiting = [
+            tasks.spawn(producer.request(OutMessage(payload=b"%d" % n), 60_000), "ask") for n in range(10_000)
+        ]
+        for _ in range(60):
+            await settle()
+        assert len(b.broker.requests) == 10_000
+        for message_id, message, _ in await b.taken(consumer):
+            await consumer.reply(message_id, message.payload)
+        replies = await asyncio.gather(*waiting)
+        assert [r.content for r in replies] == [b"%d" % n for n in range(10_000)]
+        assert len(b.broker.requests) == 0
+        gc.collect()
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 300_001])
+async def test_a_senseless_timeout_is_refused_and_nothing_is_stored(timeout: int) -> None:
+    async with bench() as b:
+        producer = await b.broker.producer(TOPIC)
+        with pytest.raises(PenstockError) as caught:
+            await producer.request(OutMessage(payload=b"?"), timeout)
+        assert caught.value.kind is ErrorKind.BAD_PARAMETER
+        assert producer.topics[0].next_offset == 0
+        assert len(b.broker.requests) == 0
