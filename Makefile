@@ -101,9 +101,9 @@ layers: $(STAMPS)/project ## Check who imports whom
 deep: $(STAMPS)/project ## Let the property tests look further (minutes, other examples each time)
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest --timeout=3600 tests/property tests/unit $(ARGS)
 
-# What takes a short form in `make test`: doors under fuzz, crowds, renewed certificates, mixed clients with faults.
+# What takes a short form in `make test`: endpoints under fuzz, crowds, renewed certificates, mixed clients with faults.
 SOAKS := tests/soak tests/integration/test_limits.py tests/integration/test_memory_attacks.py tests/integration/test_tls_renewal.py tests/pipeline/test_declared_changes.py \
-  tests/integration/test_doors_fuzz.py tests/integration/test_openapi_fuzz.py tests/integration/test_small_disk.py \
+  tests/integration/test_endpoints_fuzz.py tests/integration/test_openapi_fuzz.py tests/integration/test_small_disk.py \
   tests/pipeline/test_kills.py tests/pipeline/test_kills_tasks.py tests/pipeline/test_kills_server.py \
   tests/pipeline/test_mixed.py tests/pipeline/test_cluster.py
 

@@ -1,4 +1,4 @@
-"""The binary door against its floors: publishing against the store, consuming against prepared frames.
+"""The binary endpoint against its floors: publishing against the store, consuming against prepared frames.
 
     python -m benchmarks.binary [--seconds 3] [--folder DIR]
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.kafka_rest [SECONDS]
 
-`hot` asks for the same range again and again, `warm` for the ranges of a log that fits into the door's memory,
+`hot` asks for the same range again and again, `warm` for the ranges of a log that fits into the endpoint's memory,
 `cold` for those of a log that does not, each of which is read from the store, decoded and framed anew.
 """
 

@@ -38,7 +38,7 @@ _FIELDS = [
     {"name": "note", "type": ["null", "string"], "default": None},
 ]
 OLD = {"type": "record", "name": "Flight", "fields": _FIELDS}
-NEW = {**OLD, "fields": [*_FIELDS, {"name": "gate", "type": "int", "default": 0}]}
+NEW = {**OLD, "fields": [*_FIELDS, {"name": "context", "type": "int", "default": 0}]}
 # The latest of `avro` is the new one, so that every topic makes the same columns.
 SCHEMAS = {"avro": (NEW,), "mixed": (OLD, NEW), "broken": (OLD, NEW), "json": (NEW,)}
 
@@ -62,7 +62,7 @@ def messages(topic: str, first: int, count: int) -> list[tuple[int, OutMessage]]
             "note": chance.randbytes(75).hex(),
         }
         if SCHEMAS[topic][version] is NEW:
-            value["gate"] = n % 40
+            value["context"] = n % 40
         payload = codecs[version].encode(value)
         if topic == "broken" and n % 1000 == 7:
             payload = payload[:-3]

@@ -1,4 +1,4 @@
-"""The WebSocket door next to its echo floor: publish, delivery, and the way from one to the other.
+"""The WebSocket endpoint next to its echo floor: publish, delivery, and the way from one to the other.
 
     python benchmarks/websocket.py [--seconds 3] [--folder DIR]
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Echo:
-    """Decodes a produced frame and answers as the door does, without publishing."""
+    """Decodes a produced frame and answers as the endpoint does, without publishing."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         from penstock.model.message_id import MessageId
@@ -64,7 +64,7 @@ async def serve(kind: str, folder: Path) -> None:
     from penstock.engines.embedded.clock import LoopClock
     from penstock.engines.embedded.memory import MemoryStore
     from penstock.engines.embedded.sqlite import SqliteStore
-    from penstock.protocols.session import Gate
+    from penstock.protocols.session import ServerContext
     from penstock.protocols.websocket.routes import routes
     from penstock.wire.entry import WireFormat
 
@@ -72,7 +72,7 @@ async def serve(kind: str, folder: Path) -> None:
     if kind == "penstock":
         broker = Broker(SqliteStore(folder), MemoryStore(1 << 40), WireFormat(), LoopClock())
         await broker.start()
-        asgi = Router(routes(Gate(broker)))
+        asgi = Router(routes(ServerContext(broker)))
     server = uvicorn.Server(
         uvicorn.Config(
             asgi,

@@ -9,7 +9,7 @@ import httpx
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.settings import BrokerSettings
-from penstock.protocols.session import Gate, Limits
+from penstock.protocols.session import Limits, ServerContext
 from penstock.server.app import build_for
 from penstock.server.stores import TRANSIENT_LEDGERS
 from penstock.testing.clock import ManualClock
@@ -21,9 +21,11 @@ ADMIN = "/admin/v2/persistent/public/default"
 class Office:
     """The application, its broker and a client with short names."""
 
-    def __init__(self, broker: Broker, gate: Gate, clock: ManualClock, client: httpx.AsyncClient) -> None:
+    def __init__(
+        self, broker: Broker, context: ServerContext, clock: ManualClock, client: httpx.AsyncClient
+    ) -> None:
         self.broker = broker
-        self.gate = gate
+        self.context = context
         self.clock = clock
         self.client = client
 
@@ -60,10 +62,10 @@ async def office(
     """Open an office, and close everything after it."""
     clock = ManualClock()
     broker = Broker(MemoryStore(), MemoryStore(TRANSIENT_LEDGERS), WireFormat(), clock, settings)
-    gate = Gate(broker, limits)
-    app = build_for(gate)
+    context = ServerContext(broker, limits)
+    app = build_for(context)
     await app.start()
     transport = httpx.ASGITransport(app.asgi)
     async with httpx.AsyncClient(transport=transport, base_url="http://office") as client:
-        yield Office(broker, gate, clock, client)
+        yield Office(broker, context, clock, client)
     await app.close()

@@ -1,4 +1,4 @@
-"""Every door of a server with authentication, each asked once under some credentials."""
+"""Every endpoint of a server with authentication, each asked once under some credentials."""
 
 import base64
 import http.client
@@ -48,7 +48,7 @@ class Through(str):
 
 
 class Asked:
-    """What a door answered: a status as of HTTP, and whatever text."""
+    """What an endpoint answered: a status as of HTTP, and whatever text."""
 
     def __init__(self, status: int, text: str = "", headers: Any = None) -> None:
         self.status = status
@@ -156,8 +156,8 @@ _SECTIONS: Final = b"".join(
 )
 _WS: Final = f"persistent/{NAMESPACE}/{TOPIC}"
 
-# By name: how a door is asked, and the action that it takes.
-DOORS: Final[dict[str, tuple[Ask, str]]] = {
+# By name: how an endpoint is asked, and the action that it takes.
+ENDPOINTS: Final[dict[str, tuple[Ask, str]]] = {
     "rest produce": (over_http("POST", REST, _MESSAGE), "produce"),
     "rest produce, shipped": (over_http("POST", SHIPPED, {"messages": [{"payload": "hello"}]}), "produce"),
     "rest produce, to a partition": (over_http("POST", f"{REST}/partitions/0", _MESSAGE), "produce"),

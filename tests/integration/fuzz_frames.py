@@ -1,4 +1,4 @@
-"""Frames as clients send them, and what becomes of them when something goes wrong: for tests of the doors."""
+"""Frames as clients send them, and what becomes of them when something goes wrong: for tests of the endpoints."""
 
 import json
 import os

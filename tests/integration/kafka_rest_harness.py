@@ -1,4 +1,4 @@
-"""A broker in memory with the Kafka REST door before it, and a client in the same process."""
+"""A broker in memory with the Kafka REST endpoint before it, and a client in the same process."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,9 +12,9 @@ from penstock.engines.embedded.topic import Topic
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.protocols.kafka_rest.door import KafkaRestDoor
+from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
 from penstock.protocols.kafka_rest.framing import render
-from penstock.protocols.session import Gate, Limits
+from penstock.protocols.session import Limits, ServerContext
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
 
@@ -28,18 +28,18 @@ def framed(*payloads: bytes) -> bytes:
 
 
 class House:
-    """The broker, its clock, the door and a client."""
+    """The broker, its clock, the endpoint and a client."""
 
     def __init__(
-        self, broker: Broker, clock: ManualClock, door: KafkaRestDoor, client: httpx.AsyncClient
+        self, broker: Broker, clock: ManualClock, endpoint: KafkaRestEndpoint, client: httpx.AsyncClient
     ) -> None:
         self.broker = broker
         self.clock = clock
-        self.door = door
+        self.endpoint = endpoint
         self.client = client
 
     async def publish(self, *payloads: bytes, topic: TopicName = FOO, batch: bool = True) -> list[MessageId]:
-        """Publish as any other door does."""
+        """Publish as any other endpoint does."""
         producer = await self.broker.producer(topic)
         results = await producer.publish([OutMessage(payload=p) for p in payloads], batch=batch)
         producer.close()
@@ -84,11 +84,11 @@ async def house(
     clock = ManualClock()
     broker = Broker(store or MemoryStore(), MemoryStore(1 << 40), WireFormat(), clock, settings)
     await broker.start()
-    door = KafkaRestDoor(Gate(broker, limits))
-    transport = httpx.ASGITransport(app=door, raise_app_exceptions=True)
+    endpoint = KafkaRestEndpoint(ServerContext(broker, limits))
+    transport = httpx.ASGITransport(app=endpoint, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://penstock") as client:
-        yield House(broker, clock, door, client)
-    await door.close()
+        yield House(broker, clock, endpoint, client)
+    await endpoint.close()
     await broker.close()
 
 

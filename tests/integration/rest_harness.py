@@ -1,4 +1,4 @@
-"""A broker over memory with the REST door before it, and a client in the same process."""
+"""A broker over memory with the REST endpoint before it, and a client in the same process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, MutableMapping
@@ -11,8 +11,8 @@ import msgspec
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.settings import BrokerSettings
-from penstock.protocols.rest.door import RestDoor
-from penstock.protocols.session import Gate, Limits
+from penstock.protocols.rest.endpoint import RestEndpoint
+from penstock.protocols.session import Limits, ServerContext
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
 
@@ -20,16 +20,21 @@ TOPIC = "/topics/public/default/t"
 
 
 class House:
-    """The broker, its clock and the door, with short names for what tests do most."""
+    """The broker, its clock and the endpoint, with short names for what tests do most."""
 
     def __init__(
-        self, broker: Broker, clock: ManualClock, gate: Gate, client: httpx.AsyncClient, door: RestDoor
+        self,
+        broker: Broker,
+        clock: ManualClock,
+        context: ServerContext,
+        client: httpx.AsyncClient,
+        endpoint: RestEndpoint,
     ) -> None:
         self.broker = broker
         self.clock = clock
-        self.gate = gate
+        self.context = context
         self.client = client
-        self.door = door
+        self.endpoint = endpoint
 
     async def get(self, path: str, **params: Any) -> Any:
         response = await self.client.get(path, params=params)
@@ -67,7 +72,7 @@ class Visit:
             "query_string": query.encode(),
             "headers": [(n.replace("_", "-").encode(), v.encode()) for n, v in headers.items()],
         }
-        self.done = asyncio.get_running_loop().create_task(house.door(scope, self._receive, self._send))
+        self.done = asyncio.get_running_loop().create_task(house.endpoint(scope, self._receive, self._send))
 
     def hang_up(self) -> None:
         self._gone.set()
@@ -106,12 +111,12 @@ async def house(
     await broker.start()
     if change is not None:
         change(broker)
-    gate = Gate(broker, limits)
-    door = RestDoor(gate)
-    transport = httpx.ASGITransport(app=door, raise_app_exceptions=True)
+    context = ServerContext(broker, limits)
+    endpoint = RestEndpoint(context)
+    transport = httpx.ASGITransport(app=endpoint, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://penstock") as client:
-        yield House(broker, clock, gate, client, door)
-    await door.close()
+        yield House(broker, clock, context, client, endpoint)
+    await endpoint.close()
     await broker.close()
 
 

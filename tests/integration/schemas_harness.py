@@ -1,4 +1,4 @@
-"""One topic of a running server through its doors, for the stories of schemas."""
+"""One topic of a running server through its endpoints, for the stories of schemas."""
 
 import base64
 import itertools
@@ -28,8 +28,8 @@ def b64(payload: bytes) -> str:
     return base64.b64encode(payload).decode()
 
 
-class Doors:
-    """One topic of a server, through its doors."""
+class Endpoints:
+    """One topic of a server, through its endpoints."""
 
     def __init__(self, server: Address, http: httpx.Client, namespace: str = "default") -> None:
         self.server = server

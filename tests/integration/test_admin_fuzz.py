@@ -1,4 +1,4 @@
-"""Whatever is asked of the administrator's door is answered as its description says."""
+"""Whatever is asked of the administrator's endpoint is answered as its description says."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.clock import LoopClock
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 from penstock.server.describe import openapi
 from penstock.testing.server import Address, running
 from penstock.wire.entry import WireFormat
@@ -28,7 +28,7 @@ CHECKS = [
 ]
 
 
-DOCUMENT = openapi(Gate(Broker(MemoryStore(), MemoryStore(), WireFormat(), LoopClock())))
+DOCUMENT = openapi(ServerContext(Broker(MemoryStore(), MemoryStore(), WireFormat(), LoopClock())))
 
 schema = schemathesis.openapi.from_dict(DOCUMENT).include(path_regex="^/(admin|lookup|health)")
 

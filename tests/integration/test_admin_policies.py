@@ -1,4 +1,4 @@
-"""Policies under Pulsar's paths, and what the doors answer by them."""
+"""Policies under Pulsar's paths, and what the endpoints answer by them."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -32,7 +32,7 @@ async def test_what_pulsar_s_tools_ask_first() -> None:
         assert (await at.client.get("/admin/v2/brokers/health")).text == "ok"
         assert (await at.client.get("/admin/v2/brokers/version")).text.startswith("penstock-")
         assert await at.get("/admin/v2/brokers/standalone") == ["office"]
-        at.gate.https_url, at.gate.pulsar_url = "https://inside:8443", "pulsar://inside:6650"
+        at.context.https_url, at.context.pulsar_url = "https://inside:8443", "pulsar://inside:6650"
         assert await at.get("/admin/v2/clusters/standalone") == {
             "serviceUrl": "http://office",
             "serviceUrlTls": "https://office:8443",
@@ -68,7 +68,7 @@ async def test_pages() -> None:
 
 async def test_a_server_that_drains_takes_no_work() -> None:
     async with office() as at:
-        at.gate.draining = True
+        at.context.draining = True
         assert (await at.put(f"{ADMIN}/t", status=503))["error_code"] == 50301
         assert (await at.get("/health/ready", 503))["error_code"] == 50301
         await at.get("/health/live")

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.auth_harness import (
     ADMIN,
     AUDIENCE,
-    DOORS,
+    ENDPOINTS,
     FULL,
     GRANTS,
     NAMESPACE,
@@ -56,8 +56,8 @@ def server() -> Iterator[Address]:
         yield address
 
 
-# What each endpoint answers to one who is admitted and may do everything is in test_auth_doors.
-@pytest.mark.parametrize("door", DOORS)
+# What each endpoint answers to one who is admitted and may do everything is in test_auth_endpoints.
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
 @pytest.mark.parametrize(
     ("role", "original", "allowed"),
     [
@@ -70,18 +70,18 @@ def server() -> Iterator[Address]:
         ("root", "alice", False),
     ],
 )
-def test_both_are_asked(server: Address, door: str, role: str, original: str, allowed: bool) -> None:
+def test_both_are_asked(server: Address, endpoint: str, role: str, original: str, allowed: bool) -> None:
     given = token(role)
-    answer = DOORS[door][0](server, Through(given, original))
+    answer = ENDPOINTS[endpoint][0](server, Through(given, original))
     assert (answer.status not in (401, 403)) is allowed, answer.text
     if not allowed:
         assert answer.status == 403, answer.text
         assert given not in answer.text
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_proxy_is_nobody_itself(server: Address, door: str) -> None:
-    answer = DOORS[door][0](server, token("proxy"))
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_a_proxy_is_nobody_itself(server: Address, endpoint: str) -> None:
+    answer = ENDPOINTS[endpoint][0](server, token("proxy"))
     assert answer.status == 403, answer.text
     assert "must name the original principal" in answer.text
 

@@ -43,7 +43,7 @@ def penstock(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
         ("--http", "127.0.0.1:0", "--pulsar", "0.0.0.0:0"),
     ],
 )
-def test_an_open_door_is_refused(flags: tuple[str, ...]) -> None:
+def test_an_open_endpoint_is_refused(flags: tuple[str, ...]) -> None:
     done = penstock("serve", "--memory", *flags)
     assert done.returncode == 1
     assert done.stdout == ""
@@ -52,7 +52,7 @@ def test_an_open_door_is_refused(flags: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("flags", [("--insecure",), ("--set", "auth.insecure=true")])
-def test_an_open_door_that_is_meant(tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_an_open_endpoint_that_is_meant(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with launch(tmp_path, "--set", "http.listen=0.0.0.0:0", *flags) as server:
         assert httpx.get(server.url + "/health/ready", trust_env=False).status_code == 200
         assert "without authentication" in server.log

@@ -1,4 +1,4 @@
-"""One log, many doors: written by one, read by another."""
+"""One log, many endpoints: written by one, read by another."""
 
 import json
 from base64 import b64decode, b64encode
@@ -93,7 +93,7 @@ def test_written_by_websocket_read_by_pulsar(server: Pulsar) -> None:
 
 
 @pytest.mark.parametrize("by_index", [False, True])
-def test_one_subscription_by_two_doors(server: Pulsar, by_index: bool) -> None:
+def test_one_subscription_by_two_endpoints(server: Pulsar, by_index: bool) -> None:
     """Part of a batch is acknowledged over WebSocket, the rest by a client that knows only whole entries."""
     topic = server.topic()
     server.publish_batch(topic, *(b"%d" % n for n in range(5)))
@@ -105,7 +105,7 @@ def test_one_subscription_by_two_doors(server: Pulsar, by_index: bool) -> None:
     nothing_more(again)
 
 
-def test_ids_mean_the_same_at_every_door(server: Pulsar) -> None:
+def test_ids_mean_the_same_at_every_endpoint(server: Pulsar) -> None:
     topic = server.topic()
     ids = server.publish_batch(topic, *(b"%d" % n for n in range(5)))
     text = b64encode(ids[2].serialize()).decode()

@@ -26,7 +26,7 @@ LaterFlight = type(  # of the same name: Avro compares records by it
     {
         "carrier": String(required=True),
         "number": Integer(required=True),
-        "gate": String(default="?", required=True, required_default=True),
+        "context": String(default="?", required=True, required_default=True),
     },
 )
 
@@ -96,11 +96,11 @@ def test_schemas_evolve_and_readers_resolve(server: Pulsar) -> None:
     old = server.client.create_producer(topic, schema=AvroSchema(Flight))
     old.send(Flight(carrier="UA", number=1))
     new = server.client.create_producer(topic, schema=AvroSchema(LaterFlight))
-    new.send(LaterFlight(carrier="AA", number=2, gate="B4"))
+    new.send(LaterFlight(carrier="AA", number=2, context="B4"))
     assert [v["version"] for v in versions(server, topic)] == [0, 1]
     consumer = server.subscribe(topic, schema=AvroSchema(LaterFlight))
     values = [consumer.receive(TIMEOUT_MS).value() for _ in range(2)]
-    assert [(v.carrier, v.gate) for v in values] == [("UA", "?"), ("AA", "B4")]
+    assert [(v.carrier, v.context) for v in values] == [("UA", "?"), ("AA", "B4")]
 
 
 def test_no_new_schemas_where_they_are_not_wanted(server: Pulsar) -> None:

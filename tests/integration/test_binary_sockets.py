@@ -1,4 +1,4 @@
-"""The binary door on real sockets: bad input, clients that do not read or say nothing, the start and the end."""
+"""The binary endpoint on real sockets: bad input, clients that do not read or say nothing, the start and the end."""
 
 import contextlib
 import logging
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.integration.pulsar_harness import Pulsar, pulsar_server, take
-from tests.unit.protocols.binary.talks import TYPES, entry
+from tests.unit.protocols.binary.handlers import TYPES, entry
 
 from penstock.protocols.session import Limits
 from penstock.server.config import Config, DataSettings, HttpSettings, PulsarSettings

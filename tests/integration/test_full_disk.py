@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.integration.websocket_harness import CONSUMER, PRODUCER, DoorServer, base64, door, text
+from tests.integration.websocket_harness import CONSUMER, PRODUCER, EndpointServer, base64, endpoint, text
 
 from penstock.engines.embedded.sqlite import SqliteStore
 
@@ -18,7 +18,7 @@ LARGE = "x" * 100_000
 class House:
     """A whole server over a store whose disk the test fills, and an HTTP client."""
 
-    def __init__(self, server: DoorServer, store: SqliteStore, client: httpx.AsyncClient) -> None:
+    def __init__(self, server: EndpointServer, store: SqliteStore, client: httpx.AsyncClient) -> None:
         self.server = server
         self.store = store
         self.client = client
@@ -44,7 +44,7 @@ class House:
 async def house(folder: Path) -> AsyncIterator[House]:
     store = SqliteStore(folder)
     async with (
-        door(store=store, whole=True) as server,
+        endpoint(store=store, whole=True) as server,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client,
     ):
         made = House(server, store, client)

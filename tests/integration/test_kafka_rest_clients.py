@@ -207,7 +207,7 @@ def test_httpx(log: str) -> None:
         assert client.get(log, headers={"if-none-match": got.headers["etag"], "accept": "application/json", "range": "bytes=0-"}).status_code == 304  # fmt: skip
 
 
-def test_a_log_of_other_doors(server: str, log: str) -> None:
+def test_a_log_of_other_endpoints(server: str, log: str) -> None:
     topic = log.split("/")[-2]
     with httpx.Client(base_url=server) as client:
         path = f"/topics/public/default/{topic}"

@@ -1,4 +1,4 @@
-"""Whatever is asked of the Kafka REST door is answered as its description says."""
+"""Whatever is asked of the Kafka REST endpoint is answered as its description says."""
 
 from collections.abc import Iterator
 

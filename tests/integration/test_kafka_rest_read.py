@@ -241,13 +241,13 @@ async def test_waiting_ends_when_the_client_hangs_up() -> None:
 
         headers = [(b"range", b"bytes=11-"), (b"prefer", b"wait=300")]
         scope = {"type": "http", "method": "GET", "path": LOG, "headers": headers}
-        asked = Tasks().spawn(h.door(scope, receive, send), "get")  # type: ignore[arg-type]
+        asked = Tasks().spawn(h.endpoint(scope, receive, send), "get")  # type: ignore[arg-type]
         await settle(50)
         assert not asked.done()
         hung_up.set()
         await settle(50)
         assert asked.done()
-        assert len(h.door._waits.tasks) == 0
+        assert len(h.endpoint._waits.tasks) == 0
 
 
 async def test_waiting_ends_when_the_server_drains_or_the_topic_ends() -> None:
@@ -260,7 +260,7 @@ async def test_waiting_ends_when_the_server_drains_or_the_topic_ends() -> None:
         assert asked.done()
         asked = Tasks().spawn(h.get("11-", prefer="wait=300", status=[416, 503]), "get")
         await settle(50)
-        h.door.drain()
+        h.endpoint.drain()
         await settle(50)
         assert asked.done()
 

@@ -220,7 +220,7 @@ async def test_a_terminated_topic_and_a_draining_server() -> None:
         await h.post(b"a")
         await h.broker.topics.terminate(FOO)
         await h.post(b"b", status=503)
-        h.door._gate.draining = True
+        h.endpoint._context.draining = True
         response = await h.post(b"b", status=503)
         assert (response.json()["error_code"], response.headers["retry-after"]) == (50301, "1")
 

@@ -17,7 +17,7 @@ from tests.integration.rest_harness import house
 from websockets.sync.client import connect
 
 from penstock.server.config import TraceSettings
-from penstock.server.metrics.doors import Doors
+from penstock.server.metrics.requests import RequestMetrics
 from penstock.server.tracing import Tracing
 from penstock.testing.server import Address, running
 
@@ -159,7 +159,7 @@ def test_the_proxys_statistics(server: Address) -> None:
 
 async def test_the_access_log_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     async with house() as home:
-        transport = httpx.ASGITransport(app=Doors(home.door, log_access=True))
+        transport = httpx.ASGITransport(app=RequestMetrics(home.endpoint, log_access=True))
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
             with caplog.at_level(logging.INFO, "penstock.access"):
                 await client.get(

@@ -19,7 +19,7 @@ from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.clock import LoopClock
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.settings import BrokerSettings
-from penstock.protocols.session import Gate, Limits
+from penstock.protocols.session import Limits, ServerContext
 from penstock.server.describe import openapi
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running
@@ -31,7 +31,7 @@ WRONG = (None, "Bearer garbage", "Bearer a.b.c", "Basic !") if SOAK else (None, 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPEN = ("/health/",)  # asks nobody who he is
 
-DOCUMENT = openapi(Gate(Broker(MemoryStore(), MemoryStore(), WireFormat(), LoopClock())))
+DOCUMENT = openapi(ServerContext(Broker(MemoryStore(), MemoryStore(), WireFormat(), LoopClock())))
 issuer = Issuer()
 
 

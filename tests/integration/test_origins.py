@@ -1,4 +1,4 @@
-"""Web pages of other sites against a server that nobody has to log in to: every door, over real sockets."""
+"""Web pages of other sites against a server that nobody has to log in to: every endpoint, over real sockets."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ def server() -> Iterator[Address]:
 
 
 @pytest.mark.parametrize(("method", "path"), PLACES)
-def test_no_door_takes_calls_of_another_site(server: Address, method: str, path: str) -> None:
+def test_no_endpoint_takes_calls_of_another_site(server: Address, method: str, path: str) -> None:
     with httpx.Client(base_url=server.url, trust_env=False) as client:
         for headers in ({"origin": EVIL}, {"host": "evil.example"}):
             refused = client.request(method, path, content=b"{}", headers=headers)

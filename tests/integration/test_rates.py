@@ -1,4 +1,4 @@
-"""Rates of roles at every door: refused with the time to come back, read or delivered later; nothing is lost."""
+"""Rates of roles at every endpoint: refused with the time to come back, read or delivered later; nothing is lost."""
 
 import json
 import time
@@ -58,7 +58,7 @@ def auth(role: str) -> penstock.AuthenticationToken:
         ("GET", "/ws/v2/consumer/persistent/public/default/t/s"),
     ],
 )
-def test_every_http_door_says_when_to_come_back(method: str, path: str) -> None:
+def test_every_http_endpoint_says_when_to_come_back(method: str, path: str) -> None:
     upgrade = {
         "connection": "upgrade",
         "upgrade": "websocket",

@@ -211,7 +211,7 @@ async def test_a_write_that_fails_comes_again() -> None:
             if message["type"] == "http.response.body":
                 raise OSError("broken pipe")
 
-        await home.door(scope, receive, send)
+        await home.endpoint(scope, receive, send)
         assert await values(home, path) == ["a"]
 
 

@@ -473,7 +473,7 @@ async def test_errors_of_ours_tell_nothing_of_the_inside(caplog: pytest.LogCaptu
 
 async def test_a_draining_server_takes_no_work() -> None:
     async with house() as home:
-        home.gate.draining = True
+        home.context.draining = True
         response = await home.client.post(TOPIC, content=b'{"messages":[{"value":"b"}]}')
         assert (response.status_code, response.json()["error_code"]) == (503, 50301)
         assert response.headers["retry-after"] == "1"

@@ -101,9 +101,9 @@ async def test_hanging_up_ends_a_wait_and_so_does_draining() -> None:
         for visit in visits[:500]:
             visit.hang_up()
         await asyncio.gather(*(visit.done for visit in visits[:500]))
-        assert len(home.door.waits.running) == 500
-        home.gate.draining = True
-        home.door.drain()
+        assert len(home.endpoint.waits.running) == 500
+        home.context.draining = True
+        home.endpoint.drain()
         await asyncio.gather(*(visit.done for visit in visits))
         assert {visit.status for visit in visits[500:]} == {200}
 
@@ -245,7 +245,7 @@ async def test_server_sent_events_resume() -> None:
         assert visit.body.endswith(b"\n\n:\n\n")
         await home.produce("d")
         await visit.until(b'"d"')
-        home.door.drain()
+        home.endpoint.drain()
         await visit.done
 
 

@@ -120,7 +120,7 @@ def test_the_slowest_subscription_is_moved_on(server: Pulsar) -> None:
     assert take(fresh, backlog)[-1].startswith(b"099")
 
 
-def test_other_doors_wait_and_then_say_why(server: Pulsar) -> None:
+def test_other_endpoints_wait_and_then_say_why(server: Pulsar) -> None:
     topic = server.topic()
     name = topic.rpartition("/")[2]
     server.subscribe(topic)

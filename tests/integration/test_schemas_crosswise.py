@@ -1,4 +1,4 @@
-"""Schemas on one log through several doors: what one writes the others read (PIP-43, PIP-64)."""
+"""Schemas on one log through several endpoints: what one writes the others read (PIP-43, PIP-64)."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from tests.integration.schemas_harness import A, B, C, Doors, avro, b64, record
+from tests.integration.schemas_harness import A, B, C, Endpoints, avro, b64, record
 
 from penstock.codec.descriptors import native_schema
 from penstock.testing.server import Address, running
@@ -21,13 +21,13 @@ def server() -> Iterator[Address]:
 
 
 @pytest.fixture
-def doors(server: Address) -> Iterator[Doors]:
+def endpoints(server: Address) -> Iterator[Endpoints]:
     with httpx.Client(base_url=server.url, timeout=20) as http:
-        yield Doors(server, http)
+        yield Endpoints(server, http)
 
 
-def test_one_producer_many_schemas_over_websocket(doors: Doors) -> None:
-    answers = doors.frames(
+def test_one_producer_many_schemas_over_websocket(endpoints: Endpoints) -> None:
+    answers = endpoints.frames(
         {"payload": b64(b"\x02"), "valueSchema": avro(A)},
         {"payload": b64(b"\x04\x02x"), "valueSchema": avro(A, B)},
         {"payload": b64(b"\x06\x02x"), "valueSchema": avro(A, C)},
@@ -42,13 +42,13 @@ def test_one_producer_many_schemas_over_websocket(doors: Doors) -> None:
     assert "it ends too early" in answers[4]["errorMsg"]
     assert "version 9" in answers[6]["errorMsg"]
     expected = [({"a": 1}, 0), ({"a": 2, "b": "x"}, 1), ({"a": 3}, 0), ({"a": 4, "b": "y"}, 1), ({"a": 5}, 0)]
-    assert doors.told() == expected
-    assert [v["version"] for v in doors.versions()] == [0, 1]
+    assert endpoints.told() == expected
+    assert [v["version"] for v in endpoints.versions()] == [0, 1]
 
 
-def test_one_request_many_schemas(doors: Doors) -> None:
-    doors.register(record(A))
-    answer = doors.publish(
+def test_one_request_many_schemas(endpoints: Endpoints) -> None:
+    endpoints.register(record(A))
+    answer = endpoints.publish(
         schema_version=0,
         messages=[
             {"value": {"a": 1}},
@@ -64,14 +64,14 @@ def test_one_request_many_schemas(doors: Doors) -> None:
     assert "field 'c'" in slots[2]["error"]
     assert "value.a: 2147483648 does not fit 32 bits" in slots[3]["error"]
     assert "STRING" in slots[5]["error"]
-    # other doors see the same bytes, versions and order
-    seen = [(frame["payload"], frame["schemaVersion"]) for frame in doors.reader(3)]
+    # other endpoints see the same bytes, versions and order
+    seen = [(frame["payload"], frame["schemaVersion"]) for frame in endpoints.reader(3)]
     assert seen == [(b64(b"\x02"), 0), (b64(b"\x04\x02x"), 1), (b64(b"\x0a"), 0)]
-    assert len(doors.versions()) == 2
+    assert len(endpoints.versions()) == 2
 
 
-def test_a_reader_resolves_what_websocket_wrote(doors: Doors) -> None:
-    doors.frames(
+def test_a_reader_resolves_what_websocket_wrote(endpoints: Endpoints) -> None:
+    endpoints.frames(
         {"payload": b64(b"\x02"), "valueSchema": avro(A)},
         {"payload": b64(b"\x04\x02x"), "valueSchema": avro(A, B)},
     )
@@ -81,12 +81,14 @@ def test_a_reader_resolves_what_websocket_wrote(doors: Doors) -> None:
         ([renamed], [{"first": 1.0}, {"first": 2.0}]),
     ):
         request = {"value_schema": avro(*fields), "initial_position": "earliest"}
-        made = doors.http.post(f"{doors.topic}/subscription/s{len(fields)}", json=request).json()
-        found = doors.http.get(f"{made['base_uri']}/messages", params={"timeout": 2000}).json()["messages"]
+        made = endpoints.http.post(f"{endpoints.topic}/subscription/s{len(fields)}", json=request).json()
+        found = endpoints.http.get(f"{made['base_uri']}/messages", params={"timeout": 2000}).json()[
+            "messages"
+        ]
         assert [message["value"] for message in found] == expected
-    assert len(doors.versions()) == 2  # a reader's schema is not registered
+    assert len(endpoints.versions()) == 2  # a reader's schema is not registered
     request = {"value_schema": avro(C), "initial_position": "earliest"}
-    refused = doors.http.post(f"{doors.topic}/subscription/t", json=request)
+    refused = endpoints.http.post(f"{endpoints.topic}/subscription/t", json=request)
     assert (refused.status_code, refused.json()["error_code"]) == (409, 40903)
     assert "field 'c'" in refused.json()["message"]
 
@@ -113,36 +115,38 @@ def test_a_reader_resolves_what_websocket_wrote(doors: Doors) -> None:
         ("local_date_time", "1970-01-02T00:00:00.000000001", "00000000000000010000000000000001"),
     ],
 )
-def test_types_without_a_definition(doors: Doors, kind: str, value: Any, payload: str) -> None:
-    version = doors.publish(schema_type=kind, messages=[{"value": value}])["schema_version"]
+def test_types_without_a_definition(endpoints: Endpoints, kind: str, value: Any, payload: str) -> None:
+    version = endpoints.publish(schema_type=kind, messages=[{"value": value}])["schema_version"]
     assert version == (None if kind == "bytes" else 0)
     raw = b64(bytes.fromhex(payload))
-    assert doors.reader(1)[0]["payload"] == raw
+    assert endpoints.reader(1)[0]["payload"] == raw
     # the same bytes from the other side are the same value
     given = {} if kind == "bytes" else {"schemaVersion": 0}
-    assert doors.frames({"payload": raw, **given})[0]["result"] == "ok"
-    assert doors.told() == [(value, version)] * 2
-    assert [v["type"] for v in doors.versions()] == ([] if kind == "bytes" else [kind.upper()])
+    assert endpoints.frames({"payload": raw, **given})[0]["result"] == "ok"
+    assert endpoints.told() == [(value, version)] * 2
+    assert [v["type"] for v in endpoints.versions()] == ([] if kind == "bytes" else [kind.upper()])
 
 
-def test_pairs(doors: Doors) -> None:
+def test_pairs(endpoints: Endpoints) -> None:
     schemas = {"key_schema": avro(A), "value_schema": {"type": "INT32"}}
-    doors.publish(**schemas, messages=[{"key": {"a": 1}, "value": 7}])
-    (frame,) = doors.reader(1)
+    endpoints.publish(**schemas, messages=[{"key": {"a": 1}, "value": 7}])
+    (frame,) = endpoints.reader(1)
     assert (frame["payload"], frame["key"]) == (b64(b"\0\0\0\7"), b64(b"\2"))  # SEPARATED
     one = {"keySchema": avro(A), "valueSchema": {"type": "INT32"}}
-    answers = doors.frames(
+    answers = endpoints.frames(
         {**one, "key": b64(b"\4"), "payload": b64(b"\0\0\0\x08")},
         {**one, "key": b64(b""), "payload": b64(b"\0\0\0\x08")},
         {**one, "key": b64(b"\4"), "payload": b64(b"\0")},
     )
     assert [answer["result"] == "ok" for answer in answers] == [True, False, False]
     assert answers[1]["errorMsg"].startswith("key: ")
-    inline = doors.publish(**schemas, key_value_encoding="INLINE", messages=[{"key": {"a": 3}, "value": 9}])
-    found = doors.read()["messages"]
+    inline = endpoints.publish(
+        **schemas, key_value_encoding="INLINE", messages=[{"key": {"a": 3}, "value": 9}]
+    )
+    found = endpoints.read()["messages"]
     assert [(m["key"], m["value"]) for m in found] == [({"a": 1}, 7), ({"a": 2}, 8), ({"a": 3}, 9)]
     assert inline["schema_version"] == 1
-    assert doors.reader(3)[2]["payload"] == b64(b"\0\0\0\1\6\0\0\0\4\0\0\0\x09")
+    assert endpoints.reader(3)[2]["payload"] == b64(b"\0\0\0\1\6\0\0\0\4\0\0\0\x09")
 
 
 def message(*fields: tuple[str, int]) -> str:
@@ -157,11 +161,11 @@ def message(*fields: tuple[str, int]) -> str:
 INT32, STRING = 5, 9  # FieldDescriptorProto.Type
 
 
-def test_protobuf_native(doors: Doors) -> None:
+def test_protobuf_native(endpoints: Endpoints) -> None:
     one = {"type": "PROTOBUF_NATIVE", "schema": message(("x", INT32))}
     two = {"type": "PROTOBUF_NATIVE", "schema": message(("x", INT32), ("s", STRING))}
     other = {"type": "PROTOBUF_NATIVE", "schema": message(("x", STRING))}
-    answer = doors.publish(
+    answer = endpoints.publish(
         value_schema=one,
         messages=[
             {"value": {"x": 1}},
@@ -174,15 +178,18 @@ def test_protobuf_native(doors: Doors) -> None:
     assert errors[:2] == [None, None]
     assert "field 'x': its type was int32, not string" in errors[2]
     assert "value.x: 2147483648 does not fit int32" in errors[3]
-    assert [frame["payload"] for frame in doors.reader(2)] == [b64(b"\x08\1"), b64(b"\x08\2\x12\2\xc3\xa9")]
-    ok, bad = doors.frames(
+    assert [frame["payload"] for frame in endpoints.reader(2)] == [
+        b64(b"\x08\1"),
+        b64(b"\x08\2\x12\2\xc3\xa9"),
+    ]
+    ok, bad = endpoints.frames(
         {"payload": b64(b"\x08\3"), "schemaVersion": 1}, {"payload": b64(b"\x08"), "schemaVersion": 1}
     )
     assert (ok["result"], bad["result"]) == ("ok", "send-error:7")
-    assert doors.told() == [({"x": 1}, 0), ({"x": 2, "s": "é"}, 1), ({"x": 3, "s": ""}, 1)]
+    assert endpoints.told() == [({"x": 1}, 0), ({"x": 2, "s": "é"}, 1), ({"x": 3, "s": ""}, 1)]
 
 
-def test_protobuf_by_field_numbers(doors: Doors) -> None:
+def test_protobuf_by_field_numbers(endpoints: Endpoints) -> None:
     def numbered(number: int) -> dict[str, Any]:
         info = [
             {"number": number, "name": "x", "type": "INT32", "label": "LABEL_OPTIONAL", "definition": None}
@@ -191,17 +198,17 @@ def test_protobuf_by_field_numbers(doors: Doors) -> None:
         properties = {"__PARSING_INFO__": json.dumps(info)}
         return {"type": "PROTOBUF", "schema": definition, "properties": properties}
 
-    doors.publish(value_schema=numbered(1), messages=[{"value": {"x": 1}}])
-    doors.publish(value_schema=numbered(2), messages=[{"value": {"x": 2}}])
-    assert [frame["payload"] for frame in doors.reader(2)] == [b64(b"\x08\1"), b64(b"\x10\2")]
-    assert doors.told() == [({"x": 1}, 0), ({"x": 2}, 1)]  # other bytes: another version
+    endpoints.publish(value_schema=numbered(1), messages=[{"value": {"x": 1}}])
+    endpoints.publish(value_schema=numbered(2), messages=[{"value": {"x": 2}}])
+    assert [frame["payload"] for frame in endpoints.reader(2)] == [b64(b"\x08\1"), b64(b"\x10\2")]
+    assert endpoints.told() == [({"x": 1}, 0), ({"x": 2}, 1)]  # other bytes: another version
 
 
-def test_include_schema_gives_those_that_occur(doors: Doors) -> None:
+def test_include_schema_gives_those_that_occur(endpoints: Endpoints) -> None:
     for version, fields in enumerate(([A], [A, B])):
-        doors.publish(value_schema=avro(*fields), messages=[{"value": {"a": version}}])
-    first = doors.read(include_schema=True, max_messages=1)
+        endpoints.publish(value_schema=avro(*fields), messages=[{"value": {"a": version}}])
+    first = endpoints.read(include_schema=True, max_messages=1)
     (found,) = first["schemas"]
     assert (found["type"], found["version"]) == ("AVRO", 0)
     assert json.loads(base64.b64decode(found["data"])) == record(A)
-    assert [one["version"] for one in doors.read(include_schema=True)["schemas"]] == [0, 1]
+    assert [one["version"] for one in endpoints.read(include_schema=True)["schemas"]] == [0, 1]

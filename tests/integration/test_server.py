@@ -316,5 +316,5 @@ def test_a_second_server_goes_on_without_the_default_pulsar_port(tmp_path: Path)
             _, errors = process.communicate(timeout=20)
     assert ready.startswith("penstock ready http://127.0.0.1:")
     assert "pulsar://" not in ready
-    assert "no Pulsar door" in errors
+    assert "no Pulsar endpoint" in errors
     assert process.returncode == 0

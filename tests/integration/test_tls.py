@@ -1,4 +1,4 @@
-"""Every door over TLS, with the clients that people have."""
+"""Every endpoint over TLS, with the clients that people have."""
 
 import asyncio
 import json
@@ -77,14 +77,14 @@ def test_node(server: Address, pki: Pki) -> None:
     assert '"result":"ok"' in ran.stdout.replace(" ", ""), ran.stderr
 
 
-@pytest.mark.parametrize("door", ["pulsar_tls", "https"])
-def test_the_official_client(server: Address, pki: Pki, door: str) -> None:
+@pytest.mark.parametrize("endpoint", ["pulsar_tls", "https"])
+def test_the_official_client(server: Address, pki: Pki, endpoint: str) -> None:
     client = pulsar.Client(
-        getattr(server, door), tls_trust_certs_file_path=pki.ca_file, tls_validate_hostname=True
+        getattr(server, endpoint), tls_trust_certs_file_path=pki.ca_file, tls_validate_hostname=True
     )
     try:
-        consumer = client.subscribe(f"official-{door}", "s")
-        client.create_producer(f"official-{door}").send(b"a")
+        consumer = client.subscribe(f"official-{endpoint}", "s")
+        client.create_producer(f"official-{endpoint}").send(b"a")
         message = consumer.receive(10_000)
         assert message.data() == b"a"
         consumer.acknowledge(message)
@@ -92,13 +92,13 @@ def test_the_official_client(server: Address, pki: Pki, door: str) -> None:
         client.close()
 
 
-@pytest.mark.parametrize("door", ["pulsar_tls", "https"])
-def test_our_client(server: Address, pki: Pki, door: str) -> None:
+@pytest.mark.parametrize("endpoint", ["pulsar_tls", "https"])
+def test_our_client(server: Address, pki: Pki, endpoint: str) -> None:
     with penstock.Client(
-        getattr(server, door), tls_trust_certs_file_path=pki.ca_file, tls_validate_hostname=True
+        getattr(server, endpoint), tls_trust_certs_file_path=pki.ca_file, tls_validate_hostname=True
     ) as client:
-        consumer = client.subscribe(f"ours-{door}", "s")
-        client.create_producer(f"ours-{door}").send(b"a")
+        consumer = client.subscribe(f"ours-{endpoint}", "s")
+        client.create_producer(f"ours-{endpoint}").send(b"a")
         assert consumer.receive(10_000).data() == b"a"
 
 
@@ -118,7 +118,7 @@ def test_the_http_client(server: Address, pki: Pki) -> None:
             assert entries.read(1 << 20)
 
 
-def test_lookups_name_the_doors_of_the_clients_kind(server: Address, pki: Pki) -> None:
+def test_lookups_name_the_endpoints_of_the_clients_kind(server: Address, pki: Pki) -> None:
     found = httpx.get(
         f"{server.https}/lookup/v2/topic/persistent/public/default/t", verify=pki.trust()
     ).json()
@@ -134,9 +134,9 @@ def test_only_tls(pki: Pki) -> None:
         assert httpx.get(f"{server.url}/health/live", verify=pki.trust()).status_code == 200
 
 
-@pytest.mark.parametrize("door", ["https", "pulsar_tls"])
-def test_plain_http_at_a_tls_port_does_not_hang(server: Address, door: str) -> None:
-    with socket.create_connection(("127.0.0.1", port_of(getattr(server, door))), timeout=10) as plain:
+@pytest.mark.parametrize("endpoint", ["https", "pulsar_tls"])
+def test_plain_http_at_a_tls_port_does_not_hang(server: Address, endpoint: str) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(getattr(server, endpoint))), timeout=10) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         while plain.recv(1000):
             pass
@@ -186,7 +186,7 @@ def test_our_access_has_a_certificate(demanding: Address, pki: Pki) -> None:
         http.create_topic(TopicName.parse("mine"))
 
 
-def test_clients_of_the_binary_door_have_certificates(demanding: Address, pki: Pki) -> None:
+def test_clients_of_the_binary_endpoint_have_certificates(demanding: Address, pki: Pki) -> None:
     files = pki.client("carol")
     official = pulsar.Client(
         demanding.pulsar_tls,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 import websocket
-from tests.integration.websocket_harness import CONSUMER, PRODUCER, door
+from tests.integration.websocket_harness import CONSUMER, PRODUCER, endpoint
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ def consume(topic: str) -> list[tuple[str, bytes]]:
 
 
 async def test_the_python_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    async with door() as server:
+    async with endpoint() as server:
         response = await elsewhere(produce, server.url)
         assert response["context"] == "5"
         assert capsys.readouterr().out == "Message published successfully\n"
@@ -94,7 +94,7 @@ async def test_the_python_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_websocket_client_sees_why_it_is_refused() -> None:
-    async with door() as server:
+    async with endpoint() as server:
 
         def connect() -> None:
             ws = websocket.WebSocket()
@@ -110,7 +110,7 @@ async def test_websocket_client_sees_why_it_is_refused() -> None:
 
 
 async def test_websocket_client_sees_the_close_code() -> None:
-    async with door() as server:
+    async with endpoint() as server:
 
         def closed() -> tuple[int, str]:
             ws = websocket.create_connection(f"{server.url}{CONSUMER}/t/s")
@@ -124,7 +124,7 @@ async def test_websocket_client_sees_the_close_code() -> None:
 
 
 async def test_pings_of_a_client_are_answered() -> None:
-    async with door() as server:
+    async with endpoint() as server:
 
         def ping() -> bytes:
             ws = websocket.create_connection(f"{server.url}{PRODUCER}/t")
@@ -141,7 +141,7 @@ async def test_pings_of_a_client_are_answered() -> None:
 
 
 async def test_the_node_examples() -> None:
-    async with door() as server:
+    async with endpoint() as server:
         told = await elsewhere(node, "producer.mjs", server.url)
         ack = json.loads(told.removeprefix("received ack: "))
         assert (ack["result"], ack["context"]) == ("ok", "1")
@@ -157,13 +157,13 @@ async def test_the_node_examples() -> None:
 
 
 async def test_pull_mode_from_node() -> None:
-    async with door() as server:
+    async with endpoint() as server:
         sending = await server.connect("/ws/v2/producer/persistent/public/default/pulled")
         await sending.publish(*"abcdefg")
         assert (await elsewhere(node, "pull.mjs", server.url)).split() == list("abcde")
 
 
 async def test_a_refusal_seen_from_node() -> None:
-    async with door() as server:
+    async with endpoint() as server:
         told = await elsewhere(node, "refused.mjs", server.url)
         assert told == "400 Invalid query params: Invalid subscriptionType X\n"

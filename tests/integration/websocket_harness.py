@@ -1,4 +1,4 @@
-"""A WebSocket door, or a whole server, on a real socket in the loop of the test, and clients for it."""
+"""A WebSocket endpoint, or a whole server, on a real socket in the loop of the test, and clients for it."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from penstock.engines.embedded.ports import Clock, Store
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
-from penstock.protocols.session import Gate, Limits
+from penstock.protocols.session import Limits, ServerContext
 from penstock.protocols.websocket.routes import routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.server.app import build_for
@@ -89,12 +89,12 @@ def text(frame: dict[str, Any]) -> str:
     return b64decode(frame["payload"]).decode()
 
 
-class DoorServer:
-    """The door, its broker, and where it is."""
+class EndpointServer:
+    """The endpoint, its broker, and where it is."""
 
-    def __init__(self, gate: Gate, sockets: Sockets, port: int) -> None:
-        self.gate = gate
-        self.broker = gate.broker
+    def __init__(self, context: ServerContext, sockets: Sockets, port: int) -> None:
+        self.context = context
+        self.broker = context.broker
         self.sockets = sockets
         self.port = port
         self.peers: list[Peer] = []
@@ -137,7 +137,7 @@ class DoorServer:
 
 
 @asynccontextmanager
-async def door(
+async def endpoint(
     *,
     clock: Clock | None = None,
     store: Store | None = None,
@@ -145,19 +145,19 @@ async def door(
     limits: Limits | None = None,
     auth: AuthSettings | None = None,
     whole: bool = False,
-) -> AsyncIterator[DoorServer]:
-    """Serve on a free port of the loopback interface; `whole` serves every door."""
+) -> AsyncIterator[EndpointServer]:
+    """Serve on a free port of the loopback interface; `whole` serves every endpoint."""
     limits = limits or Limits()
     broker = Broker(
         store or MemoryStore(), MemoryStore(1 << 40), WireFormat(), clock or LoopClock(), settings
     )
     await broker.start()
-    gate = Gate(broker, limits, authenticator(auth or AuthSettings(), broker))
-    app = build_for(gate) if whole else None
+    context = ServerContext(broker, limits, authenticator(auth or AuthSettings(), broker))
+    app = build_for(context) if whole else None
     sockets = Sockets() if app is None else app.sockets
     server = uvicorn.Server(
         uvicorn.Config(
-            Router(routes(gate, sockets)) if app is None else app.asgi,
+            Router(routes(context, sockets)) if app is None else app.asgi,
             port=0,
             loop="none",
             ws="websockets-sansio",
@@ -169,7 +169,7 @@ async def door(
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup()
-    serving = DoorServer(gate, sockets, server.servers[0].sockets[0].getsockname()[1])
+    serving = EndpointServer(context, sockets, server.servers[0].sockets[0].getsockname()[1])
     try:
         yield serving
     finally:

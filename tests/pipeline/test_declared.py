@@ -198,7 +198,7 @@ sql = "SELECT f.* FROM (SELECT from_json(CAST(value AS STRING), 'k STRING, n INT
 [[steps]]
 name = "counted"
 inputs = ["read"]
-stateful = "keeper:Keeper"
+stateful = "keeper:Restarts"
 keys = ["k"]
 columns = "k STRING, total BIGINT"
 [sinks.out]
@@ -210,7 +210,7 @@ KEEPER = """
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-class Keeper(StatefulProcessor):
+class Counting(StatefulProcessor):
     def init(self, handle):
         self.total = handle.getValueState("total", "n BIGINT")
 

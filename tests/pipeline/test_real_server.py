@@ -1,4 +1,4 @@
-"""What was published through real doors is what Spark reads, row by row."""
+"""What was published through real endpoints is what Spark reads, row by row."""
 
 import csv
 import importlib.util
@@ -74,7 +74,7 @@ def test_flights_are_read_as_they_were_published(house: Address, spark: SparkSes
     assert all(carriers[bytes(r.key)] == r.partition for r in got), "a key is in one partition"
 
 
-def test_messages_of_the_websocket_door(house: Address, spark: SparkSession) -> None:
+def test_messages_of_the_websocket_endpoint(house: Address, spark: SparkSession) -> None:
     url = f"{house.ws}/ws/v2/producer/persistent/public/default/sockets"
     socket = websocket.create_connection(url, timeout=20)
     for n in range(200):

@@ -16,7 +16,7 @@ from penstock.model.message import OutMessage
 from penstock.protocols.kafka_rest import positions
 from penstock.wire.checksum import seal
 from penstock.wire.entry import WireFormat, compressed, parse
-from penstock.wire.payloads import Parcel
+from penstock.wire.payloads import LazyEntry
 from penstock.wire.pulsar_pb2 import LZ4, SNAPPY, ZLIB, ZSTD
 
 PAYLOADS = st.lists(st.binary(max_size=60), min_size=1, max_size=8)
@@ -31,7 +31,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "_UNFOLDS_INLINE", 120)
 
 
-# -- the doors messages come through; each returns the payloads that readers see
+# -- the endpoints messages come through; each returns the payloads that readers see
 
 
 async def _batch(h: House, payloads: list[bytes]) -> list[bytes]:
@@ -69,7 +69,7 @@ def _entry(payloads: list[bytes]) -> NewEntry:
 
 
 async def _binary(h: House, payloads: list[bytes]) -> list[bytes]:
-    """As the binary door stores what official clients send: batches in every compression."""
+    """As the binary endpoint stores what official clients send: batches in every compression."""
     entries = []
     for kind in (LZ4, ZLIB, ZSTD, SNAPPY):
         entry = _entry(payloads)
@@ -97,7 +97,7 @@ async def _broken(h: House, payloads: list[bytes]) -> list[bytes]:
     return [data]
 
 
-DOORS: list[Callable[[House, list[bytes]], Awaitable[list[bytes]]]] = [
+ENDPOINTS: list[Callable[[House, list[bytes]], Awaitable[list[bytes]]]] = [
     _batch, _singles, _with_keys, _posted, _binary, _sealed, _broken,
 ]  # fmt: skip
 
@@ -153,7 +153,7 @@ async def _check(h: House, model: Model, cuts: list[int]) -> None:
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(DOORS), PAYLOADS),
+        st.tuples(st.sampled_from(ENDPOINTS), PAYLOADS),
         st.tuples(st.just("trim"), st.integers(0, 100)),
         st.tuples(st.just("restart"), st.none()),
         st.tuples(st.just("look"), st.none()),
@@ -201,7 +201,7 @@ async def _step(h: House, model: Model, what: object, given: object, cuts: list[
         entry_id = topic.first_entry + (topic.next_entry - topic.first_entry) * given // 100
         gone = [e for e in await topic.read(topic.first_entry, 10_000) if e.entry_id < entry_id]
         await topic.trim(entry_id)
-        model.floor += sum(len(Parcel(entry.data).payloads()) for entry in gone)
+        model.floor += sum(len(LazyEntry(entry.data).payloads()) for entry in gone)
 
 
 @given(batches=st.lists(PAYLOADS, min_size=1, max_size=6), later=st.lists(PAYLOADS, min_size=1, max_size=4))

@@ -1,4 +1,4 @@
-"""The server of a soak: a process of its own over TLS and plain doors, killed and started again at one address,
+"""The server of a soak: a process of its own over TLS and plain endpoints, killed and started again at one address,
 with its certificate and its keys renewed and its disk full when somebody says so."""
 
 import json
@@ -16,7 +16,7 @@ from tests.integration.tls_harness import Pki
 
 from penstock.testing.server import Launched
 
-TOKEN_S: Final = 40.0  # long enough that the binary door asks for fresh ones now and then
+TOKEN_S: Final = 40.0  # long enough that the binary endpoint asks for fresh ones now and then
 FRESH_S: Final = 5.0
 ROOM_WHEN_FULL: Final = 16 << 10
 
@@ -161,7 +161,7 @@ class House:
             return Figures(0.0, 0, 0)
 
     def http(self, *, tls: bool = False) -> httpx.AsyncClient:
-        """A client of the HTTP doors; the token goes with each request."""
+        """A client of the HTTP endpoints; the token goes with each request."""
         url = self.https if tls else self.url
         return httpx.AsyncClient(base_url=url, verify=self.trust, trust_env=False, timeout=20)
 

@@ -1,4 +1,4 @@
-"""Mixed clients over every door while the server is killed, its disk fills, its keys and certificate change; then
+"""Mixed clients over every endpoint while the server is killed, its disk fills, its keys and certificate change; then
 every acknowledged message is compared with what can be read.
 
 A quarter of a minute with some clients in `make test`, ten minutes with hundreds in `make soak`.

@@ -51,7 +51,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def group() -> None:
-    """A gate between the web and a log of messages."""
+    """A context between the web and a log of messages."""
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

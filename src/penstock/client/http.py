@@ -30,7 +30,7 @@ TIMEOUT_S: Final = 30.0  # without a byte from the server
 ENTRIES: Final = "application/vnd.penstock.entries"
 
 _ERROR_BYTES_MAX: Final = 64 << 10
-_KINDS: Final = {kind.face.code: kind for kind in ErrorKind}
+_KINDS: Final = {kind.codes.code: kind for kind in ErrorKind}
 
 
 class RemoteError(PenstockError):
@@ -221,4 +221,4 @@ def _kind_of(status: int) -> ErrorKind:
     """For an answer without a known code: by its status, so that `retriable` is right."""
     if status in (502, 503, 504):
         return ErrorKind.UNAVAILABLE
-    return next((kind for kind in ErrorKind if kind.face.status == status), ErrorKind.INTERNAL)
+    return next((kind for kind in ErrorKind if kind.codes.status == status), ErrorKind.INTERNAL)

@@ -38,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return self.offset + self.count
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
     """Where appended entries begin: the id and the offset of the first of them."""
 
     entry_id: int

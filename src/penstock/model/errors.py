@@ -1,11 +1,11 @@
-"""Every error of the project in one table: its face on each door, and whether a retry can help."""
+"""Every error of the project in one table: its face on each endpoint, and whether a retry can help."""
 
 from enum import Enum
 from typing import Any, Final, NamedTuple, Self
 
 
-class Face(NamedTuple):
-    """How one kind of error shows on each door.
+class ErrorCodes(NamedTuple):
+    """How one kind of error shows on each endpoint.
 
     `status`, `code`: HTTP status and PIP-64 error code. `ws_status`: status of a refused WebSocket upgrade
     (reference/Pulsar 1.7). `ws_result`: number in `send-error:N` and, plus 4000, the close code.
@@ -23,72 +23,72 @@ class Face(NamedTuple):
 class ErrorKind(Enum):
     """The kinds of error, by name. Two may have the same face and are still two."""
 
-    face: Face
+    codes: ErrorCodes
 
     def __new__(cls, *face: Any) -> Self:
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
-        member.face = Face(*face)
+        member.codes = ErrorCodes(*face)
         return member
 
-    BAD_PARAMETER = Face(400, 40001, 400, 8, 22)
-    INVALID_NAME = Face(412, 41201, 400, 8, 17)
-    BAD_JSON = Face(422, 42205, 400, 3, 22)
-    BAD_ENCODING = Face(422, 42205, 400, 7, 22)
-    UNAUTHENTICATED = Face(401, 40101, 401, 5, 3)
-    FORBIDDEN = Face(403, 40301, 403, 6, 4)
-    TOPIC_NOT_FOUND = Face(404, 40401, 404, 8, 11)
-    PARTITION_NOT_FOUND = Face(404, 40402, 404, 8, 11)
-    CONSUMER_NOT_FOUND = Face(404, 40403, 404, 8, 13)
-    SUBSCRIPTION_NOT_FOUND = Face(404, 40404, 404, 8, 12)
-    NAMESPACE_NOT_FOUND = Face(404, 40405, 404, 8, 1)
-    SCHEMA_NOT_FOUND = Face(404, 40406, 404, 8, 11)
-    MESSAGE_NOT_FOUND = Face(404, 40407, 404, 8, 1)
-    STAGE_NOT_FOUND = Face(404, 40408, 404, 8, 1)
-    NOT_FOUND = Face(404, 40400, 404, 8, 1)
-    METHOD_NOT_ALLOWED = Face(405, 40501, 405, 8, 22)
-    NOT_ACCEPTABLE = Face(406, 40601, 406, 8, 22)
-    CONSUMER_BUSY = Face(409, 40901, 409, 2, 5)
-    SUBSCRIPTION_BUSY = Face(409, 40902, 409, 2, 5)
-    SUBSCRIPTION_SHARED = Face(409, 40902, 409, 2, 1)  # Pulsar's number for it on the wire is another
-    INCOMPATIBLE_SCHEMA = Face(409, 40903, 409, 8, 18)
-    PRODUCER_BUSY = Face(409, 40904, 409, 1, 16)
-    PRODUCER_FENCED = Face(409, 40905, 409, 1, 25)
+    BAD_PARAMETER = ErrorCodes(400, 40001, 400, 8, 22)
+    INVALID_NAME = ErrorCodes(412, 41201, 400, 8, 17)
+    BAD_JSON = ErrorCodes(422, 42205, 400, 3, 22)
+    BAD_ENCODING = ErrorCodes(422, 42205, 400, 7, 22)
+    UNAUTHENTICATED = ErrorCodes(401, 40101, 401, 5, 3)
+    FORBIDDEN = ErrorCodes(403, 40301, 403, 6, 4)
+    TOPIC_NOT_FOUND = ErrorCodes(404, 40401, 404, 8, 11)
+    PARTITION_NOT_FOUND = ErrorCodes(404, 40402, 404, 8, 11)
+    CONSUMER_NOT_FOUND = ErrorCodes(404, 40403, 404, 8, 13)
+    SUBSCRIPTION_NOT_FOUND = ErrorCodes(404, 40404, 404, 8, 12)
+    NAMESPACE_NOT_FOUND = ErrorCodes(404, 40405, 404, 8, 1)
+    SCHEMA_NOT_FOUND = ErrorCodes(404, 40406, 404, 8, 11)
+    MESSAGE_NOT_FOUND = ErrorCodes(404, 40407, 404, 8, 1)
+    STAGE_NOT_FOUND = ErrorCodes(404, 40408, 404, 8, 1)
+    NOT_FOUND = ErrorCodes(404, 40400, 404, 8, 1)
+    METHOD_NOT_ALLOWED = ErrorCodes(405, 40501, 405, 8, 22)
+    NOT_ACCEPTABLE = ErrorCodes(406, 40601, 406, 8, 22)
+    CONSUMER_BUSY = ErrorCodes(409, 40901, 409, 2, 5)
+    SUBSCRIPTION_BUSY = ErrorCodes(409, 40902, 409, 2, 5)
+    SUBSCRIPTION_SHARED = ErrorCodes(409, 40902, 409, 2, 1)  # Pulsar's number for it on the wire is another
+    INCOMPATIBLE_SCHEMA = ErrorCodes(409, 40903, 409, 8, 18)
+    PRODUCER_BUSY = ErrorCodes(409, 40904, 409, 1, 16)
+    PRODUCER_FENCED = ErrorCodes(409, 40905, 409, 1, 25)
     # For who would share the topic; on the wire Pulsar says ProducerBusy then, which its clients retry.
-    EXCLUSIVE_PRODUCER = Face(409, 40905, 409, 1, 16)
-    ALREADY_EXISTS = Face(409, 40906, 409, 8, 22)
-    KEY_RANGE_TAKEN = Face(409, 40907, 409, 2, 19)
-    NAMESPACE_IN_USE = Face(409, 40908, 409, 8, 22)
-    STAGE_CONFLICT = Face(409, 40910, 409, 8, 22)
-    BATCH_CONFLICT = Face(409, 40911, 409, 8, 22)  # of a staged commit, with the writer's last
-    PARTITIONING_CONFLICT = Face(409, 40912, 409, 8, 22)  # the call is for the other kind of topic
-    NOT_GRANTED = Face(412, 41203, 409, 8, 22)
-    TOPIC_IN_USE = Face(412, 41202, 409, 8, 22)
-    TOO_MANY_TOPICS = Face(412, 41203, 412, 8, 22)
-    TOO_MANY_SUBSCRIPTIONS = Face(412, 41204, 412, 2, 22)
-    TOO_LARGE = Face(413, 41301, 413, 8, 22)
-    BAD_MEDIA_TYPE = Face(415, 41501, 415, 8, 22)
-    RANGE_NOT_SATISFIABLE = Face(416, 41601, 416, 8, 22)
-    NEEDS_KEY_VALUE_SCHEMA = Face(422, 42201, 400, 7, 18)
-    NEEDS_VALUE_SCHEMA = Face(422, 42202, 400, 7, 18)
-    BAD_KEY_SCHEMA = Face(422, 42203, 400, 7, 18)
-    BAD_VALUE_SCHEMA = Face(422, 42204, 400, 7, 18)
-    BAD_MESSAGE = Face(422, 42205, 400, 7, 22)
-    FEWER_PARTITIONS = Face(422, 42206, 400, 8, 22)
-    SLOW_REQUEST = Face(408, 40801, 408, 8, 22)
-    HEAD_TOO_LARGE = Face(431, 43101, 431, 8, 22)
-    TOO_MANY_REQUESTS = Face(429, 42901, 429, 8, 14, True)
-    CHECKSUM = Face(400, 40002, 400, 8, 9)
-    INTERNAL = Face(500, 50001, 500, 8, 0)
-    STORAGE_FULL = Face(503, 50302, 503, 8, 2, True)
-    UNAVAILABLE = Face(503, 50301, 503, 8, 6, True)
-    TOPIC_TERMINATED = Face(503, 50303, 503, 8, 15)
-    BACKLOG_QUOTA_HOLD = Face(503, 50304, 503, 8, 7, True)
-    BACKLOG_QUOTA_EXCEPTION = Face(503, 50305, 503, 8, 8, True)
-    STORAGE_FAILED = Face(
+    EXCLUSIVE_PRODUCER = ErrorCodes(409, 40905, 409, 1, 16)
+    ALREADY_EXISTS = ErrorCodes(409, 40906, 409, 8, 22)
+    KEY_RANGE_TAKEN = ErrorCodes(409, 40907, 409, 2, 19)
+    NAMESPACE_IN_USE = ErrorCodes(409, 40908, 409, 8, 22)
+    STAGE_CONFLICT = ErrorCodes(409, 40910, 409, 8, 22)
+    BATCH_CONFLICT = ErrorCodes(409, 40911, 409, 8, 22)  # of a staged commit, with the writer's last
+    PARTITIONING_CONFLICT = ErrorCodes(409, 40912, 409, 8, 22)  # the call is for the other kind of topic
+    NOT_GRANTED = ErrorCodes(412, 41203, 409, 8, 22)
+    TOPIC_IN_USE = ErrorCodes(412, 41202, 409, 8, 22)
+    TOO_MANY_TOPICS = ErrorCodes(412, 41203, 412, 8, 22)
+    TOO_MANY_SUBSCRIPTIONS = ErrorCodes(412, 41204, 412, 2, 22)
+    TOO_LARGE = ErrorCodes(413, 41301, 413, 8, 22)
+    BAD_MEDIA_TYPE = ErrorCodes(415, 41501, 415, 8, 22)
+    RANGE_NOT_SATISFIABLE = ErrorCodes(416, 41601, 416, 8, 22)
+    NEEDS_KEY_VALUE_SCHEMA = ErrorCodes(422, 42201, 400, 7, 18)
+    NEEDS_VALUE_SCHEMA = ErrorCodes(422, 42202, 400, 7, 18)
+    BAD_KEY_SCHEMA = ErrorCodes(422, 42203, 400, 7, 18)
+    BAD_VALUE_SCHEMA = ErrorCodes(422, 42204, 400, 7, 18)
+    BAD_MESSAGE = ErrorCodes(422, 42205, 400, 7, 22)
+    FEWER_PARTITIONS = ErrorCodes(422, 42206, 400, 8, 22)
+    SLOW_REQUEST = ErrorCodes(408, 40801, 408, 8, 22)
+    HEAD_TOO_LARGE = ErrorCodes(431, 43101, 431, 8, 22)
+    TOO_MANY_REQUESTS = ErrorCodes(429, 42901, 429, 8, 14, True)
+    CHECKSUM = ErrorCodes(400, 40002, 400, 8, 9)
+    INTERNAL = ErrorCodes(500, 50001, 500, 8, 0)
+    STORAGE_FULL = ErrorCodes(503, 50302, 503, 8, 2, True)
+    UNAVAILABLE = ErrorCodes(503, 50301, 503, 8, 6, True)
+    TOPIC_TERMINATED = ErrorCodes(503, 50303, 503, 8, 15)
+    BACKLOG_QUOTA_HOLD = ErrorCodes(503, 50304, 503, 8, 7, True)
+    BACKLOG_QUOTA_EXCEPTION = ErrorCodes(503, 50305, 503, 8, 8, True)
+    STORAGE_FAILED = ErrorCodes(
         503, 50306, 503, 8, 2, True
     )  # on the wire as STORAGE_FULL: Pulsar has one number for both
-    REQUEST_TIMEOUT = Face(504, 50401, 504, 8, 1)
+    REQUEST_TIMEOUT = ErrorCodes(504, 50401, 504, 8, 1)
 
 
 WS_CLOSE_BASE: Final = 4000  # close codes below 1000 are illegal on the wire (RFC 6455 7.4.1)
@@ -116,7 +116,7 @@ class PenstockError(Exception):
 
     @property
     def retriable(self) -> bool:
-        return self.kind.face.retriable
+        return self.kind.codes.retriable
 
     def __repr__(self) -> str:
         return f"PenstockError({self.kind.name}, {self.message!r})"

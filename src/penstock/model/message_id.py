@@ -1,4 +1,4 @@
-"""Message ids: Pulsar's `MessageIdData`, in base64 on the JSON doors.
+"""Message ids: Pulsar's `MessageIdData`, in base64 on the JSON endpoints.
 
 `CAAQAw==` is ledger 0, entry 3. A log of Penstock has one ledger, so that an id names its partition too.
 """

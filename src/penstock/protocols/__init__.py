@@ -1,1 +1,1 @@
-"""The doors: each a thin driver round the same broker. None knows another."""
+"""The endpoints: each a thin driver round the same broker. None knows another."""

@@ -17,7 +17,7 @@ def expired() -> PenstockError:
 
 
 class Holds:
-    """Everything that lasts, of every door."""
+    """Everything that lasts, of every endpoint."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

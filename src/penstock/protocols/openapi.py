@@ -1,6 +1,6 @@
-"""OpenAPI 3.1 of the HTTP doors, made from tables of their operations and the types of their bodies.
+"""OpenAPI 3.1 of the HTTP endpoints, made from tables of their operations and the types of their bodies.
 
-A door describes itself by a list of `Operation`; `document` takes as many of them as there are.
+An endpoint describes itself by a list of `Operation`; `document` takes as many of them as there are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.model.errors import ErrorKind
 
-from .session import Gate
+from .session import ServerContext
 
 # What nearly every operation may be refused with.
 ALWAYS: Final = (
@@ -20,7 +20,10 @@ ALWAYS: Final = (
     ErrorKind.FORBIDDEN,
     ErrorKind.UNAVAILABLE,
 )
-_BEFORE: Final = (ErrorKind.SLOW_REQUEST, ErrorKind.HEAD_TOO_LARGE)  # by the server, before a door sees it
+_BEFORE: Final = (
+    ErrorKind.SLOW_REQUEST,
+    ErrorKind.HEAD_TOO_LARGE,
+)  # by the server, before an endpoint sees it
 
 _REF: Final = "#/components/schemas/{name}"
 
@@ -83,14 +86,18 @@ class Error(msgspec.Struct):
     reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
-def document(gate: Gate | None, operations: Sequence[Operation], *, version: str = "0") -> dict[str, Any]:
-    """The document of `operations`; `gate` adds the bounds that it is held to."""
+def document(
+    context: ServerContext | None, operations: Sequence[Operation], *, version: str = "0"
+) -> dict[str, Any]:
+    """The document of `operations`; `context` adds the bounds that it is held to."""
     types = [Error, *(t for o in operations for t in (o.request, o.answer) if t is not None)]
     shapes, components = msgspec.json.schema_components(types, ref_template=_REF)
     by_type = dict(zip(map(id, types), shapes, strict=True))
     paths: dict[str, Any] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, by_type, gate)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
+            operation, by_type, context
+        )
     return {
         "openapi": "3.1.0",
         "info": {"title": "Penstock", "version": version},
@@ -99,7 +106,9 @@ def document(gate: Gate | None, operations: Sequence[Operation], *, version: str
     }
 
 
-def _operation(operation: Operation, by_type: dict[int, Any], gate: Gate | None) -> dict[str, Any]:
+def _operation(
+    operation: Operation, by_type: dict[int, Any], context: ServerContext | None
+) -> dict[str, Any]:
     described = {p.name: p for p in operation.parameters if p.where == "path"}
     names = findall(r"{(\w+)}", operation.path)
     path = [described.get(n, Parameter(n, "", _PATH.get(n, {"type": "string"}), "path")) for n in names]
@@ -121,8 +130,8 @@ def _operation(operation: Operation, by_type: dict[int, Any], gate: Gate | None)
             "required": operation.request_needed,
             "content": {"application/json": {"schema": by_type[id(operation.request)]}},
         }
-        if gate is not None:
-            body["description"] = f"At most {gate.limits.max_request_bytes} bytes."
+        if context is not None:
+            body["description"] = f"At most {context.limits.max_request_bytes} bytes."
         told["requestBody"] = body
     elif operation.bodies:
         told["requestBody"] = {"required": False, "content": {media: {} for media in operation.bodies}}
@@ -159,7 +168,7 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
     for number, meaning in operation.further:
         responses[str(number)] = {"description": meaning, **({"content": content} if number < 300 else {})}
     for status, kinds in sorted(_by_status((*operation.errors, *_BEFORE)).items()):
-        codes = ", ".join(f"{kind.face.code} {kind.name.lower().replace('_', ' ')}" for kind in kinds)
+        codes = ", ".join(f"{kind.codes.code} {kind.name.lower().replace('_', ' ')}" for kind in kinds)
         responses[str(status)] = {
             "description": codes,
             "content": {"application/json": {"schema": by_type[id(Error)]}},
@@ -170,5 +179,5 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
 def _by_status(kinds: Iterable[ErrorKind]) -> dict[int, list[ErrorKind]]:
     found: dict[int, list[ErrorKind]] = {}
     for kind in kinds:
-        found.setdefault(kind.face.status, []).append(kind)
+        found.setdefault(kind.codes.status, []).append(kind)
     return found

@@ -1,4 +1,4 @@
-"""JSON values to payloads by the schemas of a topic: shared by the JSON doors (PIP-64, PIP-43)."""
+"""JSON values to payloads by the schemas of a topic: shared by the JSON endpoints (PIP-64, PIP-43)."""
 
 from base64 import b64encode
 from binascii import a2b_base64
@@ -15,10 +15,12 @@ from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType, SchemaV
 
 from .declarations import Declaration, declared
 
-SCHEMES_MAX: Final = 256  # schemas that one topic's publishers are known to use; more are looked up again
+TOPIC_SCHEMAS_MAX: Final = (
+    256  # schemas that one topic's publishers are known to use; more are looked up again
+)
 
 
-class Scheme:
+class BoundSchema:
     """A schema as the messages of a topic use it: its version (None without one) and its codec.
 
     `fresh` is a schema that is still to be registered; its messages have no version before that.
@@ -90,7 +92,7 @@ class Scheme:
         )
 
 
-class Schemes:
+class TopicSchemas:
     """The schemas that are published to one topic: from what requests say to versions, registered when new.
 
     What was found is remembered until the topic's newest schema changes: a version may go with a deletion.
@@ -100,16 +102,16 @@ class Schemes:
         self._schemas = schemas
         self._topic = topic.base
         self._newest: SchemaVersion | None = None
-        self._known: dict[Any, Scheme] = {}
-        self._string: Scheme | None = None
+        self._known: dict[Any, BoundSchema] = {}
+        self._string: BoundSchema | None = None
 
-    def string(self) -> Scheme | None:
+    def string(self) -> BoundSchema | None:
         """The scheme of texts without a schema, where it is known and registered already."""
         if self._schemas.latest(self._topic) is not self._newest:
             return None
         return None if self._string is None or self._string.fresh is not None else self._string
 
-    async def scheme(self, declaration: Declaration, *, register: bool = True) -> Scheme:
+    async def scheme(self, declaration: Declaration, *, register: bool = True) -> BoundSchema:
         """What a declaration means here; a schema that is new is registered when it may follow.
 
         Without `register` it is left `fresh`. Raises what `declared` does, INCOMPATIBLE_SCHEMA, and
@@ -121,7 +123,7 @@ class Schemes:
         found = self.unnamed("") if schema is None else self.of(schema)
         return await self.register(found) if register else found
 
-    def of(self, schema: SchemaInfo) -> Scheme:
+    def of(self, schema: SchemaInfo) -> BoundSchema:
         """The scheme of a schema, fresh when it is new and may follow; raises INCOMPATIBLE_SCHEMA,
         BAD_KEY_SCHEMA, BAD_VALUE_SCHEMA."""
         newest = self._refresh()
@@ -134,17 +136,17 @@ class Schemes:
             return known
         if schema.type in (SchemaType.NONE, SchemaType.BYTES):
             self._schemas.check_unversioned(self._topic)
-            return Scheme(None, None)
+            return BoundSchema(None, None)
         self._schemas.check(self._topic, schema)
         version = self._schemas.find(self._topic, schema)
         if version is not None:
-            made = Scheme(version, codec_for(schema))
+            made = BoundSchema(version, codec_for(schema))
         else:
             self._schemas.check_next(self._topic, schema)
-            made = Scheme(None, codec_for(schema), schema)
+            made = BoundSchema(None, codec_for(schema), schema)
         return self._remember(key, made)
 
-    async def register(self, scheme: Scheme) -> Scheme:
+    async def register(self, scheme: BoundSchema) -> BoundSchema:
         """Give a fresh scheme its version; raises INCOMPATIBLE_SCHEMA."""
         schema = scheme.fresh
         if schema is not None:
@@ -154,7 +156,7 @@ class Schemes:
             self._remember(_key(schema), scheme)
         return scheme
 
-    def unnamed(self, value: Any) -> Scheme:
+    def unnamed(self, value: Any) -> BoundSchema:
         """The scheme of a value without a schema: a text is stored as STRING where the topic has nothing else.
 
         Raises NEEDS_VALUE_SCHEMA, NEEDS_KEY_VALUE_SCHEMA.
@@ -162,7 +164,7 @@ class Schemes:
         newest = self._refresh()
         if value is None:
             self._schemas.check_unversioned(self._topic)
-            return Scheme(None, None)
+            return BoundSchema(None, None)
         if newest is not None and newest.schema.type is SchemaType.KEY_VALUE:
             raise PenstockError(
                 ErrorKind.NEEDS_KEY_VALUE_SCHEMA,
@@ -185,7 +187,7 @@ class Schemes:
         """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
         self._schemas.check_unversioned(self._topic)
 
-    def _of_version(self, number: int) -> Scheme:
+    def _of_version(self, number: int) -> BoundSchema:
         self._refresh()
         known = self._known.get(number)
         if known is None:
@@ -193,11 +195,11 @@ class Schemes:
                 schema = self._schemas.version(self._topic, number).schema
             except PenstockError as error:
                 raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, error.message) from None
-            known = self._known[number] = Scheme(number, codec_for(schema))
+            known = self._known[number] = BoundSchema(number, codec_for(schema))
         return known
 
-    def _remember(self, key: Any, scheme: Scheme) -> Scheme:
-        if len(self._known) >= SCHEMES_MAX:
+    def _remember(self, key: Any, scheme: BoundSchema) -> BoundSchema:
+        if len(self._known) >= TOPIC_SCHEMAS_MAX:
             self._known.clear()
         self._known[key] = scheme
         return scheme

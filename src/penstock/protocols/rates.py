@@ -1,4 +1,4 @@
-"""How much a role may do in a second, over all doors together: requests, and bytes in both directions.
+"""How much a role may do in a second, over all endpoints together: requests, and bytes in both directions.
 
 Two marks in time a role say when all that it did so far is paid for (a leaky bucket). Where a request can be
 refused it is, with the time after which it would not be; where it cannot, the server reads or delivers later.

@@ -1,4 +1,4 @@
-"""Who is at a door, what they may do, and the bounds they are held to: one place for every door."""
+"""Who is at an endpoint, what they may do, and the bounds they are held to: one place for every endpoint."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ from .rates import SCOPE_KEY, Allowance, Rates, RoleRates
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of the JSON doors, each with its reason."""
+    """Bounds of the JSON endpoints, each with its reason."""
 
     max_request_bytes: int = 5 * 1024 * 1024 + 256 * 1024  # one message of the largest size, and its JSON
     max_messages_per_request: int = 10_000  # a request is worked on in one go
@@ -39,11 +39,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     consumer_timeout_ms: int = 300_000  # a REST consumer that nobody asks for
     max_rest_consumers: int = 10_000
     binary_keep_alive_ms: int = 30_000  # Pulsar's keepAliveIntervalSeconds: then a ping, then the end
-    binary_stall_ms: int = 30_000  # a client of the binary door that takes nothing of what waits for it
+    binary_stall_ms: int = 30_000  # a client of the binary endpoint that takes nothing of what waits for it
     # From a connection's beginning until its client is admitted: a round trip or two, and a password to be checked.
     binary_connect_ms: int = 10_000
     max_properties_bytes: int = 256 * 1024  # properties of one message, topic or namespace, names and values
-    # Of all doors together: a connection costs memory and a file, and both end.
+    # Of all endpoints together: a connection costs memory and a file, and both end.
     max_connections: int = 10_000
     max_connections_per_address: int = 5_000  # one address cannot have all; it may be a proxy, and have many
     max_bytes_in_flight: int = 256 * 1024 * 1024  # what was received and not answered, and output not taken
@@ -58,15 +58,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # What commands of one connection of Pulsar's protocol hold until they are stored; then it is not read. Twice
     # what one producer may have waiting.
     max_connection_bytes_in_flight: int = 64 * 1024 * 1024
-    # Of each role, over all doors together; of each address where authentication is off. 0: without bound, as
+    # Of each role, over all endpoints together; of each address where authentication is off. 0: without bound, as
     # what is too much depends on the machine.
     max_requests_per_s: int = 0
     max_bytes_per_s: int = 0  # in both directions
     role_rates: dict[str, RoleRates] = {}  # of single roles
 
 
-class Gate:
-    """What every door is given: the broker, the limits, who may come in, and whether the server still takes work."""
+class ServerContext:
+    """What every endpoint is given: the broker, the limits, who may come in, and whether the server still takes work."""
 
     def __init__(self, broker: Broker, limits: Limits | None = None, auth: Auth | None = None) -> None:
         self.broker = broker
@@ -215,10 +215,10 @@ class Session:
     must be allowed what is asked for. What is owned, counted and limited belongs to `role`.
     """
 
-    __slots__ = ("_roles", "expires_ms", "gate", "principal", "proxy", "role")
+    __slots__ = ("_roles", "context", "expires_ms", "principal", "proxy", "role")
 
-    def __init__(self, gate: Gate, principal: Principal | None) -> None:
-        self.gate = gate
+    def __init__(self, context: ServerContext, principal: Principal | None) -> None:
+        self.context = context
         self.principal = principal
         self.role = None if principal is None else principal.role
         self.proxy: str | None = None
@@ -238,25 +238,25 @@ class Session:
     async def naming(self, original: Original) -> "Session":
         """This session for one command that names an original principal of its own: all of them must be allowed.
 
-        Raises as `Gate.admit_method`.
+        Raises as `ServerContext.admit_method`.
         """
-        auth, principal = self.gate.auth, self.principal
+        auth, principal = self.context.auth, self.principal
         if auth is None or principal is None or not original:
             return self
         try:
             acting = await auth.acting(principal.authenticated, original)
         except PenstockError as error:
-            self.gate._refused(error, None)
+            self.context._refused(error, None)
             raise
-        return Session(self.gate, msgspec.structs.replace(acting, proxy=principal))
+        return Session(self.context, msgspec.structs.replace(acting, proxy=principal))
 
     async def renewed(self, method: str, data: bytes, peer: str | None) -> "Session":
         """The same session under new credentials, of the original principal or of its proxy.
 
-        Raises as `Gate.admit_method`, and UNAUTHENTICATED for those of another role.
+        Raises as `ServerContext.admit_method`, and UNAUTHENTICATED for those of another role.
         """
-        self.gate._check_open()
-        auth, principal = self.gate.auth, self.principal
+        self.context._check_open()
+        auth, principal = self.context.auth, self.principal
         if auth is None or principal is None:
             return self
         try:
@@ -265,9 +265,9 @@ class Session:
             if renewed is None:
                 raise PenstockError(ErrorKind.UNAUTHENTICATED, "the new credentials are of another role")
         except PenstockError as error:
-            self.gate._refused(error, None)
+            self.context._refused(error, None)
             raise
-        return Session(self.gate, renewed)
+        return Session(self.context, renewed)
 
     def own(self, one: Producer | Consumer) -> None:
         """Say on a producer or a consumer for whom it was made."""
@@ -280,38 +280,38 @@ class Session:
 
         None where nothing has to be watched. Raises what `check` does now.
         """
-        if self.gate.auth is None:
+        if self.context.auth is None:
             return None
         check()
-        return Hold(self.gate.holds, self.expires_ms, check, ended)
+        return Hold(self.context.holds, self.expires_ms, check, ended)
 
     def check_time(self) -> None:
         """Raise UNAUTHENTICATED once the credentials have expired."""
-        if self.expires_ms is not None and self.gate.broker.clock.now_ms() >= self.expires_ms:
+        if self.expires_ms is not None and self.context.broker.clock.now_ms() >= self.expires_ms:
             raise expired()
 
     # -- topics
 
     def may_produce(self, topic: TopicName) -> None:
         """Raise FORBIDDEN unless the role may publish to `topic`."""
-        if self.gate.auth is not None:
+        if self.context.auth is not None:
             self._demand(PRODUCE, topic)
 
     def may_produce_somewhere(self) -> None:
         """Raise FORBIDDEN unless there is something that the role may publish to."""
-        auth = self.gate.auth
+        auth = self.context.auth
         if auth is not None:
             self.check_time()
             self._demand_all(auth.permissions.produces, "produce to", "any topic")
 
     def may_consume(self, topic: TopicName, subscription: str | None = None) -> None:
         """Raise FORBIDDEN unless the role may read `topic`."""
-        if self.gate.auth is not None:
+        if self.context.auth is not None:
             self._demand(CONSUME, topic)
 
     def may_bury(self, topic: TopicName, subscription: str, letter: DeadLetter | None) -> None:
         """Raise FORBIDDEN unless the role may publish to where dead letters of `topic` go."""
-        if letter is not None and self.gate.auth is not None:
+        if letter is not None and self.context.auth is not None:
             self._demand(PRODUCE, dead_letter_topic(topic, subscription, letter.topic))
 
     def may_look(self, topic: TopicName) -> None:
@@ -321,7 +321,7 @@ class Session:
 
     def sees(self, topic: TopicName) -> bool:
         """Whether the role may do anything with `topic`."""
-        auth = self.gate.auth
+        auth = self.context.auth
         if auth is None:
             return True
         self.check_time()
@@ -330,12 +330,12 @@ class Session:
 
     def consumes(self, topic: TopicName) -> bool:
         """Whether the role may read `topic`."""
-        auth = self.gate.auth
+        auth = self.context.auth
         return auth is None or all(auth.permissions.may(role, CONSUME, topic) for role in self._roles)
 
     def _demand(self, action: str, topic: TopicName) -> None:
         self.check_time()
-        auth = self.gate.auth
+        auth = self.context.auth
         assert auth is not None
         for role in self._roles:
             if not auth.permissions.may(role, action, topic):
@@ -351,7 +351,7 @@ class Session:
 
     def may_administer(self, namespace: NamespaceName | None = None) -> None:
         """Raise FORBIDDEN unless the role administers the namespace (None: the whole server)."""
-        auth = self.gate.auth
+        auth = self.context.auth
         if auth is None:
             return
         self.check_time()
@@ -367,7 +367,7 @@ class Session:
 
     def may_administer_topic(self, topic: TopicName) -> None:
         """Raise FORBIDDEN unless the role administers the topic, or its namespace."""
-        auth = self.gate.auth
+        auth = self.context.auth
         if auth is None:
             return
         self.check_time()
@@ -375,7 +375,7 @@ class Session:
 
     def may_administer_tenant(self, tenant: str) -> None:
         """Raise FORBIDDEN unless the role administers the tenant."""
-        auth = self.gate.auth
+        auth = self.context.auth
         if auth is None:
             return
         self.check_time()
@@ -390,7 +390,7 @@ class Session:
 
     def knows(self, namespace: NamespaceName) -> bool:
         """Whether the role may do anything in the namespace."""
-        auth = self.gate.auth
+        auth = self.context.auth
         if auth is None:
             return True
         self.check_time()
@@ -403,10 +403,10 @@ class Session:
     @property
     def is_super(self) -> bool:
         """Whether the role may do everything."""
-        auth = self.gate.auth
+        auth = self.context.auth
         return auth is None or (self.role is not None and all(map(auth.permissions.is_super, self._roles)))
 
     def _forbidden(self, what: str, where: object, role: str | None = None) -> PenstockError:
         """`role`: the one that lacks the permission, the first where several do."""
-        self.gate.audit.refused_permission(self.role, what, str(where), proxy=self.proxy)
+        self.context.audit.refused_permission(self.role, what, str(where), proxy=self.proxy)
         return PenstockError(ErrorKind.FORBIDDEN, f"role {role or self.role!r} may not {what} {where}")

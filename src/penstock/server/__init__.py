@@ -1,1 +1,1 @@
-"""Composition root: configuration, the application made of all doors, and the process round it."""
+"""Composition root: configuration, the application made of all endpoints, and the process round it."""

@@ -1,4 +1,4 @@
-"""Builds the application: stores, broker, gate, and every door round them."""
+"""Builds the application: stores, broker, context, and every endpoint round them."""
 
 import asyncio
 
@@ -8,21 +8,21 @@ from starlette.types import ASGIApp
 
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.clock import LoopClock
-from penstock.protocols.admin.routes import door as admin_door
+from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
-from penstock.protocols.binary.door import BinaryDoor
-from penstock.protocols.kafka_rest.door import KafkaRestDoor
-from penstock.protocols.rest.door import RestDoor
-from penstock.protocols.rest.stages import StagesDoor
-from penstock.protocols.session import Gate
+from penstock.protocols.binary.endpoint import BinaryEndpoint
+from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
+from penstock.protocols.rest.endpoint import RestEndpoint
+from penstock.protocols.rest.stages import StagesEndpoint
+from penstock.protocols.session import ServerContext
 from penstock.protocols.websocket.routes import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.wire.entry import WireFormat
 
 from .config import Config
 from .dispatch import Dispatcher
-from .metrics.doors import Doors as WatchedDoors
 from .metrics.page import MetricsPage
+from .metrics.requests import RequestMetrics
 from .origins import Origins
 from .pages import Pages
 from .rated import Rated
@@ -31,31 +31,31 @@ from .tracing import Tracing
 
 
 class App(msgspec.Struct, frozen=True):
-    """A broker, the gate to it, the doors that have something to finish, and the ASGI application of all."""
+    """A broker, the context to it, the endpoints that have something to finish, and the ASGI application of all."""
 
-    gate: Gate
-    rest: RestDoor
-    binary: BinaryDoor
-    kafka_rest: KafkaRestDoor
+    context: ServerContext
+    rest: RestEndpoint
+    binary: BinaryEndpoint
+    kafka_rest: KafkaRestEndpoint
     sockets: Sockets
     asgi: ASGIApp
-    watched: WatchedDoors
+    watched: RequestMetrics
     rated: Rated
     tracing: "Tracing | None" = None
 
     def rate(self) -> None:
         """Count what requests carry, where there are rates: also where they came while the server runs."""
-        if self.gate.rates is not None:
+        if self.context.rates is not None:
             self.watched.inner = self.rated
 
     async def start(self) -> None:
         """Open the stores; raises UNAVAILABLE."""
-        await self.gate.broker.start()
+        await self.context.broker.start()
 
     async def drain(self) -> None:
         """Take no new work, end every wait, close every connection that lasts; completes when they are closed."""
-        self.gate.draining = True
-        self.gate.broker.drain()
+        self.context.draining = True
+        self.context.broker.drain()
         self.rest.drain()
         self.kafka_rest.drain()
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
@@ -65,7 +65,7 @@ class App(msgspec.Struct, frozen=True):
         await self.rest.close()
         await self.binary.close()
         await self.kafka_rest.close()
-        await self.gate.broker.close()
+        await self.context.broker.close()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
 
@@ -74,18 +74,18 @@ def build(config: Config) -> App:
     """Everything of one server, not yet started; raises AuthConfigError."""
     store, transient = open_stores(config.data, config.storage)
     broker = Broker(store, transient, WireFormat(), LoopClock(), config.broker)
-    return build_for(Gate(broker, config.limits, authenticator(config.auth, broker)), config)
+    return build_for(ServerContext(broker, config.limits, authenticator(config.auth, broker)), config)
 
 
-def build_for(gate: Gate, config: Config | None = None) -> App:
-    """The doors round a gate."""
+def build_for(context: ServerContext, config: Config | None = None) -> App:
+    """The endpoints round a context."""
     config = config or Config()
-    rest, sockets, admin = RestDoor(gate), Sockets(), admin_door(gate)
-    kafka_rest = KafkaRestDoor(gate)
-    websocket = Router(websocket_routes(gate, sockets), redirect_slashes=False)
-    stages = StagesDoor(gate)
-    binary = BinaryDoor(gate)
-    doors: dict[str, ASGIApp] = {
+    rest, sockets, admin = RestEndpoint(context), Sockets(), admin_endpoint(context)
+    kafka_rest = KafkaRestEndpoint(context)
+    websocket = Router(websocket_routes(context, sockets), redirect_slashes=False)
+    stages = StagesEndpoint(context)
+    binary = BinaryEndpoint(context)
+    endpoints: dict[str, ASGIApp] = {
         "stages": stages,
         "entries": stages,
         "topics": rest,
@@ -94,18 +94,18 @@ def build_for(gate: Gate, config: Config | None = None) -> App:
         "admin": admin,
         "lookup": admin,
     }
-    dispatcher = Dispatcher(doors, {"ws": websocket}, Pages(gate))
+    dispatcher = Dispatcher(endpoints, {"ws": websocket}, Pages(context))
     origins = Origins(
         dispatcher,
         config.http.allowed_origins,
-        gate.audit,
-        own_names_only=gate.auth is None and not config.auth.insecure,
+        context.audit,
+        own_names_only=context.auth is None and not config.auth.insecure,
     )
     rated = Rated(origins)
-    watched = WatchedDoors(origins if gate.rates is None else rated, log_access=config.log.access)
-    doors["metrics"] = MetricsPage(
-        gate, watched, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
+    watched = RequestMetrics(origins if context.rates is None else rated, log_access=config.log.access)
+    endpoints["metrics"] = MetricsPage(
+        context, watched, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
     )
     tracing = Tracing(watched, config.trace) if config.trace.otlp_endpoint else None
     asgi = watched if tracing is None else tracing
-    return App(gate, rest, binary, kafka_rest, sockets, asgi, watched, rated, tracing)
+    return App(context, rest, binary, kafka_rest, sockets, asgi, watched, rated, tracing)

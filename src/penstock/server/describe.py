@@ -1,4 +1,4 @@
-"""The interface for programs: OpenAPI of all HTTP doors, AsyncAPI of the WebSocket one."""
+"""The interface for programs: OpenAPI of all HTTP endpoints, AsyncAPI of the WebSocket one."""
 
 from typing import Any, Final
 
@@ -9,13 +9,15 @@ from penstock.protocols.kafka_rest.operations import OPERATIONS as KAFKA_REST
 from penstock.protocols.openapi import Operation, document
 from penstock.protocols.rest.operations import OPERATIONS
 from penstock.protocols.rest.stage_operations import OPERATIONS as STAGES
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 from penstock.protocols.websocket import asyncapi as websocket
 
 
-def openapi(gate: Gate) -> dict[str, Any]:
+def openapi(context: ServerContext) -> dict[str, Any]:
     """The OpenAPI document."""
-    made = document(gate, [*OPERATIONS, *STAGES, *KAFKA_REST, *operations(), *_HEALTH], version=__version__)
+    made = document(
+        context, [*OPERATIONS, *STAGES, *KAFKA_REST, *operations(), *_HEALTH], version=__version__
+    )
     made["info"] |= {
         "description": "HTTP over durable topics: publish, read and consume (PIP-64), and administer.",
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
@@ -51,5 +53,5 @@ _HEALTH: Final = (
 
 
 def asyncapi() -> dict[str, Any]:
-    """The AsyncAPI document of the WebSocket door."""
+    """The AsyncAPI document of the WebSocket endpoint."""
     return websocket.asyncapi(__version__)

@@ -1,6 +1,6 @@
-"""The one ASGI application: hands each request to the door its path begins with, and answers what went wrong.
+"""The one ASGI application: hands each request to the endpoint its path begins with, and answers what went wrong.
 
-A door is found by one look into a dict, so that the hot ones wait for nobody's regular expressions.
+An endpoint is found by one look into a dict, so that the hot ones wait for nobody's regular expressions.
 """
 
 import logging
@@ -18,10 +18,12 @@ _BY_STATUS = {404: ErrorKind.NOT_FOUND, 405: ErrorKind.METHOD_NOT_ALLOWED}
 
 
 class Dispatcher:
-    """Doors by the first segment of the path, `sockets` those for WebSocket; `pages` has everything else."""
+    """Endpoints by the first segment of the path, `sockets` those for WebSocket; `pages` has everything else."""
 
-    def __init__(self, doors: Mapping[str, ASGIApp], sockets: Mapping[str, ASGIApp], pages: ASGIApp) -> None:
-        self._doors = doors
+    def __init__(
+        self, endpoints: Mapping[str, ASGIApp], sockets: Mapping[str, ASGIApp], pages: ASGIApp
+    ) -> None:
+        self._endpoints = endpoints
         self._sockets = sockets
         self._pages = pages
 
@@ -33,11 +35,11 @@ class Dispatcher:
             )
         path: str = scope["path"]
         end = path.find("/", 1)
-        doors = self._doors if kind == "http" else self._sockets
-        door = doors.get(path[1:end] if end > 0 else path[1:], self._pages)
+        endpoints = self._endpoints if kind == "http" else self._sockets
+        endpoint = endpoints.get(path[1:end] if end > 0 else path[1:], self._pages)
         scope["app"] = self  # lets Starlette's routers raise 404 and 405 rather than answer in plain text
         try:
-            await door(scope, receive, send)
+            await endpoint(scope, receive, send)
         except PenstockError as error:
             await refuse(scope, send, error)
         except HTTPException as error:
@@ -69,6 +71,6 @@ async def refuse(
         (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()
     ]
     prefix = "websocket." if upgrade else ""
-    status = kind.face.ws_status if upgrade else kind.face.status
+    status = kind.codes.ws_status if upgrade else kind.codes.status
     await send({"type": f"{prefix}http.response.start", "status": status, "headers": sent})
     await send({"type": f"{prefix}http.response.body", "body": body})

@@ -132,16 +132,16 @@ class HttpServer(uvicorn.Server):
         for listener in self.tls:
             listener.close()
         for connection in list(self.server_state.connections):
-            if not hasattr(connection, "handshake_complete"):  # a WebSocket's end is its door's business
+            if not hasattr(connection, "handshake_complete"):  # a WebSocket's end is its endpoint's business
                 _shut_down(connection)
 
-    async def drain(self, doors: Callable[[], Awaitable[None]], force: asyncio.Event) -> None:
-        """Let the `doors` finish what is in flight, for as long as the settings say or until `force`; cut the
+    async def drain(self, endpoints: Callable[[], Awaitable[None]], force: asyncio.Event) -> None:
+        """Let the `endpoints` finish what is in flight, for as long as the settings say or until `force`; cut the
         rest."""
         self.stop_listening()
         try:
             async with asyncio.timeout(self._drain_ms / 1000):
-                await doors()
+                await endpoints()
                 await self._until_done(force)
         except TimeoutError:
             log.warning("cut off what did not end in time", extra={"requests": len(self.server_state.tasks)})

@@ -22,7 +22,7 @@ LOGGERS: Final = (
     "asyncio",
     "uvicorn.error",
     "penstock.protocols.binary.connection",
-    "penstock.protocols.rest.door",
+    "penstock.protocols.rest.endpoint",
     "penstock.protocols.websocket.socket",
 )
 

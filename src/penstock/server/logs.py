@@ -1,6 +1,6 @@
 """Structured logs on stderr: one JSON object a line, or readable lines on a terminal.
 
-By the standard library: a logging framework would take longer to import than all of the doors.
+By the standard library: a logging framework would take longer to import than all of the endpoints.
 """
 
 import logging

@@ -2,7 +2,7 @@
 
 Any page that somebody looks at can send requests to a server on the same machine, or in the same network, in the
 name of whoever looks at it; WebSockets too, which no browser holds to its same-origin policy. So what says that it
-comes from another site is refused, before any door sees it, unless that site was allowed. Where nobody has to say who
+comes from another site is refused, before any endpoint sees it, unless that site was allowed. Where nobody has to say who
 he is, the server also answers to no name but its own: a page whose name is pointed to this machine after it was
 loaded (DNS rebinding) is of the same origin.
 """

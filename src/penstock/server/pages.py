@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.admin.answers import error_body
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 
 Page = tuple[int, str, bytes]
 
@@ -20,10 +20,10 @@ _HTML = "text/html; charset=utf-8"
 
 
 class Pages:
-    """ASGI application of everything that is no door."""
+    """ASGI application of everything that is no endpoint."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
         self._pages: dict[str, Callable[[str], Page]] = {
             "/": self._welcome,
             "/health/live": lambda _: (200, _JSON, b'{"status":"ok"}'),
@@ -69,9 +69,9 @@ class Pages:
         return 200, _JSON, msgspec.json.encode(body)
 
     def _ready(self, accept: str) -> Page:
-        if self._gate.draining:
+        if self._context.draining:
             return 503, _JSON, error_body(ErrorKind.UNAVAILABLE, "the server is shutting down")
-        storage = self._gate.broker.storage
+        storage = self._context.broker.storage
         if storage.failing:
             return 503, _JSON, msgspec.json.encode({"status": "not ready", **storage.told()})
         # At its configured bound a server is well: taken out of service, it could not be emptied by its consumers.
@@ -81,7 +81,7 @@ class Pages:
     def _document(self) -> dict[str, Any]:
         from .describe import openapi  # here, and below: a server that nobody asks starts without them
 
-        return openapi(self._gate)
+        return openapi(self._context)
 
     @cached_property
     def _openapi(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Counts what HTTP requests carry in the allowance of their role: one layer round all doors, where there is one."""
+"""Counts what HTTP requests carry in the allowance of their role: one layer round all endpoints, where there is one."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

@@ -12,7 +12,7 @@ RETRY_AFTER_S: Final = 1
 
 
 def _headers(kind: ErrorKind, body: bytes) -> list[tuple[bytes, bytes]]:
-    face = kind.face
+    face = kind.codes
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
@@ -26,7 +26,7 @@ def _headers(kind: ErrorKind, body: bytes) -> list[tuple[bytes, bytes]]:
 def raw_answer(kind: ErrorKind, message: str) -> bytes:
     """An error as the bytes of a whole answer."""
     body = error_body(kind, message)
-    status = HTTPStatus(kind.face.status)
+    status = HTTPStatus(kind.codes.status)
     lines = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode())]
     lines += [name + b": " + value for name, value in _headers(kind, body)]
     return b"\r\n".join([*lines, b"", body])
@@ -38,7 +38,7 @@ def refusing(kind: ErrorKind, message: str) -> ASGIApp:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         body = error_body(kind, message)
         headers = _headers(kind, body)
-        await send({"type": "http.response.start", "status": kind.face.status, "headers": headers})
+        await send({"type": "http.response.start", "status": kind.codes.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     return refuse

@@ -11,10 +11,10 @@ from penstock.protocols.auth.settings import AuthConfigError
 
 from .app import App
 from .config import Config, ConfigError
-from .doors import Doors
 from .files import allow_connections
 from .http import HttpServer
 from .listen import StartError
+from .listeners import Listeners
 from .logs import configure
 
 log = logging.getLogger(__name__)
@@ -32,13 +32,13 @@ class Reload:
     """Of one server. `read` reads the configuration as at the start: the same file, environment and flags."""
 
     def __init__(
-        self, config: Config, read: Callable[[], Config], app: App, http: HttpServer, doors: Doors
+        self, config: Config, read: Callable[[], Config], app: App, http: HttpServer, listeners: Listeners
     ) -> None:
         self._config = config  # what counts
         self._read = read
         self._app = app
         self._http = http
-        self._doors = doors
+        self._listeners = listeners
 
     def run(self) -> None:
         """Read the configuration, the certificates, keys and users again. What is broken is logged and changes
@@ -54,21 +54,21 @@ class Reload:
         new = self._read()
         changed, waiting = _differences(self._config, new)
         config = _merged(self._config, new)
-        gate = self._app.gate
+        context = self._app.context
         # Whatever may fail comes first.
-        certificates = self._doors.prepare(config.tls)
+        certificates = self._listeners.prepare(config.tls)
         auth = _authenticator(config, self._app)
         # From here on nothing can.
         configure(config.log)
         self._app.watched.log_access = config.log.access
         if certificates is not None:
             certificates()
-        gate.apply_limits(config.limits)
+        context.apply_limits(config.limits)
         self._app.rate()
         self._http.apply_limits(config.limits)
         allow_connections(config.limits.max_connections)
         if auth is not None:
-            gate.apply_auth(auth)
+            context.apply_auth(auth)
         self._config = config
         log.info("read the configuration again", extra={"changed": changed})
         if waiting:
@@ -76,10 +76,10 @@ class Reload:
 
 
 def _authenticator(config: Config, app: App) -> Auth | None:
-    listeners = app.gate.broker.namespaces.listeners
+    listeners = app.context.broker.namespaces.listeners
     before = list(listeners)
     try:
-        return authenticator(config.auth, app.gate.broker)
+        return authenticator(config.auth, app.context.broker)
     except BaseException:
         listeners[:] = before  # permissions that are not to count listen to nothing
         raise

@@ -14,10 +14,10 @@ from penstock.protocols.auth.settings import AuthConfigError
 
 from .app import build
 from .config import Config
-from .doors import Doors
 from .files import allow_connections
 from .http import HttpServer
 from .listen import StartError
+from .listeners import Listeners
 from .logs import LINE_LIMITS, configure
 from .memory import trimming_of
 from .reload import Reload
@@ -48,8 +48,8 @@ async def serve(
     shortens the wait. When `hangup` is set, the configuration is read again by `reread`. Raises StartError.
     """
     with contextlib.ExitStack() as sockets:
-        doors = Doors.bound(config, sockets)
-        doors.check_exposed(config.auth)
+        listeners = Listeners.bound(config, sockets)
+        listeners.check_exposed(config.auth)
         try:
             app = build(config)
             await app.start()
@@ -58,20 +58,20 @@ async def serve(
         except AuthConfigError as error:
             raise StartError(str(error)) from None
         try:
-            http = HttpServer(app.asgi, config.http, app.gate.limits, app.gate.load)
-            await doors.open(app, http)
-            log.info("ready", extra={"urls": doors.urls, "store": config.data.store})
-            ready(*doors.urls)
+            http = HttpServer(app.asgi, config.http, app.context.limits, app.context.load)
+            await listeners.open(app, http)
+            log.info("ready", extra={"urls": listeners.urls, "store": config.data.store})
+            ready(*listeners.urls)
 
-            reload = None if reread is None else Reload(config, reread, app, http, doors)
-            trimming = trimming_of(app.gate.load)
+            reload = None if reread is None else Reload(config, reread, app, http, listeners)
+            trimming = trimming_of(app.context.load)
 
             def now_and_then() -> None:
                 app.binary.look()
                 if trimming is not None:
                     trimming.look()
-                doors.refresh()
-                app.gate.audit.tell()
+                listeners.refresh()
+                app.context.audit.tell()
                 LINE_LIMITS.tell()
                 if hangup is not None and hangup.is_set():
                     hangup.clear()

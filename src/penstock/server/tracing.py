@@ -1,6 +1,6 @@
 """Spans of HTTP requests, sent by OTLP: the extra `otel`, and the one importer of OpenTelemetry.
 
-A request's span takes the place of its `traceparent`, so that what the doors put into messages names it.
+A request's span takes the place of its `traceparent`, so that what the endpoints put into messages names it.
 """
 
 import random

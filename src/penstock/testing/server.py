@@ -39,7 +39,7 @@ class Address:
         self.https = by_scheme.get("https", "")  # "" where nothing is served over TLS
         self.pulsar_tls = by_scheme.get("pulsar+ssl", "")
         self.url = by_scheme.get("http", self.https)
-        self.pulsar = by_scheme.get("pulsar", "")  # "" where the binary door is off
+        self.pulsar = by_scheme.get("pulsar", "")  # "" where the binary endpoint is off
         self.ws = "ws" + self.url.removeprefix("http")
         self.wss = "ws" + self.https.removeprefix("http") if self.https else ""
 

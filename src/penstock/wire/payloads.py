@@ -17,7 +17,7 @@ _KEY: Final = 0x12
 _PAYLOAD_SIZE: Final = 0x18
 
 
-class Parcel:
+class LazyEntry:
     """An entry that is opened as far as that costs next to nothing."""
 
     __slots__ = ("_metadata", "_payload", "_raw")

@@ -14,7 +14,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.source.fetch import ATTEMPTS_MAX, fetch
 from penstock.pipeline.source.offsets import Range
-from penstock.pipeline.source.patience import AWAY_S, BACKOFF_MAX_S
+from penstock.pipeline.source.outage import AWAY_S, BACKOFF_MAX_S
 
 WANTED = Range("persistent://public/default/t", 0, False, 5, 10, 40)
 SIZE = 24 + 3

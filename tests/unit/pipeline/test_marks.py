@@ -11,8 +11,8 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.limits import share
 from penstock.pipeline.source.marks import (
     Key,
+    LogPosition,
     Marks,
-    Spot,
     advance,
     beginnings,
     between,
@@ -43,7 +43,7 @@ def logs(draw: st.DrawFn) -> list[Log]:
 @st.composite
 def marks(draw: st.DrawFn) -> Marks:
     spots = {
-        Key(log.topic, log.partition): Spot(log.ledger, log.partitioned, draw(st.integers(0, 200)))
+        Key(log.topic, log.partition): LogPosition(log.ledger, log.partitioned, draw(st.integers(0, 200)))
         for log in draw(logs())
     }
     starts = draw(st.dictionaries(st.sampled_from(sorted(spots)), numbers)) if spots else {}
@@ -65,7 +65,11 @@ def test_what_is_written_is_read_and_the_text_is_always_the_same(given: Marks) -
 
 
 def test_the_text() -> None:
-    spots = {Key("b", 10): Spot(8, True, 5), Key("b", 9): Spot(7, True, 4), Key("a", 0): Spot(3, False, 1)}
+    spots = {
+        Key("b", 10): LogPosition(8, True, 5),
+        Key("b", 9): LogPosition(7, True, 4),
+        Key("a", 0): LogPosition(3, False, 1),
+    }
     assert text(write_marks(Marks(spots, {Key("b", 10): 2}))) == (
         '{"ledgers": {"a": 3, "b": {"9": 7, "10": 8}}, "offsets": {"a": {"0": 1}, "b": {"9": 4, "10": 5}},'
         ' "starts": {"b": {"10": 2}}}'
@@ -132,7 +136,7 @@ def test_all_is_read_once(there: list[Log]) -> None:
 
 
 def test_logs_that_appear_are_read_from_their_beginning() -> None:
-    start = Marks({Key(T, 0): Spot(1, True, 5)})
+    start = Marks({Key(T, 0): LogPosition(1, True, 5)})
     found = reach(start, [Log(T, 0, True, 1, 0, 5), Log(T, 1, True, 2, 3, 9)])
     assert not found.losses
     end = advance(start, found, found.backlog)
@@ -149,7 +153,7 @@ def test_logs_that_appear_are_read_from_their_beginning() -> None:
     ],
 )
 def test_losses(log: Log, said: str, begin: int) -> None:
-    start = Marks({Key(T, 0): Spot(1, True, 5)})
+    start = Marks({Key(T, 0): LogPosition(1, True, 5)})
     found = reach(start, [log])
     assert len(found.losses) == 1
     assert said in found.losses[0]
@@ -161,15 +165,15 @@ def test_losses(log: Log, said: str, begin: int) -> None:
 
 
 def test_what_is_gone() -> None:
-    start = Marks({Key(T, 0): Spot(1, True, 5), Key(T, 1): Spot(2, True, 5)})
+    start = Marks({Key(T, 0): LogPosition(1, True, 5), Key(T, 1): LogPosition(2, True, 5)})
     found = reach(start, [Log(T, 1, True, 2, 0, 5)])
     assert found.gone == [Key(T, 0)]
-    assert advance(start, found, {}).spots == {Key(T, 1): Spot(2, True, 5)}
+    assert advance(start, found, {}).spots == {Key(T, 1): LogPosition(2, True, 5)}
 
 
 def test_beginnings() -> None:
     there = [Log(T, 0, True, 1, 3, 9), Log(T, 1, True, 2, 0, 4)]
     spots = beginnings(there, Listed({T: {0: 5}}))
-    assert spots == {Key(T, 0): Spot(1, True, 5), Key(T, 1): Spot(2, True, 0)}
+    assert spots == {Key(T, 0): LogPosition(1, True, 5), Key(T, 1): LogPosition(2, True, 0)}
     with pytest.raises(PipelineError, match=r"option startingOffsets: .*partition 1, ends at 4, before 5"):
         beginnings(there, Listed({T: {1: 5}}))

@@ -3,8 +3,8 @@ from collections.abc import Callable
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.pipeline.source.outage import BACKOFF_MAX_S, START_S, Outage, patiently
 from penstock.pipeline.source.pace import IDLE_MS, Pace
-from penstock.pipeline.source.patience import BACKOFF_MAX_S, START_S, Absence, patiently
 
 
 def test_an_idle_query_waits_longer_and_longer() -> None:
@@ -66,7 +66,7 @@ def test_errors_that_stay(kind: ErrorKind, most_s: float) -> None:
 
 def test_every_absence_is_counted_anew() -> None:
     now = [0.0]
-    absence = Absence(10, lambda: now[0])
+    absence = Outage(10, lambda: now[0])
     gone = PenstockError(ErrorKind.UNAVAILABLE, "gone")
     for _ in range(3):
         assert absence.wait_s(gone) == 0.1

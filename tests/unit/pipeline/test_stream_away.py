@@ -9,11 +9,11 @@ from penstock.client.logs import Look
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.rows import columns
 from penstock.pipeline.source import stream as module
-from penstock.pipeline.source.marks import Key, Marks, Spot, write_marks
-from penstock.pipeline.source.patience import AWAY_S, Absence
+from penstock.pipeline.source.marks import Key, LogPosition, Marks, write_marks
+from penstock.pipeline.source.outage import AWAY_S, Outage
 from penstock.pipeline.source.stream import TopicStreamReader
 
-START = write_marks(Marks({Key("persistent://public/default/t", 0): Spot(7, False, 5)}))
+START = write_marks(Marks({Key("persistent://public/default/t", 0): LogPosition(7, False, 5)}))
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def reader_of(slept: list[float]) -> TopicStreamReader:
     made = TopicStreamReader({"url": "http://127.0.0.1:9", "subscribe": "t"}, columns.spark_schema(()))
-    made._absence = Absence(AWAY_S, lambda: sum(slept))
+    made._absence = Outage(AWAY_S, lambda: sum(slept))
     return made
 
 

@@ -13,8 +13,8 @@ from penstock.engines.embedded.storage_health import CAUSES, StorageFiles, Stora
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 from penstock.server.metrics import whole
-from penstock.server.metrics.doors import Doors
 from penstock.server.metrics.pipelines import _GAUGES, Event, Pipelines
+from penstock.server.metrics.requests import RequestMetrics
 from penstock.server.metrics.samples import Families
 from penstock.server.metrics.topics import _MEANINGS
 
@@ -25,10 +25,10 @@ RULES = DEPLOY / "prometheus/penstock.rules.yml"
 
 def known() -> set[str]:
     families = Families()
-    doors = Doors(cast(Any, None))
-    doors.requests["topics", "GET", 200] = 1
-    doors.seconds["topics"] = Histogram((1.0,))
-    whole.of_doors(families, doors)
+    requests = RequestMetrics(cast(Any, None))
+    requests.requests["topics", "GET", 200] = 1
+    requests.seconds["topics"] = Histogram((1.0,))
+    whole.of_endpoints(families, requests)
     whole.of_connections(families, Load(1, 1, 1), 0, 0)
     whole.of_refusals(families, Audit())
     whole.of_writes(families, Writes())

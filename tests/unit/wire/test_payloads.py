@@ -11,7 +11,7 @@ from penstock.model.message import OutMessage
 from penstock.wire.batch import MESSAGES_MAX
 from penstock.wire.checksum import seal
 from penstock.wire.entry import WireFormat, compressed
-from penstock.wire.payloads import Parcel
+from penstock.wire.payloads import LazyEntry
 from penstock.wire.pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, MessageMetadata
 
 MESSAGES = st.lists(
@@ -46,20 +46,20 @@ def test_they_are_what_decoding_gives(messages: list[OutMessage], kind: int) -> 
     made = wire.encode(messages, producer="p", sequence_id=0, publish_time=1, schema_version=None)
     data = made.data if kind == NONE else compressed(made.data, kind)
     decoded = [message.payload for message in wire.decode(entry(data, made.count))]
-    assert Parcel(data).payloads() == decoded == [message.payload for message in messages]
-    assert kind != NONE or Parcel(data).unfolds_to == 0
+    assert LazyEntry(data).payloads() == decoded == [message.payload for message in messages]
+    assert kind != NONE or LazyEntry(data).unfolds_to == 0
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=10))
 def test_plain_ones_too(payloads: list[bytes]) -> None:
     made = WireFormat().encode_plain(payloads, producer="p", sequence_id=0, publish_time=1, schema_version=3)
-    assert Parcel(made.data).payloads() == payloads
+    assert LazyEntry(made.data).payloads() == payloads
 
 
 def test_what_only_the_receiver_can_open_is_given_as_it_is() -> None:
     sealed = batch(b"?" * 20, 2, encryption_keys=[{"key": "k", "value": b"v"}], compression=ZLIB)
-    assert Parcel(sealed).payloads() == [b"?" * 20]
-    assert Parcel(sealed).unfolds_to == 0
+    assert LazyEntry(sealed).payloads() == [b"?" * 20]
+    assert LazyEntry(sealed).unfolds_to == 0
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_what_only_the_receiver_can_open_is_given_as_it_is() -> None:
     ],
 )
 def test_what_nobody_can_open_is_its_own_bytes(data: bytes) -> None:
-    assert Parcel(data).payloads() == [data]
+    assert LazyEntry(data).payloads() == [data]
 
 
 @given(payload=st.binary(max_size=60), count=st.integers(-1, 5))
 def test_any_batch_gives_something(payload: bytes, count: int) -> None:
     data = batch(payload, count)
-    assert sum(map(len, Parcel(data).payloads())) <= len(data)
+    assert sum(map(len, LazyEntry(data).payloads())) <= len(data)

@@ -21,7 +21,7 @@ from .waiter import Waiter
 Callback = Callable[[Result, MessageId | None], Any]
 
 
-class _Told:
+class _OfficialCallback:
     """A callback in the official client's form."""
 
     __slots__ = ("_callback",)
@@ -168,7 +168,9 @@ class Producer:
             and not (event_timestamp or deliver_at or deliver_after)
         ):
             payload = inner._schema.encode(content)
-            self._loop.post(self._post_plain, payload, None if callback is None else _Told(callback))
+            self._loop.post(
+                self._post_plain, payload, None if callback is None else _OfficialCallback(callback)
+            )
             return
         made = draft(
             content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
@@ -216,7 +218,7 @@ class Producer:
 
     def _send_async(self, made: Draft, callback: Callback | None, *, room: bool = False) -> None:
         if room or self._room(callback):
-            token = None if callback is None else _Told(callback)
+            token = None if callback is None else _OfficialCallback(callback)
             self._loop.post(self._post, self._inner._prepare(made), token, False)
 
     def _request(self, made: Draft, timeout_ms: int) -> ReplyResult:

@@ -20,7 +20,7 @@ from penstock.model.message import OutMessage
 from .batch import Batch, Sending, batch_key
 from .held import Held
 from .sent import Encoder, Sent, Settled, failed
-from .waiting import Waits
+from .waiting import LongPolls
 
 
 class Outbox:
@@ -32,7 +32,7 @@ class Outbox:
         self.attached = False
         self.urgent = False  # somebody waits for what is in the batches
         self.last_sequence_id = -1
-        self.waits = Waits()
+        self.waits = LongPolls()
         self.wanted: Schema | None = None
         self._version: int | None = None
         self._versions: dict[bytes, int | None] = {}

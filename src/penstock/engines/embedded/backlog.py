@@ -15,7 +15,7 @@ from penstock.model.policy import QuotaAction
 from .ports import Timer
 
 if TYPE_CHECKING:
-    from .keeping import Keeper
+    from .retention_task import RetentionTask
     from .topic import Topic
 
 LOOK_AGAIN_MS: Final = 1000  # while somebody is held, besides every move of a cursor
@@ -39,9 +39,9 @@ class Measured:
 class Backlog:
     """Watches over one topic's quotas."""
 
-    def __init__(self, topic: "Topic", keeper: "Keeper", hold_ms: int) -> None:
+    def __init__(self, topic: "Topic", retention_task: "RetentionTask", hold_ms: int) -> None:
         self._topic = topic
-        self._keeper = keeper
+        self._retention_task = retention_task
         self._hold_ms = hold_ms
         self._measured: Measured | None = None
         self._held: deque[asyncio.Future[None]] = deque()
@@ -155,7 +155,7 @@ class Backlog:
         if over is None:
             return None
         if over is QuotaAction.EVICT:
-            self._keeper.mark(self._topic, soon=True)
+            self._retention_task.mark(self._topic, soon=True)
             return None
         return self._refused(over)
 

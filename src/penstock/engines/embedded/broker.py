@@ -1,4 +1,4 @@
-"""The broker: what the doors see. Everything runs on one event loop."""
+"""The broker: what the endpoints see. Everything runs on one event loop."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -15,7 +15,6 @@ from .consumer import Budget, Consumer
 from .consumers import Consumers
 from .cursors import CursorFlusher
 from .dead_letters import DeadLetters
-from .keeping import Keeper
 from .namespaces import Namespaces
 from .offsets import OffsetSet
 from .policies import Policies
@@ -23,6 +22,7 @@ from .ports import Clock, EntryFormat, Store
 from .producer import Producer
 from .producers import Producers
 from .requests import Requests
+from .retention_task import RetentionTask
 from .schemas import Schemas
 from .settings import BrokerSettings
 from .staging import Staging
@@ -72,7 +72,7 @@ class Broker:
             logs_max=self.policies.max_topics,
             auto=self.policies.auto_topics,
         )
-        self.keeper = Keeper(
+        self.retention = RetentionTask(
             self.policies,
             self.settings,
             clock,
@@ -89,7 +89,7 @@ class Broker:
         self._epochs = Epochs(store)
         self.compactions = Compactions(store, encoder, self.tasks)
         self.staging = Staging(store, self.topics, clock, self.settings, self.tasks.spawn)
-        self.subscriptions = Subscriptions(self.topics, self._subscription, self.keeper.moved)
+        self.subscriptions = Subscriptions(self.topics, self._subscription, self.retention.moved)
         self._producers = Producers(
             self.topics,
             self.schemas,
@@ -121,7 +121,7 @@ class Broker:
         for topic in self.topics.all_names():  # of a store that lost the document of its namespace
             await self.namespaces.ensure(topic.namespace_name)
         await self.staging.load()
-        self.keeper.start()
+        self.retention.start()
 
     def drain(self) -> None:
         """Nobody waits for room any more: publishes that a quota holds are refused at once (UNAVAILABLE)."""
@@ -134,7 +134,7 @@ class Broker:
     async def close(self) -> None:
         """Disconnect everybody, save every cursor, let go of the stores."""
         self.requests.close()
-        self.keeper.close()
+        self.retention.close()
         self.staging.close()
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
@@ -277,8 +277,8 @@ class Broker:
         topic.after_delete.append(partial(self.compactions.forget, topic))
         await self.subscriptions.restore(topic)
         topic.after_delete.append(partial(self.policies.forget, topic.name.base))
-        topic.after_delete.append(partial(self.keeper.forget, topic))
-        self.keeper.opened(topic)
+        topic.after_delete.append(partial(self.retention.forget, topic))
+        self.retention.opened(topic)
 
     def _appeared(self, name: TopicName) -> None:
         if self._producers.grows_with(name):
@@ -307,4 +307,4 @@ class Broker:
     def _moved(self, subscription: Subscription) -> None:
         """A cursor moved: it is to be saved, and may have held what can go now."""
         self._flusher.dirty(subscription)
-        self.keeper.moved(subscription)
+        self.retention.moved(subscription)

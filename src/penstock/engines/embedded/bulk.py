@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from penstock.model.entry import NewEntry, Placed
+from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
@@ -12,7 +12,7 @@ from .topic import Topic
 
 async def append_bulk(
     topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
-) -> tuple[Placed | None, int]:
+) -> tuple[AppendResult | None, int]:
     """Append entries in order, all or none; where the first went, and how many were repeats.
 
     With `deduplicate` an entry whose producer has stored its highest sequence id is passed over, whatever the
@@ -35,7 +35,7 @@ async def append_bulk(
     return placed, len(repeats)
 
 
-async def _append(topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Placed:
+async def _append(topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> AppendResult:
     error = PenstockError(ErrorKind.INTERNAL, "the message could not be published")
     try:
         placed = await topic.append(entries)

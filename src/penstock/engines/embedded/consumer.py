@@ -68,7 +68,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
 
 class Consumer:
-    """One consumer. Doors take deliveries from its outbox and bring answers back.
+    """One consumer. Endpoints take deliveries from its outbox and bring answers back.
 
     What waits in the outbox, and what was taken from it last, counts in the `budget` of its principal.
     """

@@ -1,6 +1,6 @@
-"""Publishing entries as they came: what the binary door does, where the client made batches and counted.
+"""Publishing entries as they came: what the binary endpoint does, where the client made batches and counted.
 
-Repeats are told by the highest sequence id in an entry (DESIGN 4, all doors).
+Repeats are told by the highest sequence id in an entry (DESIGN 4, all endpoints).
 """
 
 import asyncio

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.model.entry import Entry, NewEntry, Placed
+from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.message import Message, OutMessage
 from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets, Writer
 
@@ -42,7 +42,7 @@ class Log(Protocol):
         """Open the log of `topic`, creating it durably when there is none (its ledger was never used before)."""
         ...
 
-    def append(self, ledger: int, entries: Sequence[NewEntry]) -> "Future[Placed]":
+    def append(self, ledger: int, entries: Sequence[NewEntry]) -> "Future[AppendResult]":
         """Append `entries` in order, all or none; completes when they are durable.
 
         Appends to one ledger are stored in the order of the calls, whichever completes first. The producers'

@@ -138,7 +138,7 @@ class StorageHealth:
             return {}
         error = self.problem.error
         return {
-            "error_code": error.kind.face.code,
+            "error_code": error.kind.codes.code,
             "reason": _REASONS[self.problem.cause],
             "message": error.message,
             "since": self.since.isoformat(timespec="milliseconds"),

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from penstock.model.entry import Entry, NewEntry, Placed
+from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
@@ -82,7 +82,7 @@ class Topic:
 
     # -- writing
 
-    async def append(self, entries: Sequence[NewEntry]) -> Placed:
+    async def append(self, entries: Sequence[NewEntry]) -> AppendResult:
         """Append `entries` durably, wake who follows, and return where they begin.
 
         Waits while the backlog is beyond a quota that holds producers. Raises TOPIC_TERMINATED, TOPIC_NOT_FOUND
@@ -127,7 +127,7 @@ class Topic:
         if self.deleted:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
 
-    def _stored(self, placed: Placed, entries: Sequence[NewEntry]) -> None:
+    def _stored(self, placed: AppendResult, entries: Sequence[NewEntry]) -> None:
         entry_id, offset, size = placed.entry_id, placed.offset, 0
         for new in entries:
             entry = Entry(

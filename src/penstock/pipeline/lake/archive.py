@@ -20,7 +20,7 @@ from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.options import Options, parse_options
-from penstock.pipeline.source.patience import patiently
+from penstock.pipeline.source.outage import patiently
 
 from .arrears import ArchiveSpec, Step, plan
 from .progress import Progress, Report

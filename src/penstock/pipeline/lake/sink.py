@@ -19,7 +19,7 @@ from penstock.client.http import HttpClient
 from penstock.client.logs import look
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
-from penstock.pipeline.source.patience import patiently
+from penstock.pipeline.source.outage import patiently
 
 from . import partitioning, positions, schema
 from .compaction import compact

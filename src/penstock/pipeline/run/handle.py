@@ -17,9 +17,9 @@ from . import progress
 from .backoff import Backoff
 from .causes import Cause, ErrorClass, cause_of
 from .folder import Folder, Lock
-from .keeper import Keeper
 from .preflight import preflight
 from .report import Reporter
+from .restarts import Restarts
 from .runner import Runner
 
 
@@ -45,7 +45,7 @@ class Pipeline:
         self._listener = listener
         self._backoff = backoff or Backoff()
         self._reporter: Reporter | None = None
-        self._keeper: Keeper | None = None
+        self._keeper: Restarts | None = None
         self._over = threading.Event()
         self._error: Cause | None = None
 
@@ -79,7 +79,7 @@ class Pipeline:
             spark = self._spark or session(
                 spec.name, spec.master, scratch=self._folder.clean_scratch(), **spec.spark
             )
-            keeper = Keeper(
+            keeper = Restarts(
                 lambda: self._attempt(spark),
                 lambda: self._folder.check_owner(spec),
                 self._report,
@@ -119,7 +119,7 @@ class Pipeline:
         preflight(self.spec)  # a query would wait for the server without a word
         return Runner(self.spec, self._folder, spark, self._report)
 
-    def _keep(self, keeper: Keeper) -> None:
+    def _keep(self, keeper: Restarts) -> None:
         try:
             cause = keeper.keep()
         except BaseException as error:  # a thread's error is nobody's else

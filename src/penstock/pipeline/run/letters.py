@@ -16,7 +16,7 @@ ROW: Final = f"{PREFIX}row"  # how the value was written, where it is that of a 
 
 
 def letters(dead: DataFrame) -> DataFrame:
-    """Rows of `gate.dead_column`, without a `value`. What no longer holds its message's bytes is JSON in `_raw`."""
+    """Rows of `checks.dead_column`, without a `value`. What no longer holds its message's bytes is JSON in `_raw`."""
     own = f.map_filter("properties", lambda name, _: ~f.startswith(name, f.lit(PREFIX)))
     json = f.create_map(f.lit(ROW), f.lit("json"))
     row = f.when(own.isNull(), json).otherwise(f.map_concat(own, json))

@@ -26,7 +26,7 @@ KILL: Final = "kill"  # now
 Word = Literal["start", "stop", "kill"]
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A line of the worker's: an event of the pipeline's, or a step of starting up that somebody may wait for."""
 
     event: dict[str, Any] | None = None

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from penstock.pipeline.spec.spec import Source, Spec, Step
 
-from .gate import KEY, RAW, WHY, dead_column, visible
+from .checks import KEY, RAW, WHY, dead_column, visible
 from .metrics import METRICS
 from .views import View, feeds_steps
 
@@ -39,7 +39,7 @@ class Outputs(msgspec.Struct):
         return batch.where(mine).select(f"v{number}.*")
 
     def dead(self, batch: DataFrame) -> DataFrame | None:
-        """The rows of a batch that become dead letters: the columns of `gate.dead_column`."""
+        """The rows of a batch that become dead letters: the columns of `checks.dead_column`."""
         if not self.letters:
             return None
         return batch.where(f.col("dead.why.action") == "dead_letter").select("dead.*")

@@ -23,7 +23,7 @@ from penstock.pipeline.spec.spec import Spec
 from . import progress
 from .backoff import Backoff
 from .folder import Folder, Lock
-from .orders import KILL, START, STOP, Job, Said
+from .orders import KILL, START, STOP, Job, WorkerEvent
 from .preflight import preflight
 from .report import Reporter
 
@@ -118,7 +118,7 @@ class Supervisor:
                 report(progress.state_event(progress.STOPPED))
                 return
 
-    def _listen(self, worker: "_Process", report: Reporter) -> tuple[Outcome, Said]:
+    def _listen(self, worker: "_Process", report: Reporter) -> tuple[Outcome, WorkerEvent]:
         """Until the query is over: done, failed in a worker that can go on, or lost with it."""
         asked = 0
         while True:
@@ -134,7 +134,7 @@ class Supervisor:
                 continue
             if said is _GONE:
                 text = f"Spark's process ended unexpectedly ({worker.why()})"
-                return "lost", Said(error=text, error_class="unknown", retried=True)
+                return "lost", WorkerEvent(error=text, error_class="unknown", retried=True)
             if said.event is not None:
                 if said.event.get("batch") is not None or said.event.get("state") == progress.RUNNING:
                     self._planned = True
@@ -158,7 +158,7 @@ class Supervisor:
         return self._stops > 0
 
 
-_GONE: Final = Said(over=True, error="gone")
+_GONE: Final = WorkerEvent(over=True, error="gone")
 
 
 class _Process:
@@ -172,7 +172,7 @@ class _Process:
             start_new_session=True,
             pass_fds=(lock.file,),
         )
-        self._heard: queue.Queue[Said] = queue.Queue()
+        self._heard: queue.Queue[WorkerEvent] = queue.Queue()
         self._reading = threading.Thread(target=self._read, name="worker", daemon=True)
         self._reading.start()
         self._write(msgspec.json.encode(job))
@@ -180,7 +180,7 @@ class _Process:
     def say(self, word: str) -> None:
         self._write(word.encode())
 
-    def hear(self, timeout_s: float) -> Said | None:
+    def hear(self, timeout_s: float) -> WorkerEvent | None:
         try:
             return self._heard.get(timeout=timeout_s)
         except queue.Empty:
@@ -222,5 +222,5 @@ class _Process:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                self._heard.put(msgspec.json.decode(line, type=Said))
+                self._heard.put(msgspec.json.decode(line, type=WorkerEvent))
         self._heard.put(_GONE)

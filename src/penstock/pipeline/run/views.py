@@ -16,7 +16,7 @@ from penstock.pipeline.spec.options import source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
 
 from .causes import spark_sentence
-from .gate import gate, passed, rejects, warned
+from .checks import gate, passed, rejects, warned
 from .modules import load_callable
 
 

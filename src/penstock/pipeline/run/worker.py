@@ -18,7 +18,7 @@ from penstock.pipeline.spec.spec import Spec
 
 from .causes import Cause, cause_of
 from .folder import Folder
-from .orders import KILL, START, STOP, Job, Said
+from .orders import KILL, START, STOP, Job, WorkerEvent
 from .preflight import preflight
 from .runner import Failed, Runner
 
@@ -63,9 +63,9 @@ class Worker:
             owner = folder.check_owner(spec)
             self._runner = Runner(spec, folder, self._session(spec), self._tell)
             if self._stopping.is_set():
-                self._say(Said(over=True))
+                self._say(WorkerEvent(over=True))
                 return True
-            self._say(Said(waiting="the plan"))
+            self._say(WorkerEvent(waiting="the plan"))
             query = self._runner.start(owner, once=spec.once if job.once is None else job.once)
             planned = True
             self._tell({"state": "running", "query": query})
@@ -80,12 +80,12 @@ class Worker:
             return False
         finally:
             self._runner = None
-        self._say(Said(over=True, planned=True))
+        self._say(WorkerEvent(over=True, planned=True))
         return True
 
     def _session(self, spec: Spec) -> Any:
         if self._spark is None:
-            self._say(Said(waiting="Spark"))
+            self._say(WorkerEvent(waiting="Spark"))
             from penstock.pipeline.session import session
 
             scratch = Folder(spec.home).scratch  # emptied by the supervisor
@@ -101,7 +101,7 @@ class Worker:
 
     def _over(self, cause: Cause, planned: bool) -> None:
         self._say(
-            Said(
+            WorkerEvent(
                 over=True,
                 error=cause.sentence,
                 error_class=cause.kind.value,
@@ -111,9 +111,9 @@ class Worker:
         )
 
     def _tell(self, event: dict[str, Any]) -> None:
-        self._say(Said(event=event))
+        self._say(WorkerEvent(event=event))
 
-    def _say(self, said: Said) -> None:
+    def _say(self, said: WorkerEvent) -> None:
         with self._writing:
             try:
                 self._out.write(msgspec.json.encode(said) + b"\n")

@@ -13,10 +13,10 @@ from penstock.pipeline.errors import PipelineError
 
 from .columns import chooses_version
 from .encodings import Plans
+from .entry_writer import EntryWriter
 from .letters import letters
 from .messages import columns_of, milliseconds
 from .options import Options, parse_topic
-from .outlet import Outlet
 from .target import Encoding, Target
 
 BATCH_BYTES_MAX: Final = 64 << 20  # worked on at once
@@ -33,7 +33,7 @@ class Identity(NamedTuple):
 class Task:
     """Writes the rows of one partition."""
 
-    def __init__(self, options: Options, identity: Identity, outlet: Outlet, plans: Plans) -> None:
+    def __init__(self, options: Options, identity: Identity, outlet: EntryWriter, plans: Plans) -> None:
         self._options = options
         self._identity = identity
         self._outlet = outlet

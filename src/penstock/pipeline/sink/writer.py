@@ -19,13 +19,13 @@ from penstock.client.stages import StageCount, Stages
 from penstock.model.names import TopicName
 from penstock.model.stage import StageKey
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.source.patience import AWAY_S, patiently
+from penstock.pipeline.source.outage import AWAY_S, patiently
 
 from .columns import check_columns
 from .commit import commit
 from .encodings import Plans, plan
+from .entry_writer import EntryWriter, PublishingWriter, StagingWriter, drop
 from .options import Delivery, Options, parse_options
-from .outlet import Outlet, PublishOutlet, StageOutlet, drop
 from .task import Identity, Task
 
 PLAN_RETRY_S: Final = 10.0  # for a server that restarts; a wrong address is to be told soon
@@ -70,17 +70,17 @@ class TopicSink:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         identity, stage = self._identify()
-        outlet: Outlet
+        outlet: EntryWriter
         if self._options.delivery is Delivery.EXACTLY_ONCE:
-            outlet = StageOutlet(self._options.server, StageKey(identity.writer, identity.batch, stage))
+            outlet = StagingWriter(self._options.server, StageKey(identity.writer, identity.batch, stage))
         else:
             deduplicate = self._options.delivery is Delivery.SEQUENCE
-            outlet = PublishOutlet(self._options.server, deduplicate=deduplicate)
+            outlet = PublishingWriter(self._options.server, deduplicate=deduplicate)
         with outlet:
             task = Task(self._options, identity, outlet, self._plans)
             task.write(iterator)
         count = None
-        if isinstance(outlet, StageOutlet) and outlet.parts:
+        if isinstance(outlet, StagingWriter) and outlet.parts:
             count = outlet.count(task.messages.total())
         return Written(identity, count, task.messages)
 

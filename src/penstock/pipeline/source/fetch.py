@@ -11,7 +11,7 @@ from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.rows.frames import Frame, read_frames
 
 from .offsets import Range
-from .patience import AWAY_S, Absence
+from .outage import AWAY_S, Outage
 
 ATTEMPTS_MAX: Final = 6  # at what the server should not answer; Spark itself may retry the task after that
 BACKOFF_S: Final = 0.1  # doubled each time
@@ -79,7 +79,7 @@ class _Retries:
     """How often, and for how long, a broken range is asked for again; anew where it moved on."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self.absence = Absence(AWAY_S, clock)
+        self.absence = Outage(AWAY_S, clock)
         self._attempts = 0
 
     def wait_s(self, error: PenstockError, *, moved: bool) -> float:

@@ -7,7 +7,7 @@ from penstock.client.logs import Mark, set_marks
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 
-from .marks import Key, Marks, Reach, Spot
+from .marks import Available, Key, LogPosition, Marks
 
 log = logging.getLogger(__name__)
 
@@ -21,14 +21,14 @@ class Follower:
 
     def __init__(self, subscription: str) -> None:
         self._subscription = subscription
-        self._at: dict[Key, Spot] = {}
+        self._at: dict[Key, LogPosition] = {}
         self._behind = False  # as was logged
 
     def follow(self, client: HttpClient, done: Marks) -> None:
         """Everything before `done` has been committed."""
         self._set(client, {key: spot for key, spot in done.spots.items() if self._at.get(key) != spot})
 
-    def begin(self, client: HttpClient, start: Marks, found: Reach) -> None:
+    def begin(self, client: HttpClient, start: Marks, found: Available) -> None:
         """A batch begins in logs that the query did not read before: they are kept for it from there on.
 
         A query that begins anew takes the subscription with it, back too.
@@ -40,7 +40,7 @@ class Follower:
         }
         self._set(client, new, exact=start.initial)
 
-    def _set(self, client: HttpClient, spots: dict[Key, Spot], *, exact: bool = False) -> None:
+    def _set(self, client: HttpClient, spots: dict[Key, LogPosition], *, exact: bool = False) -> None:
         if not self._subscription or not spots:
             return
         marks = [Mark(*key, spot.ledger, spot.offset) for key, spot in spots.items()]

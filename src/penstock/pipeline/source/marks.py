@@ -26,7 +26,7 @@ class Key(NamedTuple):
     partition: int
 
 
-class Spot(NamedTuple):
+class LogPosition(NamedTuple):
     """A place in a log."""
 
     ledger: int
@@ -37,7 +37,7 @@ class Spot(NamedTuple):
 class Marks(msgspec.Struct, frozen=True):
     """A place in every log. `initial`: where the query began, before its first batch."""
 
-    spots: dict[Key, Spot]
+    spots: dict[Key, LogPosition]
     starts: dict[Key, int] = {}
     initial: bool = False
 
@@ -74,24 +74,24 @@ def read_marks(written: Any) -> Marks:
     """The marks of a JSON object. Raises PipelineError for what this source did not write."""
     try:
         shape = msgspec.convert(written, _Shape, strict=False)
-        spots: dict[Key, Spot] = {}
+        spots: dict[Key, LogPosition] = {}
         for topic, partitions in shape.offsets.items():
             ledgers = shape.ledgers[topic]
             for partition, offset in partitions.items():
                 partitioned = not isinstance(ledgers, int)
                 ledger = ledgers if isinstance(ledgers, int) else ledgers[partition]
-                spots[Key(topic, partition)] = Spot(ledger, partitioned, offset)
+                spots[Key(topic, partition)] = LogPosition(ledger, partitioned, offset)
     except (msgspec.ValidationError, KeyError) as error:
         raise PipelineError(f"the checkpoint holds no offsets of the source penstock ({error})") from None
     starts = {Key(t, p): offset for t, offsets in shape.starts.items() for p, offset in offsets.items()}
     return Marks(spots, starts, shape.initial)
 
 
-def beginnings(logs: Iterable[Log], start: Where) -> dict[Key, Spot]:
+def beginnings(logs: Iterable[Log], start: Where) -> dict[Key, LogPosition]:
     """Where a query begins in each log. Raises PipelineError for offsets past the end, or of other logs."""
     known = sorted(logs)
     check_listed("startingOffsets", start, known)
-    spots: dict[Key, Spot] = {}
+    spots: dict[Key, LogPosition] = {}
     for log in known:
         offset = resolve(start, log, log.earliest)
         if offset > log.latest:
@@ -99,15 +99,15 @@ def beginnings(logs: Iterable[Log], start: Where) -> dict[Key, Spot]:
                 f"option startingOffsets: {log.topic}, partition {log.partition}, ends at {log.latest}, before"
                 f" {offset}"
             )
-        spots[Key(log.topic, log.partition)] = Spot(log.ledger, log.partitioned, offset)
+        spots[Key(log.topic, log.partition)] = LogPosition(log.ledger, log.partitioned, offset)
     return spots
 
 
-class Reach(NamedTuple):
+class Available(NamedTuple):
     """What there is to read: where each log goes on and ends now, and what was lost, one sentence a loss."""
 
     begins: dict[Key, int]
-    heads: dict[Key, Spot]
+    heads: dict[Key, LogPosition]
     losses: list[str]
     gone: list[Key]  # logs of the query's start that are no more
 
@@ -117,15 +117,15 @@ class Reach(NamedTuple):
         return {key: head.offset - self.begins[key] for key, head in self.heads.items()}
 
 
-def reach(start: Marks, logs: Iterable[Log]) -> Reach:
+def reach(start: Marks, logs: Iterable[Log]) -> Available:
     """What lies between `start` and the logs as they are. Logs that `start` does not know are read from their
     beginning."""
     begins: dict[Key, int] = {}
-    heads: dict[Key, Spot] = {}
+    heads: dict[Key, LogPosition] = {}
     losses: list[str] = []
     for log in sorted(logs):
         key = Key(log.topic, log.partition)
-        head = Spot(log.ledger, log.partitioned, log.latest)
+        head = LogPosition(log.ledger, log.partitioned, log.latest)
         spot = start.spots.get(key)
         where = f"{log.topic}, partition {log.partition}"
         begin = log.earliest
@@ -141,10 +141,10 @@ def reach(start: Marks, logs: Iterable[Log]) -> Reach:
         else:
             begin = spot.offset
         begins[key], heads[key] = begin, head
-    return Reach(begins, heads, losses, sorted(start.spots.keys() - heads.keys()))
+    return Available(begins, heads, losses, sorted(start.spots.keys() - heads.keys()))
 
 
-def advance(start: Marks, found: Reach, takes: Mapping[Key, int]) -> Marks:
+def advance(start: Marks, found: Available, takes: Mapping[Key, int]) -> Marks:
     """Where a batch ends that reads `takes` messages of each log. It is `start` itself where nothing moves."""
     spots = {
         key: head._replace(offset=found.begins[key] + takes.get(key, 0)) for key, head in found.heads.items()
@@ -171,7 +171,7 @@ def between(start: Marks, end: Marks) -> list[Range]:
     return found
 
 
-def _expected(start: Marks, key: Key, spots: Mapping[Key, Spot]) -> int:
+def _expected(start: Marks, key: Key, spots: Mapping[Key, LogPosition]) -> int:
     """Where a batch begins unless it says otherwise."""
     before = start.spots.get(key)
     return before.offset if before is not None and before.ledger == spots[key].ledger else 0

@@ -28,18 +28,29 @@ from .declared import carried
 from .discovery import ask, check_there, logs_of
 from .follow import Follower
 from .limits import fit, share
-from .marks import Key, Marks, Reach, Spot, advance, beginnings, between, reach, read_marks, write_marks
+from .marks import (
+    Available,
+    Key,
+    LogPosition,
+    Marks,
+    advance,
+    beginnings,
+    between,
+    reach,
+    read_marks,
+    write_marks,
+)
 from .offsets import Log, times
 from .options import parse_options
+from .outage import AWAY_S, START_S, Outage, patiently
 from .pace import Pace
-from .patience import AWAY_S, START_S, Absence, patiently
 from .planned import plan_for
 from .splits import split
 
 log = logging.getLogger(__name__)
 
 
-class Sight(NamedTuple):
+class LogsSeen(NamedTuple):
     """The logs as they were last seen."""
 
     found: Look
@@ -61,11 +72,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: HttpClient | None = None
         self._pace = Pace(self._options.poll_ms)
         self._follower = Follower(self._options.subscription)
-        self._sight: Sight | None = None
+        self._sight: LogsSeen | None = None
         self._frozen = False  # by a trigger that reads what is available now, and ends
         self._idle_at: Any = None  # the start at which the last look found nothing
         self._told: set[str] = set()  # losses that were logged
-        self._absence = Absence(AWAY_S)
+        self._absence = Outage(AWAY_S)
 
     # -- what Spark asks on the driver
 
@@ -134,7 +145,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._sight is None:
             return None
         heads = {
-            Key(each.topic, each.partition): Spot(each.ledger, each.partitioned, each.latest)
+            Key(each.topic, each.partition): LogPosition(each.ledger, each.partitioned, each.latest)
             for each in self._sight.logs
         }
         return write_marks(Marks(heads))
@@ -173,16 +184,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_client": None}
 
-    def _look(self, wait_ms: int) -> Sight:
+    def _look(self, wait_ms: int) -> LogsSeen:
         if self._frozen and self._sight is not None:
             return self._sight
         seen = self._sight.found.seen if self._sight is not None else None
         found = ask(self._http, self._options, seen=seen, wait_ms=wait_ms)
         if found.logs is not None or self._sight is None:
-            self._sight = Sight(found, logs_of(self._options, found.logs or []))
+            self._sight = LogsSeen(found, logs_of(self._options, found.logs or []))
         return self._sight
 
-    def _check(self, found: Reach) -> None:
+    def _check(self, found: Available) -> None:
         losses = list(found.losses)
         for key in found.gone:
             what = f"{key.topic}, partition {key.partition}"
@@ -198,7 +209,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._told.add(loss)
                 log.warning("messages were lost: %s", loss)
 
-    def _takes(self, found: Reach, limit: ReadLimit) -> Mapping[Key, int]:
+    def _takes(self, found: Available, limit: ReadLimit) -> Mapping[Key, int]:
         rows, size = self._limits(limit)
         turn = sum(found.begins.values())
         takes = share(found.backlog, rows, turn)
@@ -214,7 +225,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             size = limit.max_bytes
         return rows, size
 
-    def _within(self, found: Reach, takes: Mapping[Key, int], size: int, turn: int) -> Mapping[Key, int]:
+    def _within(self, found: Available, takes: Mapping[Key, int], size: int, turn: int) -> Mapping[Key, int]:
         """As many of `takes` as `size` bytes hold, in whole entries."""
 
         def measure(limits: Mapping[Key, int | None]) -> dict[Key, Size]:

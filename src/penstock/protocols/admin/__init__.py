@@ -1,1 +1,1 @@
-"""The administrator's door: Pulsar's admin paths, with Pulsar's JSON and statuses."""
+"""The administrator's endpoint: Pulsar's admin paths, with Pulsar's JSON and statuses."""

@@ -1,4 +1,4 @@
-"""What the administrator's door answers."""
+"""What the administrator's endpoint answers."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Self
@@ -44,7 +44,7 @@ NO_CONTENT = Answer(status=204)
 
 def error_body(kind: ErrorKind, message: str) -> bytes:
     """An error as JSON; `reason` is where Pulsar's own tools look for the text."""
-    return encode({"error_code": kind.face.code, "message": message, "reason": message})
+    return encode({"error_code": kind.codes.code, "message": message, "reason": message})
 
 
 async def send_json(send: Send, status: int, body: bytes | None, headers: Mapping[str, str]) -> None:

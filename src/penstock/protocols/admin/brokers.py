@@ -134,7 +134,7 @@ async def owned(call: Call) -> Answer:
 
 
 def _url(call: Call) -> str:
-    return call.reached(call.session.gate.http_url) or f"http://{call.host}"
+    return call.reached(call.session.context.http_url) or f"http://{call.host}"
 
 
 # -- load

@@ -1,4 +1,4 @@
-"""One call of the administrator's door: who asks for what, with which parameters and body."""
+"""One call of the administrator's endpoint: who asks for what, with which parameters and body."""
 
 from typing import Any, TypeVar
 
@@ -25,10 +25,10 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def broker(self) -> Broker:
-        return self.session.gate.broker
+        return self.session.context.broker
 
     def reached(self, url: str, advertised: bool = False) -> str:
-        """A door's address by the name of this host that led the client here; "" of a door that is closed."""
+        """An endpoint's address by the name of this host that led the client here; "" of an endpoint that is closed."""
         host = self.host.rpartition(":")[0] if self.host[-1:] != "]" and ":" in self.host else self.host
         if not url or advertised or not host:
             return url
@@ -136,7 +136,7 @@ class Call(msgspec.Struct, frozen=True):
 
     def bounded(self, properties: dict[str, str]) -> dict[str, str]:
         """Properties that are not too large to be kept; raises TOO_LARGE."""
-        most = self.session.gate.limits.max_properties_bytes
+        most = self.session.context.limits.max_properties_bytes
         size = sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
         if size > most:
             raise PenstockError(ErrorKind.TOO_LARGE, f"properties of {size} bytes; the most is {most}")

@@ -13,16 +13,16 @@ async def lookup(call: Call) -> Answer:
     topic, broker = call.seen_topic, call.broker
     if not broker.topics.exists(topic) and not broker.topics.auto(topic).allowed:
         raise broker.topics.missing(topic)
-    gate = call.session.gate
-    plain = call.reached(gate.pulsar_url, gate.pulsar_advertised)
-    tls = call.reached(gate.pulsar_tls_url, gate.pulsar_tls_advertised)
+    context = call.session.context
+    plain = call.reached(context.pulsar_url, context.pulsar_advertised)
+    tls = call.reached(context.pulsar_tls_url, context.pulsar_tls_advertised)
     return Answer(
         body={
             "brokerUrl": plain,
             "brokerUrlTls": tls,  # clients demand that the key is there
             "brokerUrlSsl": tls,
-            "httpUrl": call.reached(gate.http_url) or f"http://{call.host}",
-            "httpUrlTls": call.reached(gate.https_url),
+            "httpUrl": call.reached(context.http_url) or f"http://{call.host}",
+            "httpUrlTls": call.reached(context.https_url),
             "nativeUrl": plain,
         }
     )

@@ -1,4 +1,4 @@
-"""The administrator's door for OpenAPI, from the table of its endpoints."""
+"""The administrator's endpoint for OpenAPI, from the table of its endpoints."""
 
 import re
 from typing import Any, Final
@@ -8,7 +8,7 @@ from penstock.protocols.openapi import ALWAYS, Operation, Parameter
 
 from .routes import ENDPOINTS
 from .server import BUNDLE
-from .table import Endpoint
+from .table import AdminOperation
 
 _NUMBER: Final[dict[str, Any]] = {"type": "integer", "minimum": 0}
 _FLAG: Final[dict[str, Any]] = {"type": "boolean"}
@@ -40,11 +40,11 @@ _BY_PART: Final = {
 
 
 def operations() -> list[Operation]:
-    """Every call of the door."""
+    """Every call of the endpoint."""
     return [_operation(endpoint) for endpoint in ENDPOINTS]
 
 
-def _operation(endpoint: Endpoint) -> Operation:
+def _operation(endpoint: AdminOperation) -> Operation:
     parameters = [Parameter(name, "", _QUERY.get(name, _FLAG)) for name in endpoint.query]
     names = re.findall(r"{(\w+)}", endpoint.path)
     parameters += [Parameter(name, "", _IN_PATH[name], "path") for name in names if name in _IN_PATH]
@@ -63,7 +63,7 @@ def _operation(endpoint: Endpoint) -> Operation:
     )
 
 
-def _errors(endpoint: Endpoint) -> tuple[ErrorKind, ...]:
+def _errors(endpoint: AdminOperation) -> tuple[ErrorKind, ...]:
     kinds = list(_ALWAYS)
     for part, more in _BY_PART.items():
         if part in endpoint.path:

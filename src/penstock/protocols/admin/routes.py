@@ -1,11 +1,11 @@
-"""The administrator's door as an ASGI application."""
+"""The administrator's endpoint as an ASGI application."""
 
 from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 
 from . import (
     brokers,
@@ -28,9 +28,9 @@ from . import (
 from .answers import error_body, send_json
 from .call import Call
 from .refusals import REFUSALS
-from .table import Endpoint, Paths, named
+from .table import AdminOperation, Paths, named
 
-ENDPOINTS: list[Endpoint] = [
+ENDPOINTS: list[AdminOperation] = [
     *server.table.endpoints,
     *brokers.table.endpoints,
     *proxy_stats.table.endpoints,
@@ -52,17 +52,17 @@ ENDPOINTS: list[Endpoint] = [
 _PATHS = Paths(ENDPOINTS, REFUSALS)
 
 
-def door(gate: Gate) -> ASGIApp:
+def endpoint(context: ServerContext) -> ASGIApp:
     """Serves `/admin/v2` and `/lookup/v2`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is no WebSocket at {scope['path']}")
         try:
-            status, body, headers = await _answer(gate, scope, receive)
+            status, body, headers = await _answer(context, scope, receive)
         except PenstockError as error:
-            status, body = error.kind.face.status, error_body(error.kind, error.message)
-            headers = _refusal_headers(gate, error)
+            status, body = error.kind.codes.status, error_body(error.kind, error.message)
+            headers = _refusal_headers(context, error)
         if scope["method"] == "HEAD" and body is not None:
             headers = {"content-type": "application/json", **headers, "content-length": str(len(body))}
             body = None
@@ -71,7 +71,9 @@ def door(gate: Gate) -> ASGIApp:
     return serve
 
 
-async def _answer(gate: Gate, scope: Scope, receive: Receive) -> tuple[int, bytes | None, dict[str, str]]:
+async def _answer(
+    context: ServerContext, scope: Scope, receive: Receive
+) -> tuple[int, bytes | None, dict[str, str]]:
     method = "GET" if scope["method"] == "HEAD" else scope["method"]
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.decode("ascii", "replace").partition("?")[0]
@@ -82,18 +84,20 @@ async def _answer(gate: Gate, scope: Scope, receive: Receive) -> tuple[int, byte
         allowed = sorted({*found.methods, *(["HEAD"] if "GET" in found.methods else [])})
         kind = ErrorKind.METHOD_NOT_ALLOWED
         body = error_body(kind, found.reason or f"{scope['method']} is not for {scope['path']}")
-        return kind.face.status, body, {"allow": ", ".join(allowed)}
-    session = await gate.admit(_authorization(scope), scope)
+        return kind.codes.status, body, {"allow": ", ".join(allowed)}
+    session = await context.admit(_authorization(scope), scope)
     try:
         names = named(found.endpoint, found.segments)
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
     except UnicodeDecodeError:
         raise PenstockError(ErrorKind.BAD_PARAMETER, "the URL is not UTF-8") from None
-    content = b"" if found.endpoint.body is None else await _content(receive, gate.limits.max_request_bytes)
+    content = (
+        b"" if found.endpoint.body is None else await _content(receive, context.limits.max_request_bytes)
+    )
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
     answer = await found.endpoint.handler(Call(session, names, query, content, host))
     if method != "GET":
-        gate.audit.changed(session.role, scope, answer.status, proxy=session.proxy)
+        context.audit.changed(session.role, scope, answer.status, proxy=session.proxy)
     return (answer.status, *answer.content())
 
 
@@ -102,11 +106,11 @@ def _authorization(scope: Scope) -> bytes | None:
     return found
 
 
-def _refusal_headers(gate: Gate, error: PenstockError) -> dict[str, str]:
+def _refusal_headers(context: ServerContext, error: PenstockError) -> dict[str, str]:
     kind = error.kind
     if kind is ErrorKind.UNAUTHENTICATED:
-        return {"www-authenticate": ", ".join(value.decode("latin-1") for _, value in gate.challenges)}
-    if kind.face.retriable and kind.face.status in (429, 503):
+        return {"www-authenticate": ", ".join(value.decode("latin-1") for _, value in context.challenges)}
+    if kind.codes.retriable and kind.codes.status in (429, 503):
         return {"retry-after": str(error.retry_after_s)}
     return {}
 

@@ -35,15 +35,15 @@ async def clusters(call: Call) -> Answer:
 async def cluster(call: Call) -> Answer:
     """Describe a cluster."""
     check_cluster(call)
-    gate = call.session.gate
+    context = call.session.context
     encrypted = {
-        "serviceUrlTls": call.reached(gate.https_url),
-        "brokerServiceUrlTls": call.reached(gate.pulsar_tls_url, gate.pulsar_tls_advertised),
+        "serviceUrlTls": call.reached(context.https_url),
+        "brokerServiceUrlTls": call.reached(context.pulsar_tls_url, context.pulsar_tls_advertised),
     }
     return Answer(
         body={
-            "serviceUrl": call.reached(gate.http_url) or f"http://{call.host}",
-            "brokerServiceUrl": call.reached(gate.pulsar_url, gate.pulsar_advertised),
+            "serviceUrl": call.reached(context.http_url) or f"http://{call.host}",
+            "brokerServiceUrl": call.reached(context.pulsar_url, context.pulsar_advertised),
             **{name: url for name, url in encrypted.items() if url},  # an empty one is no address
         }
     )

@@ -15,7 +15,7 @@ Handler = Callable[[Call], Awaitable[Answer]]
 H = TypeVar("H", bound=Handler)
 
 
-class Endpoint(NamedTuple):
+class AdminOperation(NamedTuple):
     """One call under its path: `{name}` stands for any segment, the rest for itself."""
 
     method: str
@@ -46,7 +46,7 @@ class Table:
     """Endpoints as one module declares them."""
 
     def __init__(self) -> None:
-        self.endpoints: list[Endpoint] = []
+        self.endpoints: list[AdminOperation] = []
 
     def on(
         self,
@@ -71,7 +71,7 @@ class Table:
         def declare(handler: H) -> H:
             for path in paths:
                 self.endpoints.append(
-                    Endpoint(method, path, handler, query, body, status, answer, text, fixed)
+                    AdminOperation(method, path, handler, query, body, status, answer, text, fixed)
                 )
             return handler
 
@@ -85,7 +85,7 @@ class _Node:
         self.literal: dict[str, _Node] = {}
         self.particular: dict[str, _Node] = {}  # by a name of _PARTICULAR
         self.any: _Node | None = None
-        self.by_method: dict[str, Endpoint] = {}
+        self.by_method: dict[str, AdminOperation] = {}
         self.refused: dict[str, str] = {}  # why, by method
         self.below = ""  # why all that is below is refused
 
@@ -94,7 +94,7 @@ class Found(NamedTuple):
     """An endpoint, or None with the methods that there are, and why this one is refused where that is known;
     none and no reason where the path means nothing."""
 
-    endpoint: Endpoint | None
+    endpoint: AdminOperation | None
     segments: list[str]
     methods: list[str]
     reason: str = ""
@@ -103,7 +103,7 @@ class Found(NamedTuple):
 class Paths:
     """All endpoints, and what is refused, by path and method. A literal segment goes before `{name}`."""
 
-    def __init__(self, endpoints: Iterable[Endpoint], refusals: Iterable[Refusal] = ()) -> None:
+    def __init__(self, endpoints: Iterable[AdminOperation], refusals: Iterable[Refusal] = ()) -> None:
         self._root = _Node()
         for endpoint in endpoints:
             node = self._node(endpoint.path)
@@ -168,7 +168,7 @@ _PARTICULAR: Final = {
 }
 
 
-def named(endpoint: Endpoint, segments: list[str]) -> dict[str, str]:
+def named(endpoint: AdminOperation, segments: list[str]) -> dict[str, str]:
     """The values of an endpoint's `{name}` segments, decoded."""
     pattern = endpoint.path.strip("/").split("/")
     return {

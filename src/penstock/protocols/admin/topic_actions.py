@@ -29,7 +29,7 @@ async def truncate(call: Call) -> Answer:
 async def trim(call: Call) -> Answer:
     """Let go of the acknowledged messages that retention does not keep, now."""
     for log in await call.broker.topics.all_of(_kept(call), create=False):
-        await call.broker.keeper.look_now(log)
+        await call.broker.retention.look_now(log)
     return NO_CONTENT
 
 

@@ -1,4 +1,4 @@
-"""Who somebody is, by whatever they bring: one place for every door."""
+"""Who somebody is, by whatever they bring: one place for every endpoint."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final

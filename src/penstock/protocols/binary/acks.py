@@ -8,7 +8,7 @@ from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import CommandAck, CommandRedeliverUnacknowledgedMessages, MessageIdData
 
 from . import answers
-from .consumer import ConsumerTalk
+from .consumer import ConsumerHandler
 from .ids import message_id
 from .output import send
 
@@ -38,7 +38,7 @@ def _replies(command: CommandAck) -> bool:
     return command.HasField("reply_payload") or command.HasField("reply_to_client")
 
 
-def _acknowledge(talk: ConsumerTalk, data: MessageIdData) -> bool:
+def _acknowledge(talk: ConsumerHandler, data: MessageIdData) -> bool:
     """Acknowledge what is out; False when it is not."""
     source = talk.source
     if data.ledgerId != source.topic.ledger:
@@ -47,7 +47,7 @@ def _acknowledge(talk: ConsumerTalk, data: MessageIdData) -> bool:
 
 
 async def _ack_late(
-    session: "Session", talk: ConsumerTalk, command: CommandAck, ids: list[MessageIdData]
+    session: "Session", talk: ConsumerHandler, command: CommandAck, ids: list[MessageIdData]
 ) -> None:
     refused: PenstockError | None = None
     for data in ids:
@@ -69,7 +69,7 @@ async def _ack_late(
         send(session.output, answers.ack_response(command.consumer_id, command.request_id, refused))
 
 
-async def _cumulative(talk: ConsumerTalk, data: MessageIdData) -> None:
+async def _cumulative(talk: ConsumerHandler, data: MessageIdData) -> None:
     """Acknowledge everything up to an entry, and of that one what its set says."""
     found = message_id(data)
     unacked = talk.unacked(data)
@@ -85,7 +85,7 @@ async def _cumulative(talk: ConsumerTalk, data: MessageIdData) -> None:
     await talk.consumer.acknowledge_cumulative(target)
 
 
-async def _reply(talk: ConsumerTalk, command: CommandAck, data: MessageIdData) -> None:
+async def _reply(talk: ConsumerHandler, command: CommandAck, data: MessageIdData) -> None:
     """The reply goes first, the acknowledgement after (PIP-371). Of a batch, the id names the one message."""
     await talk.consumer.reply(message_id(data), command.reply_payload, is_error=command.reply_is_error)
 

@@ -32,7 +32,7 @@ def error(request_id: int, refused: PenstockError) -> BaseCommand:
         type=BaseCommand.ERROR,
         error=CommandError(
             request_id=request_id,
-            error=refused.kind.face.server_error,  # type: ignore[arg-type]
+            error=refused.kind.codes.server_error,  # type: ignore[arg-type]
             message=refused.message,
         ),
     )
@@ -70,7 +70,7 @@ def send_error(producer_id: int, sequence_id: int, refused: PenstockError) -> Ba
         send_error=CommandSendError(
             producer_id=producer_id,
             sequence_id=sequence_id,
-            error=refused.kind.face.server_error,  # type: ignore[arg-type]
+            error=refused.kind.codes.server_error,  # type: ignore[arg-type]
             message=refused.message,
         ),
     )
@@ -107,7 +107,7 @@ def end_of_topic(consumer_id: int) -> BaseCommand:
 def ack_response(consumer_id: int, request_id: int, refused: PenstockError | None) -> BaseCommand:
     answer = CommandAckResponse(consumer_id=consumer_id, request_id=request_id)
     if refused is not None:
-        answer.error = refused.kind.face.server_error  # type: ignore[assignment]
+        answer.error = refused.kind.codes.server_error  # type: ignore[assignment]
         answer.message = refused.message
     return BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=answer)
 

@@ -44,7 +44,7 @@ FEATURES: Final = FeatureFlags(
 def connect(session: "Session", command: CommandConnect, frame: Frame) -> "Work | None":
     """Admit the client, or tell it why not and close."""
     try:
-        anybody = session.gate.admit_anybody()
+        anybody = session.context.admit_anybody()
     except PenstockError as refused:
         _refuse(session, refused)
         return None
@@ -60,7 +60,7 @@ async def _authenticate(session: "Session", command: CommandConnect) -> None:
         original = Original(
             command.original_principal, command.original_auth_method, command.original_auth_data.encode()
         )
-        who = await session.gate.admit_method(method, data, session.peer_role, original)
+        who = await session.context.admit_method(method, data, session.peer_role, original)
     except PenstockError as refused:
         _refuse(session, refused)
         return
@@ -94,7 +94,7 @@ def _connected(session: "Session", command: CommandConnect, who: Admitted) -> No
 
 def auth_response(session: "Session", command: CommandAuthResponse, frame: Frame) -> "Work | None":
     """New credentials of the same role, or of the proxy's, asked for by AUTH_CHALLENGE or not."""
-    return None if session.gate.auth is None else _refresh(session, command)
+    return None if session.context.auth is None else _refresh(session, command)
 
 
 async def _refresh(session: "Session", command: CommandAuthResponse) -> None:

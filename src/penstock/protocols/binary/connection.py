@@ -13,7 +13,7 @@ from penstock.protocols.clients import address_of
 from penstock.protocols.load import Holding
 from penstock.protocols.pieces import Pieces
 from penstock.protocols.rates import Allowance
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder, encode
 
 from .commands import HANDLERS
@@ -39,17 +39,19 @@ PARTIAL_BYTES_MAX: Final = (
 class Connection(asyncio.Protocol):
     """One client's connection; in `opened` from its beginning to its end."""
 
-    def __init__(self, gate: Gate, tasks: Tasks, opened: set["Connection"], entered: str = "") -> None:
+    def __init__(
+        self, context: ServerContext, tasks: Tasks, opened: set["Connection"], entered: str = ""
+    ) -> None:
         """`entered`: the address, where the connection was counted under it already."""
-        settings, limits = gate.broker.settings, gate.limits
-        self.session = Session(gate, self, tasks, HANDLERS)
+        settings, limits = context.broker.settings, context.limits
+        self.session = Session(context, self, tasks, HANDLERS)
         self.paused = False
         self.closed = False
         self.peer = ""
         self.ended = asyncio.Event()  # closed, and everything of it given up
         self._tasks = tasks
         self._opened = opened
-        self._clock: Clock = gate.broker.clock
+        self._clock: Clock = context.broker.clock
         self._frame_bytes_max = settings.max_message_bytes + OVERHEAD_BYTES
         self._decoder = FrameDecoder(CONNECT_BYTES_MAX)
         self._limits = limits
@@ -65,7 +67,7 @@ class Connection(asyncio.Protocol):
         self._stalled: Timer | None = None
         self._left = 0
         self._slowed: Timer | None = None
-        self._load = gate.load
+        self._load = context.load
         self.counted = entered  # the address it is counted under
         self._holding: Holding | None = None
         self._connecting: Timer | None = None  # until the client is admitted
@@ -100,7 +102,7 @@ class Connection(asyncio.Protocol):
         self.counted = self.session.address = address
         self._holding = self.session.holding = Holding(self._load, address)
         self.session.peer_address = address_of(peer)
-        if self.session.gate.auth is not None:
+        if self.session.context.auth is not None:
             self.session.peer_role = peer_role(transport)
         self._transport.set_write_buffer_limits(OUT_BYTES_HIGH, OUT_BYTES_LOW)
         self._alive = self._clock.call_later(self._keep_alive_ms, self._look)

@@ -29,7 +29,7 @@ TAKEN_AT_ONCE: Final = 64  # deliveries in hand: what of them was not written go
 TAKEN_BYTES: Final = 256 * 1024  # of them; one more may overdraw it
 
 
-class ConsumerTalk:
+class ConsumerHandler:
     """One consumer of a connection."""
 
     def __init__(self, session: "Session", consumer_id: int, consumer: Consumer, epoch: int | None) -> None:

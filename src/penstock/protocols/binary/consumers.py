@@ -17,9 +17,9 @@ from penstock.wire.pulsar_pb2 import (
 )
 
 from . import answers
-from .consumer import ConsumerTalk
+from .consumer import ConsumerHandler
 from .ids import start_of
-from .output import Hopeless, send
+from .output import ProtocolViolation, send
 from .schemas import schema_info
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _TYPES: Final = {
 }
 
 
-def talk_of(session: "Session", consumer_id: int) -> ConsumerTalk:
+def talk_of(session: "Session", consumer_id: int) -> ConsumerHandler:
     """The consumer of that number; raises CONSUMER_NOT_FOUND."""
     talk = session.consumers.get(consumer_id)
     if talk is None:
@@ -79,7 +79,7 @@ async def _subscribe(session: "Session", command: CommandSubscribe) -> None:
     send(session.output, answers.success(command.request_id))
     session.admitted.own(consumer)
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
-    session.consumers[number] = ConsumerTalk(session, number, consumer, epoch)
+    session.consumers[number] = ConsumerHandler(session, number, consumer, epoch)
 
 
 def _options(session: "Session", command: CommandSubscribe) -> ConsumerOptions:
@@ -120,7 +120,7 @@ def flow(session: "Session", command: CommandFlow, frame: Frame) -> None:
     if talk is None:
         return
     if not command.messagePermits:
-        raise Hopeless(f"FLOW of no messages for consumer {command.consumer_id}")
+        raise ProtocolViolation(f"FLOW of no messages for consumer {command.consumer_id}")
     talk.flow(command.messagePermits)
 
 
@@ -182,6 +182,6 @@ def close_consumer(session: "Session", command: CommandCloseConsumer, frame: Fra
     return session.answered(command.request_id, _close(session, command, talk))
 
 
-async def _close(session: "Session", command: CommandCloseConsumer, talk: ConsumerTalk) -> None:
+async def _close(session: "Session", command: CommandCloseConsumer, talk: ConsumerHandler) -> None:
     await talk.close()
     send(session.output, answers.success(command.request_id))

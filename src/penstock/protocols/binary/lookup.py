@@ -36,7 +36,7 @@ async def _metadata(session: "Session", command: CommandPartitionedTopicMetadata
         answer.response = kind.Success
     except PenstockError as error:
         answer.response = kind.Failed
-        answer.error = error.kind.face.server_error  # type: ignore[assignment]
+        answer.error = error.kind.codes.server_error  # type: ignore[assignment]
         answer.message = error.message
     send(
         session.output,
@@ -85,7 +85,7 @@ async def _lookup_for(session: "Session", command: CommandLookupTopic, original:
 def _refuse(session: "Session", command: CommandLookupTopic, error: PenstockError) -> None:
     kind = CommandLookupTopicResponse
     answer = kind(request_id=command.request_id, response=kind.Failed, message=error.message)
-    answer.error = error.kind.face.server_error  # type: ignore[assignment]
+    answer.error = error.kind.codes.server_error  # type: ignore[assignment]
     send(session.output, BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookup_response=answer))
 
 
@@ -99,10 +99,10 @@ def _lookup(session: "Session", command: CommandLookupTopic, who: Admitted) -> N
             raise broker.topics.missing(name)
         answer.response = kind.Connect
         # The client takes that of its own kind; some parse both, and an empty one is no URL.
-        if session.gate.pulsar_url:
-            answer.brokerServiceUrl = session.gate.pulsar_url
-        if session.gate.pulsar_tls_url:
-            answer.brokerServiceUrlTls = session.gate.pulsar_tls_url
+        if session.context.pulsar_url:
+            answer.brokerServiceUrl = session.context.pulsar_url
+        if session.context.pulsar_tls_url:
+            answer.brokerServiceUrlTls = session.context.pulsar_tls_url
         answer.authoritative = True
         answer.proxy_through_service_url = True
     except PenstockError as error:

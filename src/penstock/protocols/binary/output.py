@@ -7,7 +7,7 @@ from penstock.wire.frames import encode
 from penstock.wire.pulsar_pb2 import BaseCommand
 
 
-class Hopeless(Exception):
+class ProtocolViolation(Exception):
     """What the client did has no answer: the connection is closed, as Pulsar does."""
 
 

@@ -58,7 +58,7 @@ class Sending(msgspec.Struct, gc=False):
     refused: PenstockError | None = None
 
 
-class ProducerTalk:
+class ProducerHandler:
     """One producer of a connection."""
 
     def __init__(self, session: "Session", producer_id: int, producer: Producer) -> None:

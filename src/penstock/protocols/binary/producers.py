@@ -12,8 +12,8 @@ from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import CommandCloseProducer, CommandProducer, CommandSend, ProducerAccessMode
 
 from . import answers
-from .output import Hopeless, send
-from .producer import ProducerTalk
+from .output import ProtocolViolation, send
+from .producer import ProducerHandler
 from .schemas import schema_info
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def producer(session: "Session", command: CommandProducer, frame: Frame) -> "Wor
         return work
     if command.producer_id in session.waiting_producers:
         work.close()
-        raise Hopeless(f"producer {command.producer_id} is waiting already")
+        raise ProtocolViolation(f"producer {command.producer_id} is waiting already")
     task = session.tasks.spawn(work, "wait for exclusive access")
     session.waiting_producers[command.producer_id] = task
     task.add_done_callback(lambda done: _no_longer_waiting(session, command.producer_id, done))
@@ -74,7 +74,7 @@ async def _create(session: "Session", command: CommandProducer) -> None:
         return
     session.admitted.own(made)
     session.closed_producers.discard(number)
-    session.producers[number] = ProducerTalk(session, number, made)
+    session.producers[number] = ProducerHandler(session, number, made)
     _succeed(session, command, made, version)
 
 
@@ -115,7 +115,7 @@ def send_message(session: "Session", command: CommandSend, frame: Frame) -> None
     if talk is not None:
         talk.send(command, frame.entry)
     elif command.producer_id not in session.closed_producers:
-        raise Hopeless(f"SEND for producer {command.producer_id}, which is not open")
+        raise ProtocolViolation(f"SEND for producer {command.producer_id}, which is not open")
 
 
 def close_producer(session: "Session", command: CommandCloseProducer, frame: Frame) -> "Work | None":
@@ -132,7 +132,7 @@ def close_producer(session: "Session", command: CommandCloseProducer, frame: Fra
     return None
 
 
-async def _close(session: "Session", command: CommandCloseProducer, talk: ProducerTalk) -> None:
+async def _close(session: "Session", command: CommandCloseProducer, talk: ProducerHandler) -> None:
     await talk.close()
     if session.producers.get(command.producer_id) is talk:
         del session.producers[command.producer_id]

@@ -15,7 +15,7 @@ from penstock.wire.pulsar_pb2 import (
 )
 
 from . import answers
-from .consumer import ConsumerTalk
+from .consumer import ConsumerHandler
 from .consumers import talk_of
 from .output import send
 
@@ -43,7 +43,7 @@ async def _last_message_id(session: "Session", command: CommandGetLastMessageId)
     )
 
 
-async def _last(talk: ConsumerTalk) -> MessageId:
+async def _last(talk: ConsumerHandler) -> MessageId:
     """The last message that the consumer may see."""
     topic, kept = talk.source.topic, talk.source.topic.compaction.kept
     nothing = MessageId(-1, -1, topic.name.partition)
@@ -78,7 +78,7 @@ def consumer_stats(session: "Session", command: CommandConsumerStats, frame: Fra
         answer.msgBacklog = source.backlog
         answer.msgRateOut, answer.msgThroughputOut = source.rate_out.per_second()
     except PenstockError as error:
-        answer.error_code = error.kind.face.server_error  # type: ignore[assignment]
+        answer.error_code = error.kind.codes.server_error  # type: ignore[assignment]
         answer.error_message = error.message
     send(
         session.output, BaseCommand(type=BaseCommand.CONSUMER_STATS_RESPONSE, consumer_stats_response=answer)

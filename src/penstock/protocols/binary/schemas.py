@@ -60,7 +60,7 @@ def get_schema(session: "Session", command: CommandGetSchema, frame: Frame) -> N
             answer.schema.CopyFrom(schema_data(topic, found.schema))
             answer.schema_version = schema_version_bytes(found.version)
     except PenstockError as error:
-        answer.error_code = error.kind.face.server_error  # type: ignore[assignment]
+        answer.error_code = error.kind.codes.server_error  # type: ignore[assignment]
         answer.error_message = error.message
     send(session.output, BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, get_schema_response=answer))
 
@@ -81,7 +81,7 @@ async def _get_or_create(session: "Session", command: CommandGetOrCreateSchema) 
         # Empty where there is none, as Pulsar has it: the Java client reads it unasked, and hangs without it.
         answer.schema_version = b"" if version is None else schema_version_bytes(version)
     except PenstockError as error:
-        answer.error_code = error.kind.face.server_error  # type: ignore[assignment]
+        answer.error_code = error.kind.codes.server_error  # type: ignore[assignment]
         answer.error_message = error.message
     send(
         session.output,

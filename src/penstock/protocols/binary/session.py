@@ -1,6 +1,6 @@
 """One connection's talk, without I/O: frames in, frames out (`Output`), in the order of the commands.
 
-What can be done at once is done at once; where a command has to wait, those behind it wait with it. Waits that
+What can be done at once is done at once; where a command has to wait, those behind it wait with it. LongPolls that
 may take long (for exclusive access, for durable acknowledgements, for replies) do not hold up the connection.
 """
 
@@ -16,15 +16,15 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNKNOWN_CLIENT
 from penstock.protocols.load import Holding
 from penstock.protocols.rates import Allowance
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 from penstock.protocols.session import Session as Admitted
 from penstock.wire.frames import FIELD, Frame, has_texts
 from penstock.wire.pulsar_pb2 import BaseCommand, FeatureFlags
 
 from . import answers
-from .consumer import ConsumerTalk
-from .output import CLOSED, Hopeless, Output, send
-from .producer import ProducerTalk
+from .consumer import ConsumerHandler
+from .output import CLOSED, Output, ProtocolViolation, send
+from .producer import ProducerHandler
 from .refresh import Refresh
 from .topic_lists import TopicListWatch
 
@@ -43,8 +43,10 @@ _PENDING: Final = "too much waits for the store"
 class Session:
     """What one client has open."""
 
-    def __init__(self, gate: Gate, output: Output, tasks: Tasks, handlers: dict[int, Handler]) -> None:
-        self.gate = gate
+    def __init__(
+        self, context: ServerContext, output: Output, tasks: Tasks, handlers: dict[int, Handler]
+    ) -> None:
+        self.context = context
         self.output = output
         self.tasks = tasks
         self.who: Admitted | None = None
@@ -57,10 +59,10 @@ class Session:
         self.pending_bytes = 0  # sent by its producers, and not stored yet
         self._refresh = Refresh(self)
         self.features = FeatureFlags()
-        self.producers: dict[int, ProducerTalk] = {}
+        self.producers: dict[int, ProducerHandler] = {}
         self.closed_producers: set[int] = set()  # by others: what was sent to them meanwhile is no mistake
         self.waiting_producers: dict[int, asyncio.Task[None]] = {}  # for exclusive access
-        self.consumers: dict[int, ConsumerTalk] = {}
+        self.consumers: dict[int, ConsumerHandler] = {}
         self.watches: dict[int, TopicListWatch] = {}
         self.closed = False
         self._handlers = handlers
@@ -75,7 +77,7 @@ class Session:
 
     @property
     def broker(self) -> Broker:
-        return self.gate.broker
+        return self.context.broker
 
     @property
     def admitted(self) -> Admitted:
@@ -88,7 +90,7 @@ class Session:
     def admit(self, who: Admitted, method: str, *, refreshes: bool) -> None:
         """Let a client in, or go on under new credentials; `refreshes`: it can be asked for them."""
         self.who = who
-        self.allowance = self.gate.allowance(who.role, self.address)
+        self.allowance = self.context.allowance(who.role, self.address)
         if self.holding is not None and who.role is not None:
             self.holding.belong(who.role)
         self._refresh.follow(who, method if refreshes else None)
@@ -108,14 +110,14 @@ class Session:
     def pend(self, size: int) -> None:
         """Count what was sent and waits for the store; nothing more is read beyond the bound."""
         self.pending_bytes += size
-        if self.pending_bytes >= self.gate.limits.max_connection_bytes_in_flight:
+        if self.pending_bytes >= self.context.limits.max_connection_bytes_in_flight:
             self.output.hold(_PENDING)
 
     def stored(self, size: int) -> None:
         """It waits no more."""
         self.pending_bytes -= size
         self.output.count()
-        if self.pending_bytes < self.gate.limits.max_connection_bytes_in_flight // 2:
+        if self.pending_bytes < self.context.limits.max_connection_bytes_in_flight // 2:
             self.output.release(_PENDING)
 
     # -- commands
@@ -140,14 +142,14 @@ class Session:
         handler = self._handlers.get(kind)
         try:
             if handler is None:
-                raise Hopeless(f"a command of type {kind} is not for a broker")
+                raise ProtocolViolation(f"a command of type {kind} is not for a broker")
             if (self.who is None) != (kind == BaseCommand.CONNECT):
-                raise Hopeless(f"a command of type {kind} before CONNECT, or CONNECT again")
+                raise ProtocolViolation(f"a command of type {kind} before CONNECT, or CONNECT again")
             command = getattr(frame.command, FIELD[kind])
             if kind not in _TEXTLESS and not has_texts(command):
-                raise Hopeless(f"a command of type {kind} holds a text that is no UTF-8")
+                raise ProtocolViolation(f"a command of type {kind} holds a text that is no UTF-8")
             return handler(self, command, frame)
-        except Hopeless as reason:
+        except ProtocolViolation as reason:
             self.output.cut(str(reason))
         except PenstockError as error:
             self.output.cut(error.message)
@@ -163,7 +165,7 @@ class Session:
                 if work is not None:
                     try:
                         await work
-                    except (Hopeless, PenstockError) as reason:
+                    except (ProtocolViolation, PenstockError) as reason:
                         self.output.cut(str(reason))
                     except Exception:
                         log.exception("a command failed")
@@ -186,7 +188,7 @@ class Session:
             await work
         except PenstockError as error:
             send(self.output, answers.error(request_id, error))
-        except Hopeless:
+        except ProtocolViolation:
             raise
         except Exception:
             log.exception("a request failed")

@@ -1,4 +1,4 @@
-"""One request to the door, and what is answered."""
+"""One request to the endpoint, and what is answered."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.patience import Receive
+from penstock.protocols.long_poll import Receive
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -88,7 +88,7 @@ def json_answer(value: Any) -> Answer:
 
 def refusal(error: PenstockError, headers: Headers | None = None) -> Answer:
     """An error as an answer (DESIGN 4, REST)."""
-    face = error.kind.face
+    face = error.kind.codes
     told = {"content-type": "application/json", **(headers or {})}
     if face.retriable and face.status in (429, 503):
         told["retry-after"] = str(error.retry_after_s)

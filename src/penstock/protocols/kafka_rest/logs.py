@@ -1,4 +1,4 @@
-"""The logs that the door shows: those of the persistent topics of public/default."""
+"""The logs that the endpoint shows: those of the persistent topics of public/default."""
 
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.topic import Topic

@@ -1,4 +1,4 @@
-"""The door's operations, for the interface's description."""
+"""The endpoint's operations, for the interface's description."""
 
 from typing import Any, Final
 

@@ -15,11 +15,11 @@ from typing import Final
 
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.wire.payloads import Parcel
+from penstock.wire.payloads import LazyEntry
 
 from .blocks import Block, Blocks
 from .framing import HEAD_BYTES
-from .shelf import POINTS_PER_DOCUMENT, Point, Shelf
+from .position_documents import POINTS_PER_DOCUMENT, Point, PositionDocuments
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class LogPositions:
     def __init__(self, topic: Topic, blocks: Blocks) -> None:
         self.topic = topic
         self._blocks = blocks
-        self._shelf = Shelf(topic.store, topic.ledger)
+        self._shelf = PositionDocuments(topic.store, topic.ledger)
         self._lock = asyncio.Lock()
         self._loaded = False
         # Points in order, the first at the first entry there is; the head is how far the log is known.
@@ -202,7 +202,7 @@ class LogPositions:
             if not entries or entries[0].entry_id != entry_id:
                 raise TrimmedError
             for entry in entries:
-                parcel = Parcel(entry.data)
+                parcel = LazyEntry(entry.data)
                 if parcel.unfolds_to > _UNFOLDS_INLINE:
                     yield entry.entry_id, await asyncio.to_thread(parcel.payloads)
                 else:

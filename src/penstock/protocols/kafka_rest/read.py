@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.engines.embedded.broker import Broker
 from penstock.model.errors import ErrorKind
-from penstock.protocols.patience import Patience, Waits
+from penstock.protocols.long_poll import LongPoll, LongPolls
 from penstock.protocols.prefer import wait_seconds
 from penstock.protocols.session import Limits
 
@@ -27,7 +27,7 @@ _WHOLE: Final = (Range(0, None),)
 class Read:
     """Read requests."""
 
-    def __init__(self, broker: Broker, limits: Limits, waits: Waits) -> None:
+    def __init__(self, broker: Broker, limits: Limits, waits: LongPolls) -> None:
         self._clock = broker.clock
         self._limits = limits
         self._waits = waits
@@ -110,8 +110,8 @@ class Read:
             if pieces or left <= 0:
                 return size, pieces
             news = log.topic.grown(seen, self._limits.max_wait_ms)
-            async with Patience(self._waits, exchange.receive) as patience:
-                if not await patience.until(news, left):
+            async with LongPoll(self._waits, exchange.receive) as poll:
+                if not await poll.until(news, left):
                     return size, pieces
             await asyncio.sleep(0)
 

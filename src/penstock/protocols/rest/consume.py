@@ -16,7 +16,7 @@ from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import SchemaInfo
 from penstock.protocols.clients import client_of
 from penstock.protocols.declarations import Declaration, declared
-from penstock.protocols.patience import Patience, Waits
+from penstock.protocols.long_poll import LongPoll, LongPolls
 from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Values
 
@@ -39,7 +39,7 @@ class Consume:
     """Consumer requests."""
 
     def __init__(
-        self, broker: Broker, limits: Limits, waits: Waits, instances: Instances, decoding: Decoding
+        self, broker: Broker, limits: Limits, waits: LongPolls, instances: Instances, decoding: Decoding
     ) -> None:
         self._decoding = decoding
         self._broker = broker
@@ -128,8 +128,8 @@ class Consume:
         found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
         found.asking += 1
         try:
-            async with Patience(self._waits, exchange.receive) as patience:
-                patience.hold(session, partial(session.may_consume, target.topic, target.subscription))
+            async with LongPoll(self._waits, exchange.receive) as poll:
+                poll.hold(session, partial(session.may_consume, target.topic, target.subscription))
                 fetched = Fetch(
                     self._decoding,
                     found.consumer,
@@ -138,21 +138,21 @@ class Consume:
                     min(bytes_max, self._limits.max_read_bytes),
                 )
                 wait_ms = DEFAULT_TIMEOUT_MS if timeout is None else timeout
-                if found.turn.locked() and not await patience.until(_free(found.turn), wait_ms):
+                if found.turn.locked() and not await poll.until(_free(found.turn), wait_ms):
                     await exchange.answer(b'{"messages":[]}')
                     return
                 async with found.turn:
-                    await fetched.run(patience, wait_ms)
-                if patience.lapsed is not None:
+                    await fetched.run(poll, wait_ms)
+                if poll.lapsed is not None:
                     fetched.give_back()
-                    raise patience.lapsed
-                await self._hand_out(exchange, patience, fetched)
+                    raise poll.lapsed
+                await self._hand_out(exchange, poll, fetched)
         finally:
             found.asking -= 1
             self._instances.find(found.id, target.topic, target.subscription, session.role)
 
     @staticmethod
-    async def _hand_out(exchange: Exchange, patience: Patience, fetched: Fetch) -> None:
+    async def _hand_out(exchange: Exchange, poll: LongPoll, fetched: Fetch) -> None:
         if not fetched.found and fetched.consumer.close_reason is not None:
             raise fetched.consumer.close_reason
         body = b'{"messages":' + encode_messages(fetched.found) + b"}"
@@ -161,7 +161,7 @@ class Consume:
             await exchange.head(200, JSON_TYPE, (b"content-length", b"%d" % len(body)))
             await exchange.part(body)
             await exchange.part(b"")  # servers wait for a slow client before the next part, not after one
-            taken = await patience.client_took_it()
+            taken = await poll.client_took_it()
         finally:
             if not taken:
                 fetched.give_back()

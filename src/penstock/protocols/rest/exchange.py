@@ -110,7 +110,7 @@ class Exchange:
 
     async def refuse(self, error: PenstockError, *headers: Header, shipped: bool = False) -> None:
         """An error as the answer (DESIGN 4); the shipped dialect also names it as Pulsar does."""
-        face = error.kind.face
+        face = error.kind.codes
         told: dict[str, Any] = {"error_code": face.code, "message": error.message}
         if shipped:
             told["reason"] = error.message

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from penstock.engines.embedded.consumer import Consumer, Delivery
-from penstock.protocols.patience import Patience
+from penstock.protocols.long_poll import LongPoll
 from penstock.protocols.values import Values
 
 from .decoding import Decoding
@@ -31,13 +31,13 @@ class Fetch:
         self._size = 0
         self._handed: list[Delivery] = []
 
-    async def run(self, patience: Patience, wait_ms: int) -> None:
+    async def run(self, poll: LongPoll, wait_ms: int) -> None:
         """Collect what there is, waiting for the first message alone."""
         consumer = self.consumer
         consumer.flow(self._messages_max)
         try:
             await self._arrived()
-            if consumer.outbox or await patience.until(consumer.ready(), wait_ms):
+            if consumer.outbox or await poll.until(consumer.ready(), wait_ms):
                 await self._gather()
         except BaseException:
             self.give_back()

@@ -15,7 +15,7 @@ from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
-from penstock.protocols.patience import Patience, Waits
+from penstock.protocols.long_poll import LongPoll, LongPolls
 from penstock.protocols.session import Limits, Session
 
 from .exchange import Exchange, to_json
@@ -48,7 +48,7 @@ _marks_request: Final = msgspec.json.Decoder(MarksRequest)
 class Logs:
     """Requests about many logs."""
 
-    def __init__(self, broker: Broker, limits: Limits, waits: Waits) -> None:
+    def __init__(self, broker: Broker, limits: Limits, waits: LongPolls) -> None:
         self._broker = broker
         self._limits = limits
         self._waits = waits
@@ -63,11 +63,11 @@ class Logs:
         names = Names(self._broker, session, wanted)
         if wanted.wait_ms and wanted.seen is not None:
             news = News(wanted.seen)
-            async with Patience(self._waits, exchange.receive) as patience:
-                patience.hold(session, names.check)
-                await patience.until(self._changed(names, news), wanted.wait_ms)
-                if patience.lapsed is not None:
-                    raise patience.lapsed
+            async with LongPoll(self._waits, exchange.receive) as poll:
+                poll.hold(session, names.check)
+                await poll.until(self._changed(names, news), wanted.wait_ms)
+                if poll.lapsed is not None:
+                    raise poll.lapsed
             found = news.found or ManyOffsets(seen=wanted.seen, changed=True, topics=[], missing=[])
         else:
             found = await self._look(names, wanted.publish_times)

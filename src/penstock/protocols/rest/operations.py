@@ -1,4 +1,4 @@
-"""The REST door's operations, for the interface's description."""
+"""The REST endpoint's operations, for the interface's description."""
 
 from collections.abc import Sequence
 from typing import Any, Final

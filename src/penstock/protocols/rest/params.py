@@ -9,7 +9,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 _TRUE: Final = frozenset(("true", "1", "yes", ""))
 _FALSE: Final = frozenset(("false", "0", "no"))
 _MAX: Final = 2**63 - 1
-# Pulsar's, which asks which broker owns the topic; and a browser's credentials, which the door has read.
+# Pulsar's, which asks which broker owns the topic; and a browser's credentials, which the endpoint has read.
 _IGNORED: Final = frozenset(("authoritative", "token"))
 
 

@@ -8,7 +8,6 @@ from penstock.protocols.session import Limits, Session
 
 from . import receipts
 from .exchange import Exchange
-from .outlets import Outlets
 from .produce_shapes import (
     DECODE_ERRORS,
     Bodies,
@@ -19,6 +18,7 @@ from .produce_shapes import (
     RawProduceRequest,
     ValueRequest,
 )
+from .producer_cache import ProducerCache
 from .publishing import Job, Publishing, check_count
 from .target import Target
 
@@ -30,10 +30,10 @@ _bodies: Bodies[Envelope, ProduceMessage] = Bodies(ProduceRequest, RawProduceReq
 class Produce:
     """Produce requests of PIP-64."""
 
-    def __init__(self, publishing: Publishing, limits: Limits, outlets: Outlets) -> None:
+    def __init__(self, publishing: Publishing, limits: Limits, producers: ProducerCache) -> None:
         self._publishing = publishing
         self._limits = limits
-        self._outlets = outlets
+        self._cached = producers
         self._receipts = receipts.Receipts()
 
     async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
@@ -61,16 +61,16 @@ class Produce:
             return None
         if len(messages) > self._limits.max_messages_per_request:
             return None
-        outlet = self._outlets.ready(target.topic)
-        if outlet is None:
+        cached = self._cached.ready(target.topic)
+        if cached is None:
             return None
-        scheme = outlet.schemes.string()
+        scheme = cached.topic_schemas.string()
         if scheme is None or scheme.version is None:
             return None
         payloads = [message.value.encode() for message in messages]
-        if not outlet.producer.takes_plain(payloads, target.partition):
+        if not cached.producer.takes_plain(payloads, target.partition):
             return None
-        placement = await outlet.producer.publish_plain(payloads, scheme.version, target.partition)
+        placement = await cached.producer.publish_plain(payloads, scheme.version, target.partition)
         return self._receipts.plain(placement, scheme.version)
 
     async def _publish_values(self, target: Target, body: bytes) -> bytes | None:
@@ -86,10 +86,10 @@ class Produce:
         )
         if declaration.empty or not 0 < len(request.messages) <= self._limits.max_messages_per_request:
             return None
-        outlet = self._outlets.ready(target.topic)
-        if outlet is None:
+        cached = self._cached.ready(target.topic)
+        if cached is None:
             return None
-        scheme = await outlet.schemes.scheme(declaration, register=False)
+        scheme = await cached.topic_schemas.scheme(declaration, register=False)
         if scheme.codec is None or scheme.pair is not None or scheme.fresh is not None:
             return None
         encode = scheme.codec.encode
@@ -98,9 +98,9 @@ class Produce:
         except PenstockError:
             return None
         whole = len(payloads) == len(request.messages)
-        if not whole or not outlet.producer.takes_plain(payloads, target.partition):
+        if not whole or not cached.producer.takes_plain(payloads, target.partition):
             return None
-        placement = await outlet.producer.publish_plain(payloads, scheme.version, target.partition)
+        placement = await cached.producer.publish_plain(payloads, scheme.version, target.partition)
         return self._receipts.plain(placement, scheme.version)
 
     async def _publish(self, target: Target, body: bytes, trace: dict[str, str] | None) -> bytes:

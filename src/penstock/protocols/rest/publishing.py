@@ -11,18 +11,18 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
-from penstock.protocols.payloads import Scheme, Schemes
+from penstock.protocols.payloads import BoundSchema, TopicSchemas
 from penstock.protocols.session import Limits
 from penstock.protocols.trace import traced
 
-from .outlets import Outlet, Outlets
 from .produce_shapes import ProduceMessage
+from .producer_cache import CachedProducer, ProducerCache
 from .target import Target
 
 LOCAL_ONLY: Final = "__local__"  # Pulsar's mark of a message that is not replicated
 
 Result = MessageId | PenstockError
-Encode = Callable[[Scheme, Any, Any], OutMessage]
+Encode = Callable[[BoundSchema, Any, Any], OutMessage]
 
 
 class Published(msgspec.Struct):
@@ -42,18 +42,18 @@ class Job(msgspec.Struct, kw_only=True):
     declaration: Declaration
     messages: Sequence[ProduceMessage | PenstockError]
     base64: bool = False
-    encode: Encode = Scheme.encode
+    encode: Encode = BoundSchema.encode
     trace: dict[str, str] | None = None  # properties that carry on the request's trace
 
 
 class Prepared(msgspec.Struct):
-    """The messages that can be published, with their schemes and places, and why the others cannot."""
+    """The messages that can be published, with their topic_schemas and places, and why the others cannot."""
 
     ready: list[OutMessage]
-    schemes: list[Scheme]
+    topic_schemas: list[BoundSchema]
     places: list[int]
     failed: dict[int, PenstockError]
-    named: Scheme | None
+    named: BoundSchema | None
     own_versions: bool
 
     def error(self) -> PenstockError:
@@ -65,20 +65,22 @@ class Prepared(msgspec.Struct):
             ErrorKind.BAD_MESSAGE, f"no message could be understood; the first: {errors[0].message}"
         )
 
-    def adopt(self, scheme: Scheme) -> None:
+    def adopt(self, scheme: BoundSchema) -> None:
         """A scheme got its version: so do its messages."""
-        for out, used in zip(self.ready, self.schemes, strict=True):
+        for out, used in zip(self.ready, self.topic_schemas, strict=True):
             if used is scheme:
                 out.schema_version = scheme.version
 
-    def drop(self, scheme: Scheme, error: PenstockError) -> None:
+    def drop(self, scheme: BoundSchema, error: PenstockError) -> None:
         """The messages of a scheme cannot be published."""
-        kept = [i for i, used in enumerate(self.schemes) if used is not scheme]
+        kept = [i for i, used in enumerate(self.topic_schemas) if used is not scheme]
         self.failed |= {
-            place: error for place, used in zip(self.places, self.schemes, strict=True) if used is scheme
+            place: error
+            for place, used in zip(self.places, self.topic_schemas, strict=True)
+            if used is scheme
         }
         self.ready = [self.ready[i] for i in kept]
-        self.schemes = [self.schemes[i] for i in kept]
+        self.topic_schemas = [self.topic_schemas[i] for i in kept]
         self.places = [self.places[i] for i in kept]
 
     def version(self) -> int | None:
@@ -92,17 +94,17 @@ class Prepared(msgspec.Struct):
 class Publishing:
     """Publishes jobs. What cannot be understood makes no topic and registers no schema."""
 
-    def __init__(self, broker: Broker, limits: Limits, outlets: Outlets) -> None:
+    def __init__(self, broker: Broker, limits: Limits, producers: ProducerCache) -> None:
         self._broker = broker
         self._limits = limits
-        self._outlets = outlets
+        self._cached = producers
 
     async def publish(self, job: Job) -> Published:
         """Encode and publish. Raises when no message was published for one and the same kind of reason, and
         BAD_MESSAGE when none could be understood."""
-        outlet, prepared = await self.prepare(job)
+        cached, prepared = await self.prepare(job)
         results: dict[int, Result] = dict(prepared.failed)
-        published = await outlet.producer.publish(prepared.ready)
+        published = await cached.producer.publish(prepared.ready)
         results |= zip(prepared.places, published, strict=True)
         errors = [result for result in results.values() if isinstance(result, PenstockError)]
         if len(errors) == len(results) and len({error.kind for error in errors}) == 1:
@@ -113,39 +115,39 @@ class Publishing:
         whole = [results[index] for index in range(len(job.messages))]
         return Published(whole, versions, prepared.version(), prepared.own_versions)
 
-    async def prepare(self, job: Job) -> tuple[Outlet, Prepared]:
+    async def prepare(self, job: Job) -> tuple[CachedProducer, Prepared]:
         """Everything before publishing: encode, then make the topic and register schemas as needed."""
         topic = job.target.topic
-        outlet = self._outlets.ready(topic, job.producer_name)
-        if outlet is None and not self._outlets.may_make(topic):
+        cached = self._cached.ready(topic, job.producer_name)
+        if cached is None and not self._cached.may_make(topic):
             raise self._broker.topics.missing(topic)
         if job.target.partition is not None:
-            check_partition(job.target.partition, self._outlets.partitions(topic))
-        schemes = Schemes(self._broker.schemas, topic) if outlet is None else outlet.schemes
-        prepared = await self._encode_all(job, schemes)
+            check_partition(job.target.partition, self._cached.partitions(topic))
+        topic_schemas = TopicSchemas(self._broker.schemas, topic) if cached is None else cached.topic_schemas
+        prepared = await self._encode_all(job, topic_schemas)
         if not prepared.ready:
             raise prepared.error()
-        if outlet is None:
-            outlet = await self._outlets.get(topic, job.producer_name)
-        fresh = {id(scheme): scheme for scheme in prepared.schemes if scheme.fresh is not None}
+        if cached is None:
+            cached = await self._cached.get(topic, job.producer_name)
+        fresh = {id(scheme): scheme for scheme in prepared.topic_schemas if scheme.fresh is not None}
         if fresh:
-            outlet.producer.topics[0].check_open()  # a terminated topic gets no more schemas either
+            cached.producer.topics[0].check_open()  # a terminated topic gets no more schemas either
         for scheme in fresh.values():
             try:
-                prepared.adopt(await outlet.schemes.register(scheme))
+                prepared.adopt(await cached.topic_schemas.register(scheme))
             except PenstockError as error:  # it may not follow another of this request
                 prepared.drop(scheme, error)
         if not prepared.ready:
             raise prepared.error()
-        return outlet, prepared
+        return cached, prepared
 
-    async def _encode_all(self, job: Job, schemes: Schemes) -> Prepared:
+    async def _encode_all(self, job: Job, topic_schemas: TopicSchemas) -> Prepared:
         named = None
         if not job.declaration.empty:
-            named = await schemes.scheme(job.declaration, register=False)
+            named = await topic_schemas.scheme(job.declaration, register=False)
         done = Prepared([], [], [], {}, named, False)
         now = self._broker.clock.now_ms()
-        partitions = self._outlets.partitions(job.target.topic)
+        partitions = self._cached.partitions(job.target.topic)
         for index, message in enumerate(job.messages):
             try:
                 if isinstance(message, PenstockError):
@@ -154,13 +156,13 @@ class Publishing:
                 scheme = named
                 if declaration is not None:
                     done.own_versions = True
-                    scheme = await schemes.scheme(declaration, register=False)
+                    scheme = await topic_schemas.scheme(declaration, register=False)
                 encoded = message.encoding == "base64" if message.encoding is not None else job.base64
                 if message.value is msgspec.UNSET:
                     raise PenstockError(ErrorKind.BAD_MESSAGE, "value: missing (null is a value)")
                 if scheme is None:
-                    scheme = schemes.unnamed(None if encoded else message.value)
-                encode = Scheme.encode_base64 if encoded else job.encode
+                    scheme = topic_schemas.unnamed(None if encoded else message.value)
+                encode = BoundSchema.encode_base64 if encoded else job.encode
                 out = encode(scheme, message.value, message.key)
                 _fill(out, message, job.target.partition, now, self._limits)
                 if job.trace is not None:
@@ -170,7 +172,7 @@ class Publishing:
                 done.failed[index] = error
                 continue
             done.ready.append(out)
-            done.schemes.append(scheme)
+            done.topic_schemas.append(scheme)
             done.places.append(index)
         return done
 

@@ -8,7 +8,7 @@ from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.patience import Patience, Waits
+from penstock.protocols.long_poll import LongPoll, LongPolls
 from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Form, Values
 
@@ -102,7 +102,7 @@ class Collected:
 class Read:
     """Read requests."""
 
-    def __init__(self, broker: Broker, limits: Limits, waits: Waits, decoding: Decoding) -> None:
+    def __init__(self, broker: Broker, limits: Limits, waits: LongPolls, decoding: Decoding) -> None:
         self._decoding = decoding
         self._broker = broker
         self._limits = limits
@@ -138,13 +138,13 @@ class Read:
                 follow=params.flag("follow") or kind == EVENTS,
                 wait_ms=wait_ms,
             )
-            async with Patience(self._waits, exchange.receive) as patience:
-                patience.hold(session, allowed)
-                await (stream_events if kind == EVENTS else stream_lines)(exchange, patience, stream)
+            async with LongPoll(self._waits, exchange.receive) as poll:
+                poll.hold(session, allowed)
+                await (stream_events if kind == EVENTS else stream_lines)(exchange, poll, stream)
             return
         if wait_ms and topic.next_offset <= start and (end is None or end > start):
-            async with Patience(self._waits, exchange.receive) as patience:
-                await patience.until(topic.grown(start, self._limits.max_wait_ms), wait_ms)
+            async with LongPoll(self._waits, exchange.receive) as poll:
+                await poll.until(topic.grown(start, self._limits.max_wait_ms), wait_ms)
             allowed()  # still, after the wait
         answered = Answered(exchange)
         try:

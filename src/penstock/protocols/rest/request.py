@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from penstock.engines.embedded.requests import Reply, Requests
 from penstock.engines.embedded.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.patience import Patience, Waits
+from penstock.protocols.long_poll import LongPoll, LongPolls
 from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits, Session
 
@@ -30,7 +30,7 @@ class Ask:
     """Requests for a reply."""
 
     def __init__(
-        self, publishing: Publishing, limits: Limits, waits: Waits, requests: Requests, schemas: Schemas
+        self, publishing: Publishing, limits: Limits, waits: LongPolls, requests: Requests, schemas: Schemas
     ) -> None:
         self._schemas = schemas
         self._publishing = publishing
@@ -47,17 +47,17 @@ class Ask:
         job = _job(target, body, self._limits, exchange.trace())
         if len(job.messages) != 1:
             raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
-        outlet, prepared = await self._publishing.prepare(job)
+        cached, prepared = await self._publishing.prepare(job)
         replies: list[Reply] = []
 
         async def reply() -> bool:
-            replies.append(await outlet.producer.request(prepared.ready[0], timeout_ms))
+            replies.append(await cached.producer.request(prepared.ready[0], timeout_ms))
             return True
 
-        async with Patience(self._waits, exchange.receive) as patience:
-            await patience.until(reply(), None)
+        async with LongPoll(self._waits, exchange.receive) as poll:
+            await poll.until(reply(), None)
             if not replies:
-                if patience.gone:
+                if poll.gone:
                     raise ClientGoneError  # the wait is withdrawn; the message stays
                 raise PenstockError(
                     ErrorKind.UNAVAILABLE, "the server is shutting down; the request is stored"

@@ -14,7 +14,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaType
 from penstock.protocols.declarations import Declaration
-from penstock.protocols.payloads import Scheme
+from penstock.protocols.payloads import BoundSchema
 from penstock.protocols.session import Limits, Session
 
 from . import receipts
@@ -92,7 +92,7 @@ def _message(given: ShippedMessage) -> ProduceMessage | PenstockError:
     )
 
 
-def _encode(scheme: Scheme, value: Any, key: Any) -> OutMessage:
+def _encode(scheme: BoundSchema, value: Any, key: Any) -> OutMessage:
     if scheme.pair is not None:
         return scheme.encode(_value(scheme.pair.value, value, "payload"), _value(scheme.pair.key, key, "key"))
     if scheme.codec is None and value is not None:

@@ -1,4 +1,4 @@
-"""The door of staged publishing (DESIGN, decision 8): everything below `/stages`, and `/entries`.
+"""The endpoint of staged publishing (DESIGN, decision 8): everything below `/stages`, and `/entries`.
 
 GET    /stages                                  the writers
 POST   /stages                                  which topics; how many partitions they have
@@ -23,7 +23,7 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
 from penstock.model.stage import StageKey, Writer
 from penstock.protocols.load import network_of
-from penstock.protocols.session import Gate, Session
+from penstock.protocols.session import ServerContext, Session
 from penstock.wire.checksum import crc32c
 
 from .exchange import ClientGoneError, Exchange, Receive, Scope, Send, to_json
@@ -61,13 +61,13 @@ _open_request: Final = msgspec.json.Decoder(OpenRequest)
 _commit_request: Final = msgspec.json.Decoder(CommitRequest)
 
 
-class StagesDoor:
+class StagesEndpoint:
     """An ASGI application."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self._broker = gate.broker
-        self._staging = gate.broker.staging
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        self._broker = context.broker
+        self._staging = context.broker.staging
         # By the first segment and how many follow it.
         self._handlers: dict[tuple[str, int], Mapping[str, Handler]] = {
             ("stages", 0): {"GET": self._list, "POST": self._open},
@@ -92,11 +92,11 @@ class StagesDoor:
                 )
                 await exchange.refuse(error, (b"allow", ", ".join(methods).encode()))
                 return
-            session = await self._gate.admit(exchange.authorization, scope)
+            session = await self._context.admit(exchange.authorization, scope)
             answer = await handler(session, path[1:], exchange)
             await exchange.answer(to_json(answer))
         except PenstockError as error:
-            headers = self._gate.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
+            headers = self._context.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
             await exchange.refuse(error, *headers)
         except ClientGoneError:
             return
@@ -113,7 +113,7 @@ class StagesDoor:
             found.append(OpenTopic(topic=str(name), partitions=self._broker.topics.partitions(name)))
         return OpenAnswer(
             topics=found,
-            max_part_bytes=self._gate.limits.max_request_bytes,
+            max_part_bytes=self._context.limits.max_request_bytes,
             max_message_bytes=self._broker.settings.max_message_bytes,
         )
 
@@ -219,12 +219,12 @@ class StagesDoor:
         kind = (exchange.header(b"content-type") or MEDIA).partition(";")[0].strip().lower()
         if kind != MEDIA:
             raise PenstockError(ErrorKind.BAD_MEDIA_TYPE, f"entries come as {MEDIA}, not as {kind[:80]}")
-        return await exchange.body(self._gate.limits.max_request_bytes)
+        return await exchange.body(self._context.limits.max_request_bytes)
 
     async def _json(
         self, exchange: Exchange, decoder: msgspec.json.Decoder[T], bytes_max: int | None = None
     ) -> T:
-        body = await exchange.body(bytes_max or self._gate.limits.max_request_bytes)
+        body = await exchange.body(bytes_max or self._context.limits.max_request_bytes)
         try:
             return decoder.decode(body)
         except msgspec.ValidationError as error:

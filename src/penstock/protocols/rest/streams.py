@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
-from penstock.protocols.patience import Patience
+from penstock.protocols.long_poll import LongPoll
 from penstock.protocols.values import Values
 
 from .answered import Answered
@@ -62,13 +62,13 @@ class Stream:
         self._any = False
 
     async def parts(
-        self, patience: Patience, heartbeat_ms: int | None = None, answered: Answered | None = None
+        self, poll: LongPoll, heartbeat_ms: int | None = None, answered: Answered | None = None
     ) -> AsyncIterator[list[Found]]:
         """Messages, some at a time; an empty list is a heartbeat. What is read counts in `answered`."""
         topic = self._topic
         fixed = None if self._follow else topic.next_offset
         waited = 0
-        while not patience.gone and patience.lapsed is None:
+        while not poll.gone and poll.lapsed is None:
             end = topic.next_offset if fixed is None or not self._any else fixed
             end = end if self._end is None else min(end, self._end)
             if self._at < end:
@@ -88,8 +88,8 @@ class Stream:
                 return
             waits = [ms for ms in (left, heartbeat_ms) if ms is not None]
             wait = min(waits) if waits else None
-            news = await patience.until(topic.grown(self._at, _NEWS_MS), wait)
-            if patience.over:
+            news = await poll.until(topic.grown(self._at, _NEWS_MS), wait)
+            if poll.over:
                 return
             if not news:
                 waited += int(wait or 0)
@@ -142,12 +142,12 @@ class Stream:
         return found
 
 
-async def stream_lines(exchange: Exchange, patience: Patience, stream: Stream) -> None:
+async def stream_lines(exchange: Exchange, poll: LongPoll, stream: Stream) -> None:
     """One message a line."""
     await exchange.head(200, (b"content-type", LINES.encode()))
     answered = Answered(exchange)
     try:
-        async for found in stream.parts(patience, answered=answered):
+        async for found in stream.parts(poll, answered=answered):
             await exchange.part(b"".join(encode_message(one.shown) + b"\n" for one in found))
             answered.count(0)
     finally:
@@ -155,13 +155,13 @@ async def stream_lines(exchange: Exchange, patience: Patience, stream: Stream) -
     await exchange.end()
 
 
-async def stream_events(exchange: Exchange, patience: Patience, stream: Stream) -> None:
+async def stream_events(exchange: Exchange, poll: LongPoll, stream: Stream) -> None:
     """Server-sent events; a client that comes again with `Last-Event-ID` goes on after it."""
     await exchange.head(200, (b"content-type", EVENTS.encode()), (b"cache-control", b"no-store"))
     await exchange.part(b":\n\n")  # so that the client sees at once that it is connected
     answered = Answered(exchange)
     try:
-        async for found in stream.parts(patience, HEARTBEAT_MS, answered):
+        async for found in stream.parts(poll, HEARTBEAT_MS, answered):
             events = [
                 b"id: %s\ndata: %s\n\n" % (one.shown.message_id.encode(), encode_message(one.shown))
                 for one in found

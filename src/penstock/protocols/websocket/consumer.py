@@ -35,7 +35,7 @@ ANSWERS_MAX: Final = 1000  # waiting to be written; then commands wait too
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 
 
-class Owed(msgspec.Struct, gc=False):
+class PendingAnswer(msgspec.Struct, gc=False):
     """An answer to be written; `durable`: only once what was acknowledged so far is."""
 
     answer: Answer
@@ -44,7 +44,7 @@ class Owed(msgspec.Struct, gc=False):
     arrived_ms: int = 0
 
 
-class ConsumerTalk:
+class ConsumerHandler:
     """One consumer's socket. `multi` is v3."""
 
     def __init__(
@@ -55,7 +55,7 @@ class ConsumerTalk:
         self._broker = broker
         self._meter = meter
         self._deliverer = Deliverer(socket, consumer, broker.encoder, meter, names_topic=multi)
-        self._answers: Backlog[Owed] = Backlog(ANSWERS_MAX, ANSWER_BYTES_MAX)
+        self._answers: Backlog[PendingAnswer] = Backlog(ANSWERS_MAX, ANSWER_BYTES_MAX)
         self._unsubscribed = False
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class ConsumerTalk:
         await self._deliverer.run()
         if not self._unsubscribed:  # else the client did it, and may have more to say
             reason = self._consumer.close_reason
-            self._socket.stop(*documented(8 if reason is None else reason.kind.face.ws_result))
+            self._socket.stop(*documented(8 if reason is None else reason.kind.codes.ws_result))
 
     async def _read(self) -> None:
         socket, answers, consumer = self._socket, self._answers, self._consumer
@@ -119,7 +119,7 @@ class ConsumerTalk:
             answer.result, answer.context = result, context
         if context is not None or answer.end_of_topic is not UNSET:
             durable = result == "ok" and isinstance(command, Acknowledge | Answering | Seek)
-            self._answers.add(Owed(answer, durable, len(context or "")))
+            self._answers.add(PendingAnswer(answer, durable, len(context or "")))
 
     async def _do(self, command: Command, answer: Answer) -> None:
         consumer = self._consumer

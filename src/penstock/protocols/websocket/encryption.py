@@ -13,8 +13,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Encryption, EncryptionKey
 
 from . import base64
+from .bad_frame import BAD_PAYLOAD, BadFrame
 from .frames import EncryptionContext, KeyInfo, ProducerMessage, as_text
-from .unfit import BAD_PAYLOAD, Unfit
 
 COMPRESSIONS: Final = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
 KEYS_MAX: Final = 100
@@ -50,21 +50,21 @@ def parse_keys(text: str | None) -> tuple[EncryptionKey, ...]:
 
 
 def seal(frame: ProducerMessage, keys: tuple[EncryptionKey, ...]) -> Encryption:
-    """What a frame says of how its payload was encrypted; raises Unfit."""
+    """What a frame says of how its payload was encrypted; raises BadFrame."""
     text = as_text(frame.encryption_param)
     if text is None:
-        raise Unfit(BAD_PAYLOAD, "encryptionParam is missing")
+        raise BadFrame(BAD_PAYLOAD, "encryptionParam is missing")
     try:
         param = base64.decode(text)
     except ValueError as error:
-        raise Unfit(BAD_PAYLOAD, f"Invalid Base64 encryptionParam error={error}") from None
+        raise BadFrame(BAD_PAYLOAD, f"Invalid Base64 encryptionParam error={error}") from None
     compression, size = as_text(frame.compression_type), frame.uncompressed_message_size
     if (compression is None) != (size is None):
-        raise Unfit(BAD_PAYLOAD, "compressionType and uncompressedMessageSize go together")
+        raise BadFrame(BAD_PAYLOAD, "compressionType and uncompressedMessageSize go together")
     if compression is not None and compression not in COMPRESSIONS:
-        raise Unfit(BAD_PAYLOAD, f"Invalid compressionType {compression[:80]}")
+        raise BadFrame(BAD_PAYLOAD, f"Invalid compressionType {compression[:80]}")
     if size is not None and not 0 <= size <= _SIZE_MAX:
-        raise Unfit(BAD_PAYLOAD, f"Invalid uncompressedMessageSize {size}")
+        raise BadFrame(BAD_PAYLOAD, f"Invalid uncompressedMessageSize {size}")
     return Encryption(keys, param, compression=compression or "NONE", uncompressed_size=size or 0)
 
 

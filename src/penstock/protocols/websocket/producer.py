@@ -17,18 +17,18 @@ from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.pause import pause
-from penstock.protocols.payloads import Schemes
+from penstock.protocols.payloads import TopicSchemas
 from penstock.protocols.proxied import Meter
 from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits
 from penstock.protocols.trace import traced
 
 from .backlog import Backlog
+from .bad_frame import UNKNOWN
 from .parameters import PENDING_DEFAULT, ProducerParameters
 from .publishing import Incoming, failure, read_frame, refusal, success
 from .replies import Replies
 from .socket import Socket, documented
-from .unfit import UNKNOWN
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +40,14 @@ PENDING_BYTES_MAX: Final = 4 * 1024 * 1024  # one frame more may overdraw it
 SENDS_BEFORE_OTHERS: Final = 64  # answers written before others have their turn on the loop
 
 
-class ProducerTalk:
+class ProducerHandler:
     """One producer's socket."""
 
     def __init__(
         self,
         socket: Socket,
         producer: Producer,
-        schemes: Schemes,
+        topic_schemas: TopicSchemas,
         parameters: ProducerParameters,
         broker: Broker,
         limits: Limits,
@@ -57,7 +57,7 @@ class ProducerTalk:
         """`trace`: properties that carry on the trace of the upgrade's request."""
         self._socket = socket
         self._producer = producer
-        self._schemes = schemes
+        self._schemes = topic_schemas
         self._clock = broker.clock
         self._message_bytes_max = broker.settings.max_message_bytes
         self._limits = limits
@@ -97,7 +97,7 @@ class ProducerTalk:
 
     def _ousted(self, reason: PenstockError) -> None:
         self._ousted_why = reason.message
-        self._socket.stop(*documented(reason.kind.face.ws_result))
+        self._socket.stop(*documented(reason.kind.codes.ws_result))
 
     async def _read(self) -> None:
         socket, backlog, clock = self._socket, self._backlog, self._clock

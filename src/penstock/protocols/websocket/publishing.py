@@ -10,10 +10,10 @@ from penstock.model.message import EncryptionKey, OutMessage
 from penstock.protocols.declarations import Declaration
 
 from . import base64
+from .bad_frame import BAD_JSON, BAD_PAYLOAD, UNKNOWN, BadFrame
 from .encryption import seal
 from .frames import ProducerAck, ProducerMessage, Scalar, as_text, read_message, write
 from .times import parse_time
-from .unfit import BAD_JSON, BAD_PAYLOAD, UNKNOWN, Unfit
 
 _INT64_MAX: Final = 2**63 - 1
 _LOCAL_ONLY: Final = ["__local__"]  # what Pulsar stores where replication is disabled
@@ -56,7 +56,7 @@ def read_frame(
         message = _message(frame, now_ms, properties_bytes_max)
         if keys:
             message.encryption = seal(frame, keys)
-    except Unfit as unfit:
+    except BadFrame as unfit:
         made.answer = refusal(unfit.result, str(unfit), made.context)
         return made
     made.message = message
@@ -79,7 +79,7 @@ def refusal(result: int, text: str, context: str | None) -> str:
 
 def failure(error: PenstockError, context: str | None) -> str:
     """The same, for an error of the broker: Pulsar tells bad payloads apart from everything else."""
-    result = error.kind.face.ws_result
+    result = error.kind.codes.ws_result
     return refusal(result if result == BAD_PAYLOAD else UNKNOWN, error.message, context)
 
 
@@ -113,7 +113,7 @@ def _message(frame: ProducerMessage, now_ms: int, properties_bytes_max: int) -> 
         message.deliver_at = min(now_ms + frame.deliver_after_ms, _INT64_MAX)
     if frame.sequence_id is not None and not _is_filler(frame, frame.sequence_id):
         if frame.sequence_id < 0:
-            raise Unfit(BAD_PAYLOAD, f"sequenceId must not be negative: {frame.sequence_id}")
+            raise BadFrame(BAD_PAYLOAD, f"sequenceId must not be negative: {frame.sequence_id}")
         message.sequence_id = frame.sequence_id
     return message
 
@@ -126,11 +126,11 @@ def _is_filler(frame: ProducerMessage, number: int) -> bool:
 def _payload(payload: Scalar) -> bytes:
     text = payload if type(payload) is str else as_text(payload)
     if text is None:
-        raise Unfit(BAD_PAYLOAD, "Invalid Base64 message-payload error=no payload")
+        raise BadFrame(BAD_PAYLOAD, "Invalid Base64 message-payload error=no payload")
     try:
         return base64.decode(text)
     except ValueError as error:
-        raise Unfit(BAD_PAYLOAD, f"Invalid Base64 message-payload error={error}") from None
+        raise BadFrame(BAD_PAYLOAD, f"Invalid Base64 message-payload error={error}") from None
 
 
 def _properties(given: dict[str, Scalar], bytes_max: int) -> dict[str, str]:
@@ -139,11 +139,11 @@ def _properties(given: dict[str, Scalar], bytes_max: int) -> dict[str, str]:
     for name, value in given.items():
         text = value if type(value) is str else as_text(value)
         if text is None:
-            raise Unfit(BAD_JSON, f"property {name[:80]!r} is null")
+            raise BadFrame(BAD_JSON, f"property {name[:80]!r} is null")
         made[name] = text
         size += len(name) + len(text)
     if size > bytes_max:
-        raise Unfit(UNKNOWN, f"properties of {size} characters; the most is {bytes_max}")
+        raise BadFrame(UNKNOWN, f"properties of {size} characters; the most is {bytes_max}")
     return made
 
 
@@ -151,9 +151,9 @@ def _event_time(given: Scalar) -> int:
     try:
         made = parse_time(as_text(given) or "")
     except (ValueError, OverflowError) as error:
-        raise Unfit(BAD_PAYLOAD, f"Invalid eventTime: {error}") from None
+        raise BadFrame(BAD_PAYLOAD, f"Invalid eventTime: {error}") from None
     if made <= 0:
-        raise Unfit(BAD_PAYLOAD, f"Invalid eventTime: {given} is not after 1970-01-01T00:00:00Z")
+        raise BadFrame(BAD_PAYLOAD, f"Invalid eventTime: {given} is not after 1970-01-01T00:00:00Z")
     return made
 
 

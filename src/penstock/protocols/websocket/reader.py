@@ -12,7 +12,7 @@ from .frames import Answer, write
 from .socket import Socket, documented
 
 
-class ReaderTalk:
+class ReaderHandler:
     """One reader's socket."""
 
     def __init__(self, socket: Socket, consumer: Consumer, broker: Broker, meter: Meter) -> None:
@@ -32,7 +32,7 @@ class ReaderTalk:
     async def _deliver(self) -> None:
         await self._deliverer.run()
         reason = self._consumer.close_reason
-        self._socket.stop(*documented(8 if reason is None else reason.kind.face.ws_result))
+        self._socket.stop(*documented(8 if reason is None else reason.kind.codes.ws_result))
 
     async def _read(self) -> None:
         socket = self._socket

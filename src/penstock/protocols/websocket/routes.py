@@ -1,20 +1,20 @@
-"""Where the door hangs."""
+"""Where the endpoint hangs."""
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 
-from .door import Door
+from .endpoint import Endpoint
 from .socket import Sockets
 
 
-def routes(gate: Gate, sockets: Sockets | None = None) -> list[BaseRoute]:
+def routes(context: ServerContext, sockets: Sockets | None = None) -> list[BaseRoute]:
     """The routes of the WebSocket API. A server that drains awaits `sockets.drain()`."""
-    door = Door(gate, Sockets() if sockets is None else sockets)
+    endpoint = Endpoint(context, Sockets() if sockets is None else sockets)
     return [
-        WebSocketRoute("/ws/{path:path}", door, name="websocket"),
+        WebSocketRoute("/ws/{path:path}", endpoint, name="websocket"),
         Route("/ws/{path:path}", _plain, name="websocket-plain"),
     ]
 

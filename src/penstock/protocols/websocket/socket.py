@@ -1,6 +1,6 @@
 """One WebSocket over bare ASGI: accepted or refused, talked over both ways, closed for a reason.
 
-Bare ASGI rather than a framework's object, because the hot loops of the doors read and write here.
+Bare ASGI rather than a framework's object, because the hot loops of the endpoints read and write here.
 """
 
 import asyncio
@@ -132,7 +132,7 @@ class Socket:
     def revoke(self, reason: PenstockError) -> None:
         """Let the talk end: the credentials expired (4005), or a permission was revoked (4006)."""
         log.info("ends a WebSocket: %s", reason.message)
-        self.stop(*documented(reason.kind.face.ws_result))
+        self.stop(*documented(reason.kind.codes.ws_result))
 
     @property
     def stop_reason(self) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.admin.answers import error_body
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 
 from . import whole
-from .doors import Doors, Receive, Scope, Send
 from .pipelines import Pipelines
+from .requests import Receive, RequestMetrics, Scope, Send
 from .samples import Families, Family
 from .topics import TopicFigures
 
@@ -26,13 +26,18 @@ class MetricsPage:
     """The ASGI application of `/metrics`. `counts` says how many WebSocket and binary connections there are."""
 
     def __init__(
-        self, gate: Gate, doors: Doors, counts: Callable[[], tuple[int, int]], *, by_topic: bool
+        self,
+        context: ServerContext,
+        endpoints: RequestMetrics,
+        counts: Callable[[], tuple[int, int]],
+        *,
+        by_topic: bool,
     ) -> None:
-        self._gate = gate
-        self._doors = doors
+        self._context = context
+        self._endpoints = endpoints
         self._counts = counts
         self._by_topic = by_topic
-        self._pipelines = Pipelines(gate.broker)
+        self._pipelines = Pipelines(context.broker)
         self._busy = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,13 +46,13 @@ class MetricsPage:
         if scope["method"] not in ("GET", "HEAD"):
             raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for /metrics")
         try:
-            await self._gate.may_see_metrics(_header(scope, b"authorization"), scope)
+            await self._context.may_see_metrics(_header(scope, b"authorization"), scope)
         except PenstockError as error:
             if error.kind is not ErrorKind.UNAUTHENTICATED:
                 raise
             body = error_body(error.kind, error.message)
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            headers += self._gate.challenges
+            headers += self._context.challenges
             await send({"type": "http.response.start", "status": 401, "headers": headers})
             await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
             return
@@ -67,12 +72,12 @@ class MetricsPage:
         return await asyncio.to_thread(encode, registry), kind
 
     async def _collect(self) -> list[Family]:
-        gate, families = self._gate, Families()
-        broker = gate.broker
+        context, families = self._context, Families()
+        broker = context.broker
         families.gauge("pulsar_version_info", "The version", 1, version=f"penstock-{__version__}")
-        whole.of_doors(families, self._doors)
-        whole.of_connections(families, gate.load, *self._counts())
-        whole.of_refusals(families, gate.audit)
+        whole.of_endpoints(families, self._endpoints)
+        whole.of_connections(families, context.load, *self._counts())
+        whole.of_refusals(families, context.audit)
         writes = getattr(broker.store, "writes", None)
         if writes is not None:
             whole.of_writes(families, writes)

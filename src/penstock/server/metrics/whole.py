@@ -1,4 +1,4 @@
-"""What is measured of the server as a whole: doors, commits, queues, requests, what it holds."""
+"""What is measured of the server as a whole: endpoints, commits, queues, requests, what it holds."""
 
 from typing import Final
 
@@ -8,36 +8,41 @@ from penstock.engines.embedded.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 
-from .doors import Doors
+from .requests import RequestMetrics
 from .samples import CLUSTER, Families
 
 _BROKER: Final = {"cluster": CLUSTER}
 
 
-def of_doors(families: Families, doors: Doors) -> None:
-    """HTTP requests by door, method and status, and how long they took."""
-    for (door, method, status), count in doors.requests.items():
+def of_endpoints(families: Families, endpoints: RequestMetrics) -> None:
+    """HTTP requests by endpoint, method and status, and how long they took."""
+    for (endpoint, method, status), count in endpoints.requests.items():
         families.counter(
-            "penstock_http_requests", "Answers given", count, door=door, method=method, status=str(status)
+            "penstock_http_requests",
+            "Answers given",
+            count,
+            endpoint=endpoint,
+            method=method,
+            status=str(status),
         )
-    for door, seconds in doors.seconds.items():
+    for endpoint, seconds in endpoints.seconds.items():
         families.histogram(
             "penstock_http_request_duration_seconds",
             "From a request's head to the end of its answer; long polls and streams too",
             seconds,
-            door=door,
+            endpoint=endpoint,
         )
-    families.gauge("penstock_http_requests_in_progress", "Requests not answered yet", doors.in_progress)
+    families.gauge("penstock_http_requests_in_progress", "Requests not answered yet", endpoints.in_progress)
 
 
 def of_connections(families: Families, load: Load, websockets: int, binary: int) -> None:
     """Who is connected, and what is held for them."""
-    families.gauge("pulsar_active_connections", "Connections of all doors", load.connections, **_BROKER)
-    families.gauge("penstock_connections", "Connections by door", websockets, door="ws")
-    families.gauge("penstock_connections", "Connections by door", binary, door="pulsar")
+    families.gauge("pulsar_active_connections", "Connections of all endpoints", load.connections, **_BROKER)
+    families.gauge("penstock_connections", "Connections by endpoint", websockets, endpoint="ws")
+    families.gauge("penstock_connections", "Connections by endpoint", binary, endpoint="pulsar")
     # A WebSocket may end later than its connection.
     http = max(0, load.connections - websockets - binary)
-    families.gauge("penstock_connections", "Connections by door", http, door="http")
+    families.gauge("penstock_connections", "Connections by endpoint", http, endpoint="http")
     families.counter("penstock_connections_refused", "Connections that were one too many", load.refused)
     families.gauge("penstock_tls_handshakes", "Connections whose TLS handshake goes on", load.handshakes)
     families.gauge(

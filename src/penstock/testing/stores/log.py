@@ -5,7 +5,7 @@ import random
 from itertools import pairwise
 
 from penstock.engines.embedded.ports import LogState
-from penstock.model.entry import Entry, NewEntry, Placed
+from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .bench import ALL, TOPIC, Bench, PortSuite, entry
@@ -36,8 +36,8 @@ class LogSuite(PortSuite):
         two = entry(bytes(range(256)) * 100, 3, 20, deliver_at=30, producer="p", sequence_id=7)
         three = entry(b"", 1, 25)
 
-        assert await bench.store.append(ledger, [one, two]) == Placed(0, 0)
-        assert await bench.store.append(ledger, [three]) == Placed(2, 4)
+        assert await bench.store.append(ledger, [one, two]) == AppendResult(0, 0)
+        assert await bench.store.append(ledger, [three]) == AppendResult(2, 4)
 
         expected = [
             Entry(ledger, 0, 0, 1, 10, 0, b"one"),
@@ -81,8 +81,8 @@ class LogSuite(PortSuite):
         ledger = await bench.log()
         await bench.store.append(ledger, [entry(count=5)])
 
-        assert await bench.store.append(ledger, []) == Placed(1, 5)
-        assert await bench.store.append(ledger, [entry()]) == Placed(1, 5)
+        assert await bench.store.append(ledger, []) == AppendResult(1, 5)
+        assert await bench.store.append(ledger, [entry()]) == AppendResult(1, 5)
 
     async def test_many_logs_appended_to_at_once_have_no_gaps(self, bench: Bench) -> None:
         ledgers = [await bench.log(f"t{n}") for n in range(20)]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.model.entry import Entry, Placed
+from penstock.model.entry import AppendResult, Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import FORGOTTEN, Commit, Span, StagedRun, StageKey, StageRun, Writer
 
@@ -32,7 +32,7 @@ class StageSuite(PortSuite):
             Entry(ledger, 2, 5, 1, 99, 0, b"two"),
         ]
         assert await bench.read(ledger) == expected
-        assert await bench.store.append(ledger, [entry(b"after")]) == Placed(3, 6)
+        assert await bench.store.append(ledger, [entry(b"after")]) == AppendResult(3, 6)
         assert await bench.store.find_offset(ledger, 4) == expected[1]
         assert await bench.store.find_time(ledger, 50) == expected[1]
         await bench.reopen()

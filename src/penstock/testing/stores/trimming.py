@@ -3,7 +3,7 @@
 import asyncio
 
 from penstock.engines.embedded.ports import CursorChange, LogState
-from penstock.model.entry import Placed
+from penstock.model.entry import AppendResult
 from penstock.model.errors import ErrorKind
 
 from .bench import TOPIC, Bench, PortSuite, entry
@@ -77,7 +77,7 @@ class TrimmingSuite(PortSuite):
         assert await bench.store.find_time(ledger, 0) is None
         await bench.reopen()
         assert await bench.store.open(TOPIC) == expected
-        assert await bench.store.append(ledger, [entry(b"new")]) == Placed(2, 5)
+        assert await bench.store.append(ledger, [entry(b"new")]) == AppendResult(2, 5)
         assert [e.data for e in await bench.read(ledger)] == [b"new"]
         await bench.reopen()
         assert (await bench.store.open(TOPIC)).next_offset == 6

@@ -8,7 +8,7 @@ from tests.unit.engines.embedded.brokers import TOPIC, bench
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.tasks import Tasks
-from penstock.model.entry import NewEntry, Placed
+from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.message import OutMessage
 from penstock.model.policy import ProducerOptions
 from penstock.testing.clock import settle
@@ -19,11 +19,11 @@ class SlowStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.answers: list[tuple[asyncio.Future[Placed], asyncio.Future[Placed]]] = []
+        self.answers: list[tuple[asyncio.Future[AppendResult], asyncio.Future[AppendResult]]] = []
 
-    def append(self, ledger: int, entries: list[NewEntry]) -> asyncio.Future[Placed]:  # type: ignore[override]
+    def append(self, ledger: int, entries: list[NewEntry]) -> asyncio.Future[AppendResult]:  # type: ignore[override]
         done = super().append(ledger, entries)
-        answer: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
         self.answers.append((answer, done))
         return answer
 

@@ -13,7 +13,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.run.causes import ErrorClass, cause_of
 from penstock.pipeline.sink.commit import commit
-from penstock.pipeline.sink.outlet import PublishOutlet
+from penstock.pipeline.sink.entry_writer import PublishingWriter
 from penstock.pipeline.sink.task import Identity
 
 T = "persistent://public/default/t"
@@ -115,7 +115,7 @@ def test_a_conflict_of_the_servers_is_told_with_the_recipe(monkeypatch: pytest.M
     [((7 << 32) + 4, False), ((7 << 32) + 5, True), (8 << 32, True), ((7 << 32) + 3, True)],
 )
 def test_numbered_messages_end_where_the_topic_does(stored: int, fails: bool) -> None:
-    outlet = PublishOutlet(Access(url="http://127.0.0.1:1"), deduplicate=True)
+    outlet = PublishingWriter(Access(url="http://127.0.0.1:1"), deduplicate=True)
 
     def publish(body: bytes, *, deduplicate: bool) -> Any:
         return {"results": [{"topic": T, "repeats": 1, "last_sequence_id": stored}]}

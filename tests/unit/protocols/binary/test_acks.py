@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC as NAME
-from tests.unit.protocols.binary.talks import Talk, entry, talk
+from tests.unit.protocols.binary.handlers import Talk, entry, talk
 from tests.unit.protocols.binary.test_session import producer, subscribe
 
 from penstock.model.entry import Entry

@@ -4,7 +4,7 @@ import itertools
 from typing import Any, Final
 
 import pytest
-from tests.unit.protocols.binary.talks import TOPIC, Talk, talk
+from tests.unit.protocols.binary.handlers import TOPIC, Talk, talk
 
 from penstock.model.names import NamespaceName
 from penstock.model.policy import NamespacePolicies

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC as NAME
-from tests.unit.protocols.binary.talks import TOPIC, Talk, entry, talk
+from tests.unit.protocols.binary.handlers import TOPIC, Talk, entry, talk
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import sticky_hash
@@ -481,7 +481,7 @@ async def test_a_text_that_is_none_ends_the_connection() -> None:
 async def test_a_connection_holds_no_more_than_its_bound() -> None:
     async with talk() as (one,):
         await one.connect()
-        bound = one.session.gate.limits.max_connection_bytes_in_flight
+        bound = one.session.context.limits.max_connection_bytes_in_flight
         one.session.pend(bound - 1)
         assert not one.output.holds
         one.session.pend(1)

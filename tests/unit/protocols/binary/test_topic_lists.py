@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.unit.protocols.binary.talks import Talk, talk
+from tests.unit.protocols.binary.handlers import Talk, talk
 
 from penstock.engines.embedded.patterns import Pattern
 from penstock.model.names import NamespaceName, TopicName

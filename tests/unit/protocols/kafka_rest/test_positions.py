@@ -23,7 +23,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def index(h: House) -> LogPositions:
-    return await h.door._logs.get(FOO, 0)
+    return await h.endpoint._logs.get(FOO, 0)
 
 
 def counted(h: House, name: str) -> list[Any]:
@@ -166,16 +166,16 @@ async def test_a_deleted_topic_leaves_nothing() -> None:
         assert documents(store)
         await h.broker.delete_topic(FOO)
         assert not documents(store)
-        assert not h.door._logs._logs
+        assert not h.endpoint._logs._logs
 
 
 async def test_topics_of_other_places_are_left_alone() -> None:
     async with house(BrokerSettings(auto_create_namespaces=True)) as h:
         for name in ("other/space/t", "non-persistent://public/default/t"):
             await h.publish(b"a", topic=TopicName.parse(name))
-        assert not h.door._logs._logs
+        assert not h.endpoint._logs._logs
         await h.publish(b"a")
-        assert len(h.door._logs._logs) == 1
+        assert len(h.endpoint._logs._logs) == 1
 
 
 async def test_the_loop_gets_its_turn_while_a_long_log_is_read() -> None:

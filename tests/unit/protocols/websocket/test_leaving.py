@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, bench
 
-from penstock.protocols.session import Gate
-from penstock.protocols.websocket.door import Door
+from penstock.protocols.session import ServerContext
+from penstock.protocols.websocket.endpoint import Endpoint
 from penstock.protocols.websocket.socket import Sockets
 
 
@@ -15,7 +15,7 @@ from penstock.protocols.websocket.socket import Sockets
 async def test_nothing_is_left_of_it(role: str) -> None:
     async with bench() as made:
         sockets = Sockets()
-        door = Door(Gate(made.broker), sockets)
+        endpoint = Endpoint(ServerContext(made.broker), sockets)
         path = f"/ws/v2/{role}/persistent/public/default/t" + ("/s" if role == "consumer" else "")
         scope: dict[str, Any] = {"type": "websocket", "path": path, "query_string": b"", "headers": []}
         events = iter([{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1005}])
@@ -26,7 +26,7 @@ async def test_nothing_is_left_of_it(role: str) -> None:
         async def send(event: Any) -> None:
             pass
 
-        await asyncio.wait_for(door(scope, receive, send), 5)
+        await asyncio.wait_for(endpoint(scope, receive, send), 5)
         topic = await made.broker.topics.get(TOPIC)
         assert not topic.producers
         assert all(not subscription.consumers for subscription in topic.subscriptions.values())

@@ -88,7 +88,7 @@ def test_what_a_producer_may_not_say(query: str, text: str) -> None:
 def test_encryption_by_the_server_is_refused_as_documented() -> None:
     with pytest.raises(PenstockError, match="without configuring cryptoKeyReaderFactoryClassName") as caught:
         producer("encryptionKeys=a,b")
-    assert caught.value.kind.face.ws_status == 500
+    assert caught.value.kind.codes.ws_status == 500
 
 
 def test_keys_of_payloads_that_come_encrypted() -> None:
@@ -166,7 +166,7 @@ def test_a_dead_letter_topic_alone_turns_dead_letters_on() -> None:
 def test_what_a_consumer_may_not_say(query: str, text: str) -> None:
     with pytest.raises(PenstockError, match=text) as caught:
         consumer(query)
-    assert caught.value.kind.face.ws_status == 400
+    assert caught.value.kind.codes.ws_status == 400
 
 
 def test_topics_of_a_v3_consumer() -> None:
@@ -209,7 +209,7 @@ def test_a_pattern(pattern: str, expected: TopicsPattern) -> None:
 def test_what_a_v3_consumer_may_not_say(query: str, text: str) -> None:
     with pytest.raises(PenstockError, match=text) as caught:
         consumer(query, multi=True)
-    assert caught.value.kind.face.ws_status == 400
+    assert caught.value.kind.codes.ws_status == 400
 
 
 def test_a_readers_parameters() -> None:

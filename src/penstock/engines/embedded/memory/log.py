@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.engines.embedded.ports import CursorChange, LogState
-from penstock.model.entry import Entry, NewEntry, Placed
+from penstock.model.entry import AppendResult, Entry, NewEntry
 
 
 class MemoryLog:
@@ -46,8 +46,8 @@ class MemoryLog:
             producers=dict(self.producers),
         )
 
-    def append(self, entries: Sequence[NewEntry]) -> Placed:
-        placed = Placed(self.next_entry, self.next_offset)
+    def append(self, entries: Sequence[NewEntry]) -> AppendResult:
+        placed = AppendResult(self.next_entry, self.next_offset)
         for new in entries:
             self.entries.append(
                 Entry(

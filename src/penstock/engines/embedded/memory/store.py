@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from penstock.engines.embedded.ports import CursorChange, LogState
-from penstock.model.entry import Entry, NewEntry, Placed
+from penstock.model.entry import AppendResult, Entry, NewEntry
 
 from .log import MemoryLog
 from .outcomes import done, failed, no_log
@@ -37,7 +37,7 @@ class MemoryStore(MemoryStages):
             self._topics[topic] = self._ledgers[log.ledger] = log
         return done(log.state())
 
-    def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[Placed]:
+    def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[AppendResult]:
         log = self._ledgers.get(ledger)
         return failed(no_log(ledger)) if log is None else done(log.append(entries))
 

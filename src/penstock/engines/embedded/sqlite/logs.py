@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from penstock.model.entry import Placed
+from penstock.model.entry import AppendResult
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .extent import Extent
@@ -61,7 +61,7 @@ def append(works: Sequence[Append], staged: Staged) -> Iterator[Statement]:
             staged.refuse(work, ledger)
             continue
         base = first_id(ledger)
-        placed = Placed(extent.next_entry, extent.next_offset)
+        placed = AppendResult(extent.next_entry, extent.next_offset)
         row, offset, byte = base + placed.entry_id, placed.offset, extent.next_byte
         for entry in work.entries:
             data = entry.data

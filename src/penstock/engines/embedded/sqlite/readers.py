@@ -12,7 +12,7 @@ from penstock.engines.embedded.ports import CursorChange
 from penstock.model.entry import Entry
 
 from .connection import open_reader, translate
-from .giveway import GiveWay
+from .gil_yield import GilYield
 from .schema import DATA, ENTRY_BITS, ENTRY_MASK
 
 P = ParamSpec("P")
@@ -42,7 +42,7 @@ _FIND_BYTE: Final = _BISECT.format(before="first_byte < :value")
 class Readers:
     """A pool of reading threads."""
 
-    def __init__(self, file: Path, threads: int, give_way: GiveWay) -> None:
+    def __init__(self, file: Path, threads: int, give_way: GilYield) -> None:
         self._file = file
         self._give_way = give_way
         self._executor = ThreadPoolExecutor(threads, "penstock-reader")

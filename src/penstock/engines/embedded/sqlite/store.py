@@ -8,7 +8,7 @@ from typing import Any, Final, Self, TypeVar
 from penstock.engines.embedded.histogram import Writes
 from penstock.engines.embedded.ports import CursorChange, LogState
 from penstock.engines.embedded.storage_health import StorageHealth
-from penstock.model.entry import Entry, NewEntry, Placed
+from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets
 from penstock.model.stage import Writer as StageWriter
@@ -18,7 +18,7 @@ from .backup import copy
 from .connection import WAL_BYTES_MAX
 from .extent import Extent
 from .folder import FolderLock
-from .giveway import GiveWay
+from .gil_yield import GilYield
 from .readers import Readers
 from .schema import first_id
 from .tables import MEASURE_BYTES, RESERVE_BYTES
@@ -102,7 +102,7 @@ class SqliteStore:
 
     async def start(self) -> None:
         lock = FolderLock.claim(self._folder)
-        give_way = GiveWay()
+        give_way = GilYield()
         writer = Writer(
             self._file,
             self._size_max_bytes,
@@ -142,7 +142,7 @@ class SqliteStore:
     def open(self, topic: str) -> asyncio.Future[LogState]:
         return self._submit(Open(_future(), topic))
 
-    def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[Placed]:
+    def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[AppendResult]:
         return self._submit(Append(_future(), ledger, entries))
 
     def read(

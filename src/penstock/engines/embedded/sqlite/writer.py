@@ -21,7 +21,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .connection import blames_surroundings, translate
 from .disk import Disk
 from .extent import Extent
-from .giveway import GiveWay
+from .gil_yield import GilYield
 from .staged import Changes
 from .tables import Tables
 from .work import Append, Stop, Work
@@ -41,7 +41,7 @@ class Writer:
         self,
         file: Path,
         size_max_bytes: int | None,
-        give_way: GiveWay,
+        give_way: GilYield,
         health: StorageHealth,
         *,
         reserve_bytes: int = 0,

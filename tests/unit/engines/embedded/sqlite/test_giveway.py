@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.embedded.sqlite import SqliteStore, giveway
-from penstock.engines.embedded.sqlite.giveway import GiveWay
+from penstock.engines.embedded.sqlite import SqliteStore, gil_yield
+from penstock.engines.embedded.sqlite.gil_yield import GilYield
 from penstock.model.entry import NewEntry
 
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
-    monkeypatch.setattr("penstock.engines.embedded.sqlite.giveway.time.sleep", found.append)
+    monkeypatch.setattr("penstock.engines.embedded.sqlite.gil_yield.time.sleep", found.append)
     return found
 
 
 async def test_the_loop_pauses_only_while_answers_are_overdue(pauses: list[float]) -> None:
-    give_way = GiveWay()
+    give_way = GilYield()
 
     async def look() -> None:
         """Wait until `give_way` has looked."""
         done = asyncio.Event()
-        asyncio.get_running_loop().call_later(giveway.AFTER_S * 1.5, done.set)
+        asyncio.get_running_loop().call_later(gil_yield.AFTER_S * 1.5, done.set)
         await done.wait()
 
     give_way.owe(2)

@@ -32,7 +32,7 @@ OPEN_EVERY_MS: Final = 1000
 PRODUCERS_EVERY_MS: Final = 600_000  # inactive producers are looked for
 
 
-class Keeper:
+class RetentionTask:
     """Looks after every topic whose policies do not keep everything. `topics` are those there are, open or not."""
 
     def __init__(

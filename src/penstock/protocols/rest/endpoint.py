@@ -1,12 +1,12 @@
-"""The REST door: from a path to what serves it, and from an error to its answer."""
+"""The REST endpoint: from a path to what serves it, and from an error to its answer."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.patience import Waits
-from penstock.protocols.session import Gate, Session
+from penstock.protocols.long_poll import LongPolls
+from penstock.protocols.session import ServerContext, Session
 
 from .consume import Consume
 from .cursor import Cursors
@@ -14,8 +14,8 @@ from .decoding import Decoding
 from .exchange import ClientGoneError, Exchange, Receive, Scope, Send
 from .instances import Instances
 from .logs import Logs
-from .outlets import Outlets
 from .produce import Produce
+from .producer_cache import ProducerCache
 from .publishing import Publishing
 from .read import Read
 from .request import Ask
@@ -30,16 +30,16 @@ TARGETS_MAX: Final = 4096  # paths whose meaning is remembered
 TARGET_BYTES_MAX: Final = 1024  # of each: a stranger's may be as long as a head
 
 
-class RestDoor:
+class RestEndpoint:
     """An ASGI application for everything below `/topics/`."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        broker, limits = gate.broker, gate.limits
-        self.waits = Waits(broker.clock)
-        outlets = Outlets(broker)
-        publishing = Publishing(broker, limits, outlets)
-        produce, shipped = Produce(publishing, limits, outlets), ShippedProduce(publishing, limits)
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        broker, limits = context.broker, context.limits
+        self.waits = LongPolls(broker.clock)
+        producers = ProducerCache(broker)
+        publishing = Publishing(broker, limits, producers)
+        produce, shipped = Produce(publishing, limits, producers), ShippedProduce(publishing, limits)
         decoding = Decoding(broker.encoder)
         read = Read(broker, limits, self.waits, decoding)
         self._instances = Instances(broker, limits)
@@ -52,7 +52,7 @@ class RestDoor:
             "shipped topic": {"POST": shipped},
             "shipped partition": {"POST": shipped},
             "request": {
-                "POST": Ask(publishing, limits, self.waits, gate.broker.requests, gate.broker.schemas)
+                "POST": Ask(publishing, limits, self.waits, context.broker.requests, context.broker.schemas)
             },
             "messages": {"GET": read.messages},
             "offsets": {"GET": read.offsets},
@@ -79,13 +79,13 @@ class RestDoor:
                 )
                 await exchange.refuse(error, (b"allow", ", ".join(methods).encode()), shipped=shipped)
                 return
-            session = await self._gate.admit(exchange.authorization, scope)
+            session = await self._context.admit(exchange.authorization, scope)
             await handler(session, target, exchange)
         except PenstockError as error:
             if exchange.started:
                 log.warning("an answer was cut short: %s", error.message, extra={"path": scope["path"]})
                 return
-            headers = self._gate.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
+            headers = self._context.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
             await exchange.refuse(error, *headers, shipped=shipped or _shipped(scope))
         except ClientGoneError:
             return

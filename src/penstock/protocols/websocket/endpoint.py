@@ -13,13 +13,13 @@ from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.protocols.clients import client_of
 from penstock.protocols.load import holding_of
-from penstock.protocols.payloads import Schemes
+from penstock.protocols.payloads import TopicSchemas
 from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import SCOPE_KEY
-from penstock.protocols.session import Gate, Session
+from penstock.protocols.session import ServerContext, Session
 from penstock.protocols.trace import trace_of
 
-from .consumer import ConsumerTalk
+from .consumer import ConsumerHandler
 from .delivery import budget_of
 from .parameters import (
     ConsumerParameters,
@@ -29,21 +29,21 @@ from .parameters import (
     reader_parameters,
 )
 from .path import Role, Target, parse_path
-from .producer import ProducerTalk
+from .producer import ProducerHandler
 from .query import Query
-from .reader import ReaderTalk
+from .reader import ReaderHandler
 from .socket import Receive, Scope, Send, Socket, Sockets
 
 log = logging.getLogger(__name__)
 
-Talk = ProducerTalk | ConsumerTalk | ReaderTalk
+Talk = ProducerHandler | ConsumerHandler | ReaderHandler
 
 
-class Door:
+class Endpoint:
     """The ASGI application of every WebSocket endpoint."""
 
-    def __init__(self, gate: Gate, sockets: Sockets) -> None:
-        self._gate = gate
+    def __init__(self, context: ServerContext, sockets: Sockets) -> None:
+        self._context = context
         self._sockets = sockets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,7 +51,7 @@ class Door:
         event = await receive()
         if event["type"] != "websocket.connect":
             return
-        limits, clock = self._gate.limits, self._gate.broker.clock
+        limits, clock = self._context.limits, self._context.broker.clock
         socket = Socket(receive, send, clock, limits.websocket_idle_ms, _heard(scope))
         socket.holding, socket.writable = holding_of(scope), scope.get("state", {}).get("writable")
         self._sockets.add(socket)
@@ -64,7 +64,7 @@ class Door:
             if socket.held is not None:
                 socket.held.close()
             if socket.proxied is not None:
-                self._gate.proxied.leave(socket.proxied)
+                self._context.proxied.leave(socket.proxied)
             self._sockets.discard(socket)
             socket.forget()
 
@@ -76,7 +76,7 @@ class Door:
             role = target.role
             return await self._create(target, scope, socket)
         except PenstockError as error:
-            more = self._gate.challenges if error.kind is ErrorKind.UNAUTHENTICATED else []
+            more = self._context.challenges if error.kind is ErrorKind.UNAUTHENTICATED else []
             if error.kind is ErrorKind.TOO_MANY_REQUESTS:
                 more = [(b"retry-after", b"%d" % error.retry_after_s)]
             await socket.refuse(*refusal(role, error), *more)
@@ -95,26 +95,26 @@ class Door:
         return await self._consumer(target, query, scope, socket)
 
     async def _admit(self, scope: Scope) -> Session:
-        return await self._gate.admit(_authorization(scope), scope)
+        return await self._context.admit(_authorization(scope), scope)
 
     async def _producer(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Talk:
         session = await self._admit(scope)
         socket.held = session.hold(partial(session.may_produce, topic), socket.revoke)
         parameters = producer_parameters(query)
-        broker = self._gate.broker
+        broker = self._context.broker
         options = msgspec.structs.replace(parameters.options, client=client_of(scope))
         producer = await broker.producer(topic, options)
         session.own(producer)
         await socket.accept()
-        schemes = Schemes(broker.schemas, topic)
+        topic_schemas = TopicSchemas(broker.schemas, topic)
         meter = self._enter(scope, socket, "producer", (topic,), producer)
-        return ProducerTalk(
+        return ProducerHandler(
             socket,
             producer,
-            schemes,
+            topic_schemas,
             parameters,
             broker,
-            self._gate.limits,
+            self._context.limits,
             meter,
             trace_of(scope["headers"]),
         )
@@ -123,7 +123,7 @@ class Door:
         session = await self._admit(scope)
         socket.held = session.hold(partial(session.may_consume, topic), socket.revoke)
         parameters = reader_parameters(query)
-        broker = self._gate.broker
+        broker = self._context.broker
         options = ConsumerOptions(
             name=parameters.name,
             type=SubscriptionType.EXCLUSIVE,
@@ -132,7 +132,7 @@ class Door:
             window=None,
             flow=True,
             auto_ack=True,
-            outbox_bytes_max=self._gate.limits.websocket_outbox_bytes,
+            outbox_bytes_max=self._context.limits.websocket_outbox_bytes,
             client=client_of(scope),
         )
         consumer = await broker.subscribe(
@@ -141,12 +141,14 @@ class Door:
         session.own(consumer)
         consumer.flow(parameters.window)
         await socket.accept()
-        return ReaderTalk(socket, consumer, broker, self._enter(scope, socket, "reader", (topic,), consumer))
+        return ReaderHandler(
+            socket, consumer, broker, self._enter(scope, socket, "reader", (topic,), consumer)
+        )
 
     async def _consumer(self, target: Target, query: Query, scope: Scope, socket: Socket) -> Talk:
         multi = target.topic is None
         parameters = consumer_parameters(
-            query, multi=multi, outbox_bytes_max=self._gate.limits.websocket_outbox_bytes
+            query, multi=multi, outbox_bytes_max=self._context.limits.websocket_outbox_bytes
         )
         options = msgspec.structs.replace(parameters.options, client=client_of(scope))
         parameters = msgspec.structs.replace(parameters, options=options)
@@ -160,7 +162,7 @@ class Door:
 
         if parameters.pattern is None:
             socket.held = session.hold(check, socket.revoke)
-            consumer = await self._gate.broker.subscribe(
+            consumer = await self._context.broker.subscribe(
                 names, target.subscription, parameters.options, budget=budget_of(socket)
             )
         else:
@@ -169,7 +171,7 @@ class Door:
         await socket.accept()
         followed = names or tuple(sorted({source.topic.name.base for source in consumer.attached}))
         meter = self._enter(scope, socket, "consumer", followed, consumer)
-        return ConsumerTalk(socket, consumer, self._gate.broker, meter, multi=multi)
+        return ConsumerHandler(socket, consumer, self._context.broker, meter, multi=multi)
 
     def _enter(
         self,
@@ -181,7 +183,7 @@ class Door:
     ) -> Meter:
         """Count a socket among those of the proxy's statistics."""
         host, port = scope.get("client") or ("", 0)
-        socket.proxied = self._gate.proxied.enter(f"{host}:{port}", role, topics, who)
+        socket.proxied = self._context.proxied.enter(f"{host}:{port}", role, topics, who)
         return socket.proxied.meter
 
     async def _subscribe_pattern(
@@ -194,7 +196,7 @@ class Door:
     ) -> Consumer:
         """What matches and may be consumed, now and later; the socket ends when one of them may be no longer."""
         session.may_list(pattern.namespace)
-        broker, letter = self._gate.broker, parameters.options.dead_letter
+        broker, letter = self._context.broker, parameters.options.dead_letter
         may_have = partial(_may_have, session, target.subscription, letter)
 
         def allowed(name: TopicName) -> bool:
@@ -228,7 +230,7 @@ class Door:
 
 def refusal(role: Role, error: PenstockError) -> tuple[int, str]:
     """The status and the text of a refused upgrade."""
-    status = error.kind.face.ws_status
+    status = error.kind.codes.ws_status
     if status == 401:
         return status, f"Failed to authenticate: {error.message}"
     if status == 403:

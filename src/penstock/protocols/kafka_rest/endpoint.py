@@ -1,4 +1,4 @@
-"""The door: which resource a path names, what may be done with it, and an error as an answer."""
+"""The endpoint: which resource a path names, what may be done with it, and an error as an answer."""
 
 import logging
 from typing import Final
@@ -6,9 +6,9 @@ from urllib.parse import quote, unquote_to_bytes
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
+from penstock.protocols.long_poll import LongPolls, Receive
 from penstock.protocols.media import choose_type
-from penstock.protocols.patience import Receive, Waits
-from penstock.protocols.session import Gate, Session
+from penstock.protocols.session import ServerContext, Session
 
 from .exchange import Answer, ClientGoneError, Exchange, RefusedError, Scope, Send, json_answer, refusal
 from .logs import Logs
@@ -24,15 +24,15 @@ PREFIX: Final = "/kafka"
 _READING: Final = ("GET", "HEAD")
 
 
-class KafkaRestDoor:
+class KafkaRestEndpoint:
     """An ASGI application for `/kafka` and everything below it."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self._waits = Waits(gate.broker.clock)
-        self._logs = Logs(gate.broker)
-        self._read = Read(gate.broker, gate.limits, self._waits)
-        self._write = Write(gate.broker, gate.limits, self._logs)
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        self._waits = LongPolls(context.broker.clock)
+        self._logs = Logs(context.broker)
+        self._read = Read(context.broker, context.limits, self._waits)
+        self._write = Write(context.broker, context.limits, self._logs)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -56,7 +56,7 @@ class KafkaRestDoor:
         await exchange.answer(answer)
 
     async def _answer(self, exchange: Exchange) -> Answer:
-        session = await self._gate.admit(exchange.authorization, exchange.scope)
+        session = await self._context.admit(exchange.authorization, exchange.scope)
         segments = _segments(exchange.scope)
         match segments:
             case []:
@@ -78,7 +78,7 @@ class KafkaRestDoor:
         return [name for name in self._logs.names() if session.sees(name)]
 
     def _challenge(self) -> dict[str, str]:
-        values = [value.decode("latin-1") for _, value in self._gate.challenges]
+        values = [value.decode("latin-1") for _, value in self._context.challenges]
         return {"www-authenticate": ", ".join(values)}
 
     def _welcome(self, session: Session, exchange: Exchange) -> Answer:

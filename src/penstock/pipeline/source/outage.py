@@ -17,7 +17,7 @@ BACKOFF_MAX_S: Final = 2.0
 log = logging.getLogger(__name__)
 
 
-class Absence:
+class Outage:
     """How long a server has been away, and whether that is too long. Its beginning and its end are logged."""
 
     def __init__(self, most_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +55,7 @@ def patiently(
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
     """The result of `call`, made again while what it raises may pass, for `most_s`."""
-    absence = Absence(most_s, clock)
+    absence = Outage(most_s, clock)
     while True:
         try:
             result = call()

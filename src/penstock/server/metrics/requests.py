@@ -1,4 +1,4 @@
-"""Counts and times every HTTP request, and writes the access log: one layer round all doors."""
+"""Counts and times every HTTP request, and writes the access log: one layer round all endpoints."""
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -18,13 +18,13 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 
 # Labels are of a small set, whatever is asked for: each value is a series for ever.
-_DOORS: Final = frozenset(("topics", "stages", "entries", "kafka", "admin", "lookup", "ws", "metrics"))
+_ENDPOINTS: Final = frozenset(("topics", "stages", "entries", "kafka", "admin", "lookup", "ws", "metrics"))
 _METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
 
 NO_ANSWER: Final = 499  # the peer hung up first; the number that proxies use
 
 
-class Doors:
+class RequestMetrics:
     """An ASGI application round another, and what it counted."""
 
     def __init__(self, inner: ASGIApp, *, log_access: bool = False) -> None:
@@ -64,15 +64,15 @@ class Doors:
     def _count(self, scope: Scope, status: int, size: int, seconds: float) -> None:
         path: str = scope["path"]
         end = path.find("/", 1)
-        door = path[1:end] if end > 0 else path[1:]
-        if door not in _DOORS:
-            door = "pages"
+        endpoint = path[1:end] if end > 0 else path[1:]
+        if endpoint not in _ENDPOINTS:
+            endpoint = "pages"
         method = scope["method"]
-        key = (door, method if method in _METHODS else "other", status)
+        key = (endpoint, method if method in _METHODS else "other", status)
         self.requests[key] = self.requests.get(key, 0) + 1
-        histogram = self.seconds.get(door)
+        histogram = self.seconds.get(endpoint)
         if histogram is None:
-            histogram = self.seconds[door] = Histogram(SECONDS)
+            histogram = self.seconds[endpoint] = Histogram(SECONDS)
         histogram.observe(seconds)
         if self.log_access:
             client = scope.get("client") or ("", 0)

@@ -1,4 +1,4 @@
-"""Every door against every kind of wrong credential, and against right ones."""
+"""Every endpoint against every kind of wrong credential, and against right ones."""
 
 import base64
 import time
@@ -9,7 +9,7 @@ import pytest
 from tests.integration.auth_harness import (
     ADMIN,
     AUDIENCE,
-    DOORS,
+    ENDPOINTS,
     FULL,
     GRANTS,
     NAMESPACE,
@@ -31,7 +31,7 @@ OTHERS = {"produce": "consume", "consume": "produce", "admin": "produce"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Address]:
-    """A server with one topic, whose roles are granted their actions over the admin door."""
+    """A server with one topic, whose roles are granted their actions over the admin endpoint."""
     with running(auth=issuer.settings(audience=AUDIENCE, super_users=("root",), leeway_s=1)) as address:
         root = headers_of(token("root"))
         with httpx.Client(base_url=address.url, headers=root, trust_env=False) as client:
@@ -77,30 +77,30 @@ WRONG: dict[str, Callable[[], str | None]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("door", DOORS)
-def test_wrong_credentials(server: Address, door: str, wrong: str) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_wrong_credentials(server: Address, endpoint: str, wrong: str) -> None:
     given = WRONG[wrong]()
-    answer = DOORS[door][0](server, given)
+    answer = ENDPOINTS[endpoint][0](server, given)
     assert answer.status == 401, answer.text
     _tells_no_token(answer, given)
-    if door.startswith(("rest", "kafka", "websocket", "admin", "lookup")):
+    if endpoint.startswith(("rest", "kafka", "websocket", "admin", "lookup")):
         assert answer.headers["www-authenticate"].startswith('Bearer realm="penstock"')
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_right_token_without_permission(server: Address, door: str) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_a_right_token_without_permission(server: Address, endpoint: str) -> None:
     given = token("stranger")
-    answer = DOORS[door][0](server, given)
+    answer = ENDPOINTS[endpoint][0](server, given)
     assert answer.status == 403, answer.text
     _tells_no_token(answer, given)
     assert "stranger" in answer.text  # what is missing is said
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_permission_for_something_else(server: Address, door: str) -> None:
-    ask, action = DOORS[door]
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_permission_for_something_else(server: Address, endpoint: str) -> None:
+    ask, action = ENDPOINTS[endpoint]
     answer = ask(server, token(f"only-{OTHERS[action]}"))
-    anything = door in {
+    anything = endpoint in {
         "pulsar partitions",
         "lookup",
         "kafka topic",
@@ -115,18 +115,18 @@ def test_permission_for_something_else(server: Address, door: str) -> None:
     assert (answer.status == 403) != anything, answer.text
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_right_credentials(server: Address, door: str) -> None:
-    ask, action = DOORS[door]
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_right_credentials(server: Address, endpoint: str) -> None:
+    ask, action = ENDPOINTS[endpoint]
     for role in (f"only-{action}", "only-admin", "root"):
         answer = ask(server, token(role))
         assert answer.status not in (401, 403), f"{role}: {answer.text}"
         assert answer.status < 500 or answer.status == 504, answer.text
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_permission_that_is_revoked(server: Address, door: str) -> None:
-    ask, action = DOORS[door]
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_a_permission_that_is_revoked(server: Address, endpoint: str) -> None:
+    ask, action = ENDPOINTS[endpoint]
     with httpx.Client(base_url=server.url, headers=headers_of(token("root")), trust_env=False) as client:
         assert client.post(f"{GRANTS}/guest", json=[action]).status_code == 204
         given = token("guest")
@@ -180,7 +180,7 @@ def test_a_batch_of_nothing_takes_no_writers_name(server: Address) -> None:
         assert (done.status_code, done.json()["repeated"]) == (200, False)
 
 
-def test_a_token_in_the_query_of_any_door(server: Address) -> None:
+def test_a_token_in_the_query_of_any_endpoint(server: Address) -> None:
     with httpx.Client(base_url=server.url, trust_env=False) as client:
         path = f"{REST}/partitions/0/offsets"
         assert client.get(path, params={"token": token("only-consume")}).status_code == 200

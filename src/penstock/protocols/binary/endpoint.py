@@ -1,4 +1,4 @@
-"""The door: a listening socket, and every connection that came in by it."""
+"""The endpoint: a listening socket, and every connection that came in by it."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.engines.embedded.tasks import Tasks
 from penstock.protocols.handshakes import TlsServer
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 
 from .connection import Connection
 
@@ -15,11 +15,11 @@ BACKLOG: Final = 1024  # connections the system may hold before they are accepte
 TLS_END_S: Final = 2.0  # for a client to answer that the connection is closed
 
 
-class BinaryDoor:
+class BinaryEndpoint:
     """Pulsar's binary protocol, on a socket or several."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
         self._tasks = Tasks()
         self._connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
@@ -27,8 +27,8 @@ class BinaryDoor:
 
     async def open(self, bound: socket.socket, url: str, advertised: str = "") -> None:
         """Listen on a bound socket. Clients are told to connect to `url`, or to `advertised` (host:port)."""
-        self._gate.pulsar_url = f"pulsar://{advertised}" if advertised else url
-        self._gate.pulsar_advertised = bool(advertised)
+        self._context.pulsar_url = f"pulsar://{advertised}" if advertised else url
+        self._context.pulsar_advertised = bool(advertised)
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_server(self._connected, sock=bound, backlog=BACKLOG))
 
@@ -41,13 +41,13 @@ class BinaryDoor:
         handshake_s: float,
     ) -> None:
         """The same over TLS."""
-        self._gate.pulsar_tls_url = f"pulsar+ssl://{advertised}" if advertised else url
-        self._gate.pulsar_tls_advertised = bool(advertised)
+        self._context.pulsar_tls_url = f"pulsar+ssl://{advertised}" if advertised else url
+        self._context.pulsar_tls_advertised = bool(advertised)
         self._tls.append(
             TlsServer(
                 self._connected,
                 bound,
-                self._gate.load,
+                self._context.load,
                 context,
                 backlog=BACKLOG,
                 handshake_s=handshake_s,
@@ -56,7 +56,7 @@ class BinaryDoor:
         )
 
     def _connected(self, entered: str = "") -> Connection:
-        return Connection(self._gate, self._tasks, self._connections, entered)
+        return Connection(self._context, self._tasks, self._connections, entered)
 
     def __len__(self) -> int:
         return len(self._connections)

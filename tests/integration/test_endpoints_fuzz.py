@@ -1,4 +1,4 @@
-"""Frames that are not quite right, on the WebSocket and the binary door: the server answers or closes, writes no
+"""Frames that are not quite right, on the WebSocket and the binary endpoint: the server answers or closes, writes no
 error of its own, keeps nothing, and others go on meanwhile."""
 
 import asyncio
@@ -181,10 +181,10 @@ async def test_commands_of_pulsars_protocol(caplog: pytest.LogCaptureFixture) ->
     no_errors(caplog)
 
 
-@pytest.mark.parametrize("door", ["http", "pulsar"])
-async def test_noise(door: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("endpoint", ["http", "pulsar"])
+async def test_noise(endpoint: str, caplog: pytest.LogCaptureFixture) -> None:
     async with served() as server:
-        url = server.url if door == "http" else server.pulsar
+        url = server.url if endpoint == "http" else server.pulsar
 
         async def one(dice: random.Random) -> bytes:
             return await talk(url, dice.randbytes(dice.randint(1, 2000)))

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 PART_BYTES: Final = 2 << 20  # small enough that others' publishes come in between, large enough to be cheap
 
 
-class Outlet:
+class EntryWriter:
     """Entries in, parts out. To be used as a context manager; leaving it ends what is on its way."""
 
     def __init__(self, server: Access) -> None:
@@ -80,7 +80,7 @@ class Outlet:
         """The task failed."""
 
 
-class StageOutlet(Outlet):
+class StagingWriter(EntryWriter):
     """To a stage that this task has for itself."""
 
     def __init__(self, server: Access, key: StageKey) -> None:
@@ -100,7 +100,7 @@ class StageOutlet(Outlet):
         return StageCount(self._key.stage, self.parts, messages, self.size_bytes)
 
 
-class PublishOutlet(Outlet):
+class PublishingWriter(EntryWriter):
     """To the topics at once; `deduplicate`: what they have is passed over."""
 
     def __init__(self, server: Access, *, deduplicate: bool) -> None:

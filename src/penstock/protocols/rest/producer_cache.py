@@ -8,42 +8,42 @@ from penstock.engines.embedded.producer import Producer
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ProducerOptions
-from penstock.protocols.payloads import Schemes
+from penstock.protocols.payloads import TopicSchemas
 
-OUTLETS_MAX: Final = 4096  # a producer kept is a few KiB; one let go of is made again
+PRODUCERS_MAX: Final = 4096  # a producer kept is a few KiB; one let go of is made again
 
 
-class Outlet:
+class CachedProducer:
     """A producer of a topic, and the schemas that are published there."""
 
-    __slots__ = ("producer", "schemes")
+    __slots__ = ("producer", "topic_schemas")
 
-    def __init__(self, producer: Producer, schemes: Schemes) -> None:
+    def __init__(self, producer: Producer, topic_schemas: TopicSchemas) -> None:
         self.producer = producer
-        self.schemes = schemes
+        self.topic_schemas = topic_schemas
 
 
-class Outlets:
-    """The outlets in use, the least recently used let go of first."""
+class ProducerCache:
+    """The producers in use, the least recently used let go of first."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._outlets: OrderedDict[tuple[TopicName, str], Outlet] = OrderedDict()
+        self._cached: OrderedDict[tuple[TopicName, str], CachedProducer] = OrderedDict()
 
-    def ready(self, topic: TopicName, producer_name: str = "") -> Outlet | None:
-        """An outlet that is there and still right: its topic neither deleted nor grown. Raises EXCLUSIVE_PRODUCER."""
+    def ready(self, topic: TopicName, producer_name: str = "") -> CachedProducer | None:
+        """An cached that is there and still right: its topic neither deleted nor grown. Raises EXCLUSIVE_PRODUCER."""
         key = topic, producer_name
-        outlet = self._outlets.get(key)
-        if outlet is None:
+        cached = self._cached.get(key)
+        if cached is None:
             return None
-        topics = outlet.producer.topics
-        if outlet.producer.closed or topics[0].deleted or len(topics) != self._count(topic):
-            del self._outlets[key]
+        topics = cached.producer.topics
+        if cached.producer.closed or topics[0].deleted or len(topics) != self._count(topic):
+            del self._cached[key]
             return None
         for one in topics:
             one.access.check_shared()
-        self._outlets.move_to_end(key)
-        return outlet
+        self._cached.move_to_end(key)
+        return cached
 
     def _count(self, topic: TopicName) -> int:
         try:
@@ -59,18 +59,18 @@ class Outlets:
         """Whether a topic is there, or is made when something is published to it."""
         return self._broker.topics.exists(topic) or self._broker.topics.auto(topic.base).allowed
 
-    async def get(self, topic: TopicName, producer_name: str = "") -> Outlet:
-        """An outlet; creates the topic as configured. Raises what `Broker.producer` does."""
-        outlet = self.ready(topic, producer_name)
-        if outlet is None:
+    async def get(self, topic: TopicName, producer_name: str = "") -> CachedProducer:
+        """An cached; creates the topic as configured. Raises what `Broker.producer` does."""
+        cached = self.ready(topic, producer_name)
+        if cached is None:
             if producer_name:
                 check_local("producer", producer_name)
             options = ProducerOptions(name=producer_name, shared_name=True)
             producer = await self._broker.producer(topic, options)
-            outlet = self._outlets[topic, producer_name] = Outlet(
-                producer, Schemes(self._broker.schemas, topic)
+            cached = self._cached[topic, producer_name] = CachedProducer(
+                producer, TopicSchemas(self._broker.schemas, topic)
             )
-            while len(self._outlets) > OUTLETS_MAX:
-                _, oldest = self._outlets.popitem(last=False)
+            while len(self._cached) > PRODUCERS_MAX:
+                _, oldest = self._cached.popitem(last=False)
                 oldest.producer.close()
-        return outlet
+        return cached

@@ -11,7 +11,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.backoff import Backoff
 from penstock.pipeline.run.causes import Cause, ErrorClass
 from penstock.pipeline.run.folder import Owner
-from penstock.pipeline.run.keeper import Keeper
+from penstock.pipeline.run.restarts import Restarts
 from penstock.pipeline.run.runner import Failed
 
 WAIT_S = 10.0
@@ -64,9 +64,9 @@ class Long(Backoff):
 
 def keeper(
     *attempts: Attempt, backoff: Backoff | None = None, report: Callable[[Any], None] | None = None
-) -> Keeper:
+) -> Restarts:
     waiting = iter(attempts)
-    return Keeper(
+    return Restarts(
         lambda: next(waiting),
         lambda: None,
         report or (lambda event: None),

@@ -15,7 +15,7 @@ AFTER_S: Final = 0.001  # most answers take less; also the finest that uvloop's 
 PAUSE_S: Final = 0.00005  # to wake a thread on a sleeping core takes about this long
 
 
-class GiveWay:
+class GilYield:
     """Counts the answers that are owed. For the loop's thread only."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ class Attempt(Protocol):
     def wait(self, timeout_s: float | None = None) -> bool: ...
 
 
-class Keeper:
+class Restarts:
     """One attempt after the other. `attempt` makes one; `owner` tells whose the checkpoint is."""
 
     def __init__(

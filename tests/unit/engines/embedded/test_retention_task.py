@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.engines.embedded import keeping
-from penstock.engines.embedded.keeping import PRODUCERS_EVERY_MS
+from penstock.engines.embedded import retention_task
+from penstock.engines.embedded.retention_task import PRODUCERS_EVERY_MS
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
@@ -64,7 +64,7 @@ async def test_nothing_goes_by_default() -> None:
         await b.clock.advance(10_000 * MINUTE)
 
         assert (await log(b)).first_entry == 0
-        assert not b.clock._timers or len(b.broker.keeper._looks) == 0
+        assert not b.clock._timers or len(b.broker.retention._looks) == 0
 
 
 async def test_what_is_older_goes() -> None:
@@ -479,15 +479,15 @@ async def test_who_is_held_hears_at_once_that_the_server_goes_down() -> None:
 async def test_one_topic_that_fails_keeps_no_other_from_its_look(monkeypatch: pytest.MonkeyPatch) -> None:
     other = TopicName.parse("other")
     looked: list[TopicName] = []
-    inner = keeping.look
+    inner = retention_task.look
 
-    async def look(topic: Topic) -> keeping.Look:
+    async def look(topic: Topic) -> retention_task.Look:
         looked.append(topic.name)
         if topic.name == TOPIC:
             raise OverflowError
         return await inner(topic)
 
-    monkeypatch.setattr(keeping, "look", look)
+    monkeypatch.setattr(retention_task, "look", look)
     async with bench() as b:
         for name in (TOPIC, other):
             await log(b, name)

@@ -18,7 +18,7 @@ from .tls_settings import TlsSettings
 log = logging.getLogger(__name__)
 
 
-class Doors:
+class Listeners:
     """Bound first, so that a port that is taken is noticed before anything else is done; opened last."""
 
     def __init__(self, config: Config) -> None:
@@ -33,24 +33,24 @@ class Doors:
     @classmethod
     def bound(cls, config: Config, sockets: contextlib.ExitStack) -> Self:
         """Read the certificates and bind every socket; raises StartError."""
-        doors = cls(config)
+        listeners = cls(config)
         http, pulsar = config.http, config.pulsar
         if http.listen == OFF and http.tls_listen == OFF:
             raise StartError("http.listen and http.tls_listen are both off: there is no way in")
         if http.tls_listen != OFF or pulsar.tls_listen != OFF:
-            doors._certificates = Certificates(config.tls)
+            listeners._certificates = Certificates(config.tls)
         if http.listen != OFF:
-            doors._add_http(sockets.enter_context(contextlib.closing(bind(http.listen))), "http")
+            listeners._add_http(sockets.enter_context(contextlib.closing(bind(http.listen))), "http")
         if pulsar.listen != OFF:
-            doors._pulsar = _bind_pulsar(pulsar.listen, sockets)
-            if doors._pulsar is not None:
-                doors._named["pulsar"] = url_of(doors._pulsar, "pulsar")
+            listeners._pulsar = _bind_pulsar(pulsar.listen, sockets)
+            if listeners._pulsar is not None:
+                listeners._named["pulsar"] = url_of(listeners._pulsar, "pulsar")
         if http.tls_listen != OFF:
-            doors._add_http(sockets.enter_context(contextlib.closing(bind(http.tls_listen))), "https")
+            listeners._add_http(sockets.enter_context(contextlib.closing(bind(http.tls_listen))), "https")
         if pulsar.tls_listen != OFF:
-            doors._pulsar_tls = sockets.enter_context(contextlib.closing(bind(pulsar.tls_listen)))
-            doors._named["pulsar+ssl"] = url_of(doors._pulsar_tls, "pulsar+ssl")
-        return doors
+            listeners._pulsar_tls = sockets.enter_context(contextlib.closing(bind(pulsar.tls_listen)))
+            listeners._named["pulsar+ssl"] = url_of(listeners._pulsar_tls, "pulsar+ssl")
+        return listeners
 
     def _add_http(self, bound: socket.socket, scheme: str) -> None:
         context = None
@@ -61,7 +61,7 @@ class Doors:
         self._named[scheme] = url_of(bound, scheme)
 
     def check_exposed(self, auth: AuthSettings) -> None:
-        """Raise StartError where other machines reach a door, nobody has to say who he is, and nobody said that
+        """Raise StartError where other machines reach an endpoint, nobody has to say who he is, and nobody said that
         this is meant."""
         if auth.enabled:
             return
@@ -85,13 +85,13 @@ class Doors:
 
     @property
     def urls(self) -> list[str]:
-        """Where the doors are."""
+        """Where the listeners are."""
         return list(self._named.values())
 
     async def open(self, app: App, http: HttpServer) -> None:
         """Listen, Pulsar's protocol first: whoever sees HTTP ready finds all of it."""
-        gate, settings = app.gate, self._config.pulsar
-        gate.http_url, gate.https_url = self._named.get("http", ""), self._named.get("https", "")
+        context, settings = app.context, self._config.pulsar
+        context.http_url, context.https_url = self._named.get("http", ""), self._named.get("https", "")
         if self._pulsar is not None:
             await app.binary.open(self._pulsar, self._named["pulsar"], settings.advertise)
         if self._pulsar_tls is not None:
@@ -117,11 +117,13 @@ class Doors:
 
 def _bind_pulsar(listen: str, sockets: contextlib.ExitStack) -> socket.socket | None:
     """The socket of Pulsar's protocol; None where its default port is taken: a second server on a machine goes
-    on without that door."""
+    on without that endpoint."""
     try:
         return sockets.enter_context(contextlib.closing(bind(listen)))
     except StartError as error:
         if listen != PULSAR_LISTEN:
             raise
-        log.warning("no Pulsar door", extra={"reason": str(error), "remedy": "--pulsar HOST:PORT, or off"})
+        log.warning(
+            "no Pulsar endpoint", extra={"reason": str(error), "remedy": "--pulsar HOST:PORT, or off"}
+        )
         return None

@@ -23,7 +23,7 @@ class Point(NamedTuple):
     position: int
 
 
-class Shelf:
+class PositionDocuments:
     """The documents of one log. A kind of their own, as a store loads all documents of a kind."""
 
     def __init__(self, store: MetaStore, ledger: int) -> None:

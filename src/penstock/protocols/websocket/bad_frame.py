@@ -7,7 +7,7 @@ BAD_PAYLOAD: Final = 7
 UNKNOWN: Final = 8
 
 
-class Unfit(Exception):
+class BadFrame(Exception):
     """A frame that cannot be published; the text is for its sender."""
 
     def __init__(self, result: int, text: str) -> None:

@@ -15,13 +15,13 @@ from .session import Session
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-class Patience:
+class LongPoll:
     """Watches one request's client; to be used as a context manager once the request's body was read.
 
     `lapsed` is why the client may have no more of it: its credentials expired, or a permission was revoked.
     """
 
-    def __init__(self, waits: "Waits", receive: Receive) -> None:
+    def __init__(self, waits: "LongPolls", receive: Receive) -> None:
         self.gone = False
         self.lapsed: PenstockError | None = None
         self._hold: Hold | None = None
@@ -91,19 +91,19 @@ class Patience:
         return not self.gone
 
 
-class Waits:
+class LongPolls:
     """All requests that may be waiting; `drain` ends their waits, and those of later ones at once."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.tasks = Tasks()
-        self.running: set[Patience] = set()
+        self.running: set[LongPoll] = set()
         self.draining = False
 
     def drain(self) -> None:
         self.draining = True
-        for patience in list(self.running):
-            patience.stop()
+        for poll in list(self.running):
+            poll.stop()
 
     async def close(self) -> None:
         self.drain()

@@ -13,7 +13,7 @@ from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.commands import HANDLERS
 from penstock.protocols.binary.session import Session
-from penstock.protocols.session import Gate
+from penstock.protocols.session import ServerContext
 from penstock.testing.clock import settle
 from penstock.wire.entry import WireFormat
 from penstock.wire.frames import FIELD, Frame, FrameDecoder
@@ -60,10 +60,10 @@ class Heard:
 class Talk:
     """One client's session with a broker in memory."""
 
-    def __init__(self, made: Bench, gate: Gate, tasks: Tasks) -> None:
+    def __init__(self, made: Bench, context: ServerContext, tasks: Tasks) -> None:
         self.bench = made
         self.output = Heard()
-        self.session = Session(gate, self.output, tasks, HANDLERS)
+        self.session = Session(context, self.output, tasks, HANDLERS)
         self._requests = 100
 
     def say(self, body: Any, entry: bytes = b"") -> None:
@@ -136,9 +136,9 @@ async def talk(
 ) -> AsyncIterator[list[Talk]]:
     """Sessions with one broker, not connected yet."""
     async with bench(**options) as made:
-        gate, tasks = Gate(made.broker, auth=auth and authenticator(auth, made.broker)), Tasks()
-        gate.pulsar_url = "pulsar://here:6650"
-        talks = [Talk(made, gate, tasks) for _ in range(count)]
+        context, tasks = ServerContext(made.broker, auth=auth and authenticator(auth, made.broker)), Tasks()
+        context.pulsar_url = "pulsar://here:6650"
+        talks = [Talk(made, context, tasks) for _ in range(count)]
         try:
             yield talks
         finally:
