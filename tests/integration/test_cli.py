@@ -24,6 +24,11 @@ def server() -> Iterator[Address]:
         yield address
 
 
+def interruptible() -> None:
+    """In the child: SIGINT ends it, also where these tests run as a background job, which ignores SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Shell:
     """Runs the command against a server."""
 
@@ -165,7 +170,11 @@ def test_consuming_acknowledges_unless_told_otherwise(shell: Shell) -> None:
 def test_following_until_ctrl_c(shell: Shell, server: Address, command: list[str]) -> None:
     shell.run("produce", command[1], "first")
     process = subprocess.Popen(
-        [*PENSTOCK, *command, "--follow"], stdout=subprocess.PIPE, text=True, env=shell.environment
+        [*PENSTOCK, *command, "--follow"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=shell.environment,
+        preexec_fn=interruptible,
     )
     assert process.stdout is not None
     watchdog = threading.Timer(30, process.kill)

@@ -1,6 +1,6 @@
 """Other people's clients against a real server: curl with every example of the proposal, httpx, Node's fetch.
 
-The proposal's examples are sent as they stand; where an answer differs from it, DESIGN 4 says why.
+The proposal's examples are sent as they stand; where an answer differs from it, docs/kafka-rest.md says why.
 """
 
 import gzip

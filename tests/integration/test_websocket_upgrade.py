@@ -1,4 +1,4 @@
-"""Refused upgrades as raw HTTP: statuses and texts of reference/pulsar 1.7, and the order of the checks."""
+"""Refused upgrades as raw HTTP: statuses and texts of Pulsar's WebSocket API, and the order of the checks."""
 
 import http.client
 from asyncio import to_thread

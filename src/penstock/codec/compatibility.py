@@ -1,4 +1,4 @@
-"""Which schema may follow which (Pulsar 3.5)."""
+"""Which schema may follow which (docs/schemas.md)."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -85,7 +85,7 @@ def _is_json_schema(data: bytes) -> bool:
 
 
 def same(a: SchemaInfo, b: SchemaInfo) -> bool:
-    """Whether two schemas are one version (Pulsar 3.2): equal definitions by their meaning, else by their bytes.
+    """Whether two schemas are one version (docs/schemas.md): equal definitions by their meaning, else by their bytes.
 
     Unlike Pulsar, a pair's parts are compared by their meaning, and schemas whose payloads differ are never
     one: pairs that keep the key in different places, texts of two charsets, Protobuf of other field numbers.

@@ -1,4 +1,4 @@
-"""The types without a definition, byte for byte as Java's clients store them (big-endian; Pulsar 3.4)."""
+"""The types without a definition, byte for byte as Java's clients store them (big-endian; docs/schemas.md)."""
 
 import struct
 from base64 import b64encode

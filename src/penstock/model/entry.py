@@ -1,4 +1,4 @@
-"""Entries: what a log stores and what goes over Pulsar's wire, unchanged (DESIGN, decision 1).
+"""Entries: what a log stores and what goes over Pulsar's wire, unchanged (docs/architecture.md).
 
 The bytes of an entry are Pulsar's own, with their checksum:
 

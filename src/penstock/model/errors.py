@@ -8,7 +8,7 @@ class ErrorCodes(NamedTuple):
     """How one kind of error shows on each endpoint.
 
     `status`, `code`: HTTP status and PIP-64 error code. `ws_status`: status of a refused WebSocket upgrade
-    (reference/Pulsar 1.7). `ws_result`: number in `send-error:N` and, plus 4000, the close code.
+    (Pulsar's WebSocket API). `ws_result`: number in `send-error:N` and, plus 4000, the close code.
     `server_error`: number of Pulsar's binary `ServerError`. `retriable`: PIP-64's error_code 2 rather than 1.
     """
 

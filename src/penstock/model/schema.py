@@ -1,4 +1,4 @@
-"""Schemas as values: Pulsar's types, a schema, a version of it, and the strategies (PIP-43; Pulsar 3.4, 3.5)."""
+"""Schemas as values: Pulsar's types, a schema, a version of it, and the strategies (PIP-43; docs/schemas.md)."""
 
 from enum import Enum, IntEnum
 from typing import Final
@@ -57,7 +57,7 @@ _DEFINED: Final = frozenset(
 
 
 class KeyValueEncoding(Enum):
-    """Where the key of a key/value message is: in the payload, or in the message's key (Pulsar 3.4)."""
+    """Where the key of a key/value message is: in the payload, or in the message's key (docs/schemas.md)."""
 
     INLINE = "INLINE"
     SEPARATED = "SEPARATED"
@@ -82,7 +82,7 @@ class SchemaVersion(msgspec.Struct, frozen=True):
 
 
 class Compatibility(Enum):
-    """When a new schema may follow the ones before (Pulsar 3.5)."""
+    """When a new schema may follow the ones before (docs/schemas.md)."""
 
     UNDEFINED = "UNDEFINED"
     ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"

@@ -1,4 +1,4 @@
-"""What WebSockets do, for the statistics of Pulsar's WebSocket proxy (reference/pulsar 1.8)."""
+"""What WebSockets do, for the statistics of Pulsar's WebSocket proxy (Pulsar's WebSocket API)."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""Frames of Pulsar's binary protocol: bytes to commands and back, with no I/O (reference/pulsar 5.1).
+"""Frames of Pulsar's binary protocol: bytes to commands and back, with no I/O (Pulsar's binary protocol).
 
     total size u32 | command size u32 | BaseCommand                                                  a command
     total size u32 | command size u32 | BaseCommand | (0x0e02 | size u32 | BrokerEntryMetadata)? | entry

@@ -1,6 +1,6 @@
 """Publishing entries as they came: what the binary endpoint does, where the client made batches and counted.
 
-Repeats are told by the highest sequence id in an entry (DESIGN 4, all endpoints).
+Repeats are told by the highest sequence id in an entry (docs/architecture.md).
 """
 
 import asyncio

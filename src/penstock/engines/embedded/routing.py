@@ -1,4 +1,4 @@
-"""Which partition a message goes to: by its number, its key, or in turn (DESIGN 4, all endpoints)."""
+"""Which partition a message goes to: by its number, its key, or in turn (docs/architecture.md)."""
 
 import random
 from collections.abc import Callable

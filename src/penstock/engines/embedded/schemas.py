@@ -1,4 +1,4 @@
-"""The schema registry: versions per topic, and which schema may come next (PIP-43; Pulsar 3.2)."""
+"""The schema registry: versions per topic, and which schema may come next (PIP-43; docs/schemas.md)."""
 
 from base64 import b64decode, b64encode
 
@@ -159,7 +159,7 @@ class Schemas:
             )
 
     async def check_consumer(self, topic: Topic, schema: SchemaInfo) -> None:
-        """Raise INCOMPATIBLE_SCHEMA unless a consumer with `schema` can read the topic (Pulsar 3.2).
+        """Raise INCOMPATIBLE_SCHEMA unless a consumer with `schema` can read the topic (docs/schemas.md).
 
         Where nobody uses the topic yet, the consumer's schema becomes its first.
         """

@@ -1,4 +1,4 @@
-"""Deduplication: which sequence ids of which producer are stored or on their way (DESIGN 4, all endpoints)."""
+"""Deduplication: which sequence ids of which producer are stored or on their way (docs/architecture.md)."""
 
 import asyncio
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Staged publishing: what writers have staged, and its commit (DESIGN, decision 8).
+"""Staged publishing: what writers have staged, and its commit (docs/decisions/0018).
 
 A writer's batches are committed in the order of their numbers, each once, for each set of topics on its own. What
 is staged costs room in the store and a few numbers here; it goes with a commit, an abort, or after

@@ -1,4 +1,4 @@
-"""Where a topic is served (Pulsar 5.5): here."""
+"""Where a topic is served (docs/binary.md): here."""
 
 from .answers import Answer
 from .call import Call

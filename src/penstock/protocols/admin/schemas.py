@@ -1,4 +1,4 @@
-"""The schema registry under Pulsar's admin paths (Pulsar 3.6)."""
+"""The schema registry under Pulsar's admin paths (docs/schemas.md)."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""The endpoint that speaks Pulsar's binary protocol (reference/pulsar 5)."""
+"""The endpoint that speaks Pulsar's binary protocol (Pulsar's binary protocol)."""

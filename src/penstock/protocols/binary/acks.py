@@ -1,4 +1,4 @@
-"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES (reference/pulsar 5.3), replies to requests (PIP-371)."""
+"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES (Pulsar's binary protocol), replies to requests (PIP-371)."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""CONNECT, and what keeps a connection alive (reference/pulsar 5.3)."""
+"""CONNECT, and what keeps a connection alive (Pulsar's binary protocol)."""
 
 from typing import TYPE_CHECKING, Final
 

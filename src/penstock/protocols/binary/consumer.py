@@ -1,4 +1,4 @@
-"""A consumer on a connection: what it is given goes out as fast as the client reads (reference/pulsar 5.3)."""
+"""A consumer on a connection: what it is given goes out as fast as the client reads (Pulsar's binary protocol)."""
 
 import asyncio
 import logging

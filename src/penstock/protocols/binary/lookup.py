@@ -1,4 +1,4 @@
-"""Which partitions a topic has, and where it is served: here (reference/pulsar 5.3)."""
+"""Which partitions a topic has, and where it is served: here (Pulsar's binary protocol)."""
 
 from typing import TYPE_CHECKING
 

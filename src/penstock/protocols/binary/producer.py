@@ -1,4 +1,4 @@
-"""A producer on a connection: entries in, receipts out in their order, commits grouped (reference/pulsar 5.3).
+"""A producer on a connection: entries in, receipts out in their order, commits grouped (Pulsar's binary protocol).
 
 SEND is put in a queue and nothing else; one task a producer takes what has gathered, appends it in one go and
 writes the receipts. What comes while it waits for the store is the next group.

@@ -1,1 +1,1 @@
-"""The Kafka REST endpoint: partitions as byte ranges over HTTP (DESIGN 4, Kafka REST)."""
+"""The Kafka REST endpoint: partitions as byte ranges over HTTP (docs/kafka-rest.md)."""

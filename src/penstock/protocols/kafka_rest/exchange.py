@@ -87,7 +87,7 @@ def json_answer(value: Any) -> Answer:
 
 
 def refusal(error: PenstockError, headers: Headers | None = None) -> Answer:
-    """An error as an answer (DESIGN 4, REST)."""
+    """An error as an answer (docs/rest.md)."""
     face = error.kind.codes
     told = {"content-type": "application/json", **(headers or {})}
     if face.retriable and face.status in (429, 503):

@@ -1,4 +1,4 @@
-"""A partition's bytes: its messages in the framing of the Kafka of 2012 (DESIGN 4, Kafka REST).
+"""A partition's bytes: its messages in the framing of the Kafka of 2012 (docs/kafka-rest.md).
 
     length u32 | magic u8 | attributes u8 | CRC-32 of the payload u32 | payload
 

@@ -1,4 +1,4 @@
-"""Positions: where each message of a log begins in the log's bytes (DESIGN 4, Kafka REST).
+"""Positions: where each message of a log begins in the log's bytes (docs/kafka-rest.md).
 
 A position counts the bytes of all frames since the log's very first message. It is the same whatever was
 trimmed, restarted or added beside it, so it cannot be computed from what is there: points along the log are

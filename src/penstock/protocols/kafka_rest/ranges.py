@@ -1,4 +1,4 @@
-"""`Range: bytes=…` over a log (RFC 9110 14; DESIGN 4, Kafka REST): which whole messages a range asks for.
+"""`Range: bytes=…` over a log (RFC 9110 14; docs/kafka-rest.md): which whole messages a range asks for.
 
 A range means the messages that begin in it, and at least one: the first that begins at or after its start.
 """

@@ -1,4 +1,4 @@
-"""GET and HEAD of a partition: byte ranges of its log (DESIGN 4, Kafka REST; RFC 9110 13-15)."""
+"""GET and HEAD of a partition: byte ranges of its log (docs/kafka-rest.md; RFC 9110 13-15)."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""POST to a partition: all messages of a request are appended, or none (DESIGN 4, Kafka REST)."""
+"""POST to a partition: all messages of a request are appended, or none (docs/kafka-rest.md)."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The bodies of consumer and cursor requests (PIP-64; DESIGN 4, REST)."""
+"""The bodies of consumer and cursor requests (PIP-64; docs/rest.md)."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""GET and POST of a subscription's cursor: acknowledge, give back, seek (PIP-64; DESIGN 4, REST)."""
+"""GET and POST of a subscription's cursor: acknowledge, give back, seek (PIP-64; docs/rest.md)."""
 
 import asyncio
 from typing import Final

@@ -109,7 +109,7 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": b""})
 
     async def refuse(self, error: PenstockError, *headers: Header, shipped: bool = False) -> None:
-        """An error as the answer (DESIGN 4); the shipped dialect also names it as Pulsar does."""
+        """An error as the answer; the shipped dialect also names it as Pulsar does."""
         face = error.kind.codes
         told: dict[str, Any] = {"error_code": face.code, "message": error.message}
         if shipped:

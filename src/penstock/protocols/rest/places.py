@@ -1,4 +1,4 @@
-"""Where in a partition a read begins and ends (DESIGN 4, REST)."""
+"""Where in a partition a read begins and ends (docs/rest.md)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The bodies of produce requests, as PIP-64 writes them and as Pulsar shipped them (Pulsar 2.1)."""
+"""The bodies of produce requests, as PIP-64 writes them and as Pulsar shipped them (docs/rest.md)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar

@@ -92,7 +92,7 @@ def answer(
 def shipped_answer(
     results: Sequence[Result], versions: Sequence[int | None], schema_version: int | None
 ) -> bytes:
-    """The shipped dialect's answer (Pulsar 2.1): ids as Java's clients show them, `ledger:entry:partition`, and of a
+    """The shipped dialect's answer (docs/rest.md): ids as Java's clients show them, `ledger:entry:partition`, and of a
     message in a batch `ledger:entry:partition:index`."""
     slots: list[dict[str, Any]] = []
     for result, version in zip(results, versions, strict=True):

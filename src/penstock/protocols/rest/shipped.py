@@ -1,4 +1,4 @@
-"""POST of messages in the dialect that Pulsar shipped, without its bugs (Pulsar 2.1; DESIGN 4, REST).
+"""POST of messages in the dialect that Pulsar shipped, without its bugs (docs/rest.md).
 
 A payload is a text whatever the schema: a number's digits, an ISO time or ms, JSON for JSON, Avro's JSON for Avro.
 """

@@ -1,4 +1,4 @@
-"""The endpoint of staged publishing (DESIGN, decision 8): everything below `/stages`, and `/entries`.
+"""The endpoint of staged publishing (docs/decisions/0018): everything below `/stages`, and `/entries`.
 
 GET    /stages                                  the writers
 POST   /stages                                  which topics; how many partitions they have

@@ -1,1 +1,1 @@
-"""Pulsar's WebSocket API, v2 and v3: producers, consumers and readers as JSON frames (reference/pulsar 1)."""
+"""Pulsar's WebSocket API, v2 and v3: producers, consumers and readers as JSON frames."""

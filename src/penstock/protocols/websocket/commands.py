@@ -1,4 +1,4 @@
-"""A consumer's frame to a command (reference/pulsar 1.5; seek and cumulative acknowledgement are DESIGN's)."""
+"""A consumer's frame to a command (Pulsar's WebSocket API; seek and cumulative acknowledgement are ours: docs/websocket.md)."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""The upgrade: who, on what, with which parameters; then the endpoint's talk (reference/pulsar 1.7)."""
+"""The upgrade: who, on what, with which parameters; then the endpoint's talk (Pulsar's WebSocket API)."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The JSON frames of Pulsar's WebSocket API (reference/pulsar 1.5), with what DESIGN 4 adds to them.
+"""The JSON frames of Pulsar's WebSocket API, with what docs/websocket.md adds to them.
 
 Frames of clients are read as Jackson reads them: unknown fields are ignored, scalars are taken where texts are
 expected, and every field may be null.

@@ -1,4 +1,4 @@
-"""What the query of an upgrade says about a producer, a consumer or a reader (reference/pulsar 1.2 to 1.4)."""
+"""What the query of an upgrade says about a producer, a consumer or a reader (Pulsar's WebSocket API)."""
 
 from enum import Enum
 from typing import Final

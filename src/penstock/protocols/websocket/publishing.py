@@ -1,4 +1,4 @@
-"""A produced frame to a message, or to the answer that says why not (reference/pulsar 1.5)."""
+"""A produced frame to a message, or to the answer that says why not (Pulsar's WebSocket API)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The reader endpoint: messages out; every frame of the client is one credit more (reference/pulsar 1.5)."""
+"""The reader endpoint: messages out; every frame of the client is one credit more (Pulsar's WebSocket API)."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Transcripts of sessions: what is said and what is heard (reference/pulsar 5.3)."""
+"""Transcripts of sessions: what is said and what is heard (Pulsar's binary protocol)."""
 
 from typing import Any
 

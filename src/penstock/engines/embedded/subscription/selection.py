@@ -14,7 +14,7 @@ class Active:
     """Exclusive and Failover: one consumer gets everything.
 
     Failover orders by priority, then name, and spreads a topic's partitions over the consumers of the best
-    priority (Pulsar 5.3). An Exclusive consumer may name ranges of hashes: it gets only the keys in them (readers
+    priority (docs/binary.md). An Exclusive consumer may name ranges of hashes: it gets only the keys in them (readers
     that share a topic, PIP-34).
     """
 
