@@ -43,7 +43,7 @@ def connected(run: Callable[Concatenate[HttpClient, P], Any]) -> Callable[P, Any
         help="The server. [env: PENSTOCK_URL]",
     )
     @click.option("--token", envvar="PENSTOCK_TOKEN", help="A token for it. [env: PENSTOCK_TOKEN]")
-    @_file("token-file", "A file with a token, read anew for each request.")
+    @_file("token-file", "A file with a token, read again for each request.")
     @_file("tls-ca-file", "Certificates to trust instead of the system's (PEM).")
     @_file("tls-cert-file", "Our own certificate (PEM).")
     @_file("tls-key-file", "Its key, where that is in another file (PEM).")

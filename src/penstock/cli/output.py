@@ -11,17 +11,17 @@ import click
 
 
 def for_people() -> bool:
-    """Whether somebody reads along."""
+    """Whether the output is a terminal."""
     return sys.stdout.isatty()
 
 
 def line(value: Any) -> None:
-    """One JSON line, out at once: whoever reads the pipe may be waiting for it."""
+    """One JSON line, written at once: the reader of the pipe may be waiting for it."""
     write(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def write(text: str) -> None:
-    """A line of text; where nobody reads any more (`| head` has seen enough), that is the end."""
+    """A line of text; where the reader is gone (`| head` has seen enough), that is the end."""
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()

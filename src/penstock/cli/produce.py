@@ -112,7 +112,7 @@ def _values(values: tuple[str, ...], file: Iterable[str] | None) -> Iterator[str
 
 def _batches(values: Iterator[str]) -> Iterator[list[str]]:
     if sys.stdin.isatty():
-        for value in values:  # somebody types: every line goes out at once
+        for value in values:  # a person types: every line goes out at once
             yield [value]
         return
     while batch := list(islice(values, BATCH)):

@@ -17,7 +17,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def write_secret(path: Path, content: bytes, *, replace: bool = False, mode: int = 0o600) -> None:
-    """Write a file that nobody else may read, whole or not at all; refuses one that is there unless `replace`.
+    """Write a file that only its owner may read, whole or not at all; refuses one that is there unless `replace`.
 
     It has its mode from its first byte on, and appears under its name when it is complete. Only a regular file is
     replaced: a device, a pipe, a folder or a symbolic link (such as /dev/stdout) is refused before anything is written.

@@ -60,7 +60,7 @@ def create(client: HttpClient, topic: TopicName, partitions: int) -> None:
 
 @command.command()
 @topic_argument
-@click.option("--force", is_flag=True, help="Also when somebody is connected.")
+@click.option("--force", is_flag=True, help="Also while clients are connected.")
 @connected
 def delete(client: HttpClient, topic: TopicName, force: bool) -> None:
     """Delete TOPIC with everything in it."""

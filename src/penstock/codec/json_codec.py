@@ -131,7 +131,7 @@ class JsonCodec(Codec):
         if field.default is not None:
             if id(field) not in self._defaults:
                 self._defaults[id(field)] = compile_reader(field.type, field.type, PLAIN)
-            return self._defaults[id(field)](field.default, 0)[0]  # anew each time: it may be a list
+            return self._defaults[id(field)](field.default, 0)[0]  # a new one each time: it may be a list
         if field.type.kind == "null" or (field.type.kind == "union" and field.type.nullable):  # type: ignore[union-attr]
             return None
         raise MisfitError(

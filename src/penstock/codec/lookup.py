@@ -58,7 +58,7 @@ def _compiled(key: _Key, reader_key: _Key | None, part: Part) -> Codec:
     if schema.type is SchemaType.KEY_VALUE:
         return _key_value(schema, reader)
     if schema.type is SchemaType.PROTOBUF or schema.type is SchemaType.PROTOBUF_NATIVE:
-        from .protobuf import protobuf_codec  # here, so that nobody else pays for protobuf
+        from .protobuf import protobuf_codec  # here, so that other types do not load protobuf
 
         return protobuf_codec(schema, reader, part)
     raise bad_schema(part, f"values have no encoding by a schema of type {schema.type.name}")

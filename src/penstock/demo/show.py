@@ -212,5 +212,5 @@ def _stay(console: Console, server: Launched) -> None:
 
 
 def _say(console: Console, text: str, *, markup: bool = True) -> None:
-    """A line that the terminal may wrap, but nobody else: it can be copied."""
+    """A line that only the terminal may wrap: it can be copied."""
     console.print(text, soft_wrap=True, highlight=False, markup=markup)

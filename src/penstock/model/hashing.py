@@ -1,6 +1,6 @@
 """Hashes that place messages, as Pulsar's clients and brokers compute them.
 
-A key must land in the same partition, and with the same consumer, whoever computes it.
+A key must land in the same partition, and with the same consumer, in every client and in the server.
 """
 
 from typing import Final

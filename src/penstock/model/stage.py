@@ -1,4 +1,4 @@
-"""Staged publishing: entries that nobody sees before they are committed, all at once (docs/decisions/0018).
+"""Staged publishing: entries that no consumer sees before they are committed, all at once (docs/decisions/0018).
 
 A writer numbers its batches; a stage is one attempt at a part of a batch (a task of Spark's), sent in parts.
 """

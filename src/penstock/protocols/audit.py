@@ -1,6 +1,6 @@
 """The audit log: who was refused, and what an administrator changed. One JSON line each, without any secret.
 
-Queries and headers are never part of it, as they may hold tokens. Refusals are bounded in number, lest somebody
+Queries and headers are never part of it, as they may hold tokens. Refusals are bounded in number, lest a client
 without rights fill the disk.
 """
 
@@ -24,14 +24,14 @@ class Audit:
         self.unauthenticated = self.forbidden = 0  # since the start
 
     def refused_credentials(self, reason: str, scope: Mapping[str, Any] | None = None) -> None:
-        """Somebody could not say who they are."""
+        """A client could not authenticate."""
         self.unauthenticated += 1
         self._refusal("credentials refused", {"reason": reason, **_who(scope)})
 
     def refused_permission(
         self, role: str | None, action: str, where: str, *, proxy: str | None = None
     ) -> None:
-        """Somebody asked for what they may not do; `proxy`: the role that asked for `role`."""
+        """A role asked for what it may not do; `proxy`: the role that asked for `role`."""
         self.forbidden += 1
         about = {"role": role, "action": action, "where": where}
         self._refusal("permission refused", {**about, **_through(proxy)})

@@ -56,7 +56,7 @@ class Load:
         self.refused_full = 0  # those beyond the bound of all
         self.slowed = 0  # times that a principal beyond its share had to wait
         self._shares: dict[str, Share] = {}
-        self._pressed: set[Share] = set()  # somebody waits for room
+        self._pressed: set[Share] = set()  # those with requests that wait for room
         self._told: dict[Callable[[], None], None] = {}  # to be called when there may be room, each once
         self._looking: asyncio.TimerHandle | None = None
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from .load import holding_of
 
 PIECE_BYTES: Final = 64 * 1024
-COUNTED: Final = "penstock.counted"  # in an ASGI scope: whoever made the answer counts it
+COUNTED: Final = "penstock.counted"  # in an ASGI scope: the maker of the answer counts it
 
 
 class Pieces:

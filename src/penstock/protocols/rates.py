@@ -28,14 +28,14 @@ Rate = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class RoleRates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The rates of one role; None: as everybody's, 0: without bound."""
+    """The rates of one role; None: as every role's, 0: without bound."""
 
     max_requests_per_s: Rate | None = None
     max_bytes_per_s: Rate | None = None
 
 
 class Allowance:
-    """What one role, or one address where nobody says who he is, may still do."""
+    """What one role, or one address where authentication is off, may still do."""
 
     __slots__ = (
         "__weakref__",

@@ -36,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # Pulsar's webSocketSessionIdleTimeoutMillis; pings and pongs count, also those of http.websocket_ping_s.
     websocket_idle_ms: int = 300_000
     websocket_outbox_bytes: int = 512 * 1024  # read for a socket and not written to it, as its peer is slow
-    consumer_timeout_ms: int = 300_000  # a REST consumer that nobody asks for
+    consumer_timeout_ms: int = 300_000  # a REST consumer without requests
     max_rest_consumers: int = 10_000
     binary_keep_alive_ms: int = 30_000  # Pulsar's keepAliveIntervalSeconds: then a ping, then the end
     binary_stall_ms: int = 30_000  # a client of the binary endpoint that takes nothing of what waits for it
@@ -50,7 +50,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # Of them, what one role may have alone, or one address without a role; always less than what others leave free
     # allows (`load`). 1: all of it.
     max_bytes_in_flight_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = SHARE
-    max_headers: int = 128  # of one request; each is looked at by whoever looks for one
+    max_headers: int = 128  # of one request; each is looked at by every search for one
     head_ms: int = 20_000  # to send a request's head, a new connection's first one included
     body_ms: int = 20_000  # to send a request's body, and more for what came at `min_bytes_per_s`
     min_bytes_per_s: int = 500  # a sender, or a reader, slower than this for longer than its time is dropped
@@ -70,9 +70,9 @@ class ServerContext:
 
     def __init__(self, broker: Broker, limits: Limits | None = None, auth: Auth | None = None) -> None:
         self.broker = broker
-        # One object for all who hold it, changed in its place: nobody else's may change with it.
+        # One object for all who hold it, changed in its place: no other object may change with it.
         self.limits = msgspec.structs.replace(limits or Limits())
-        self.auth = auth  # None: everybody may do everything
+        self.auth = auth  # None: every client may do everything
         self.holds = Holds(broker.clock)
         self.proxied = Proxied(broker.clock)
         self.audit = Audit()
@@ -85,11 +85,11 @@ class ServerContext:
             self.limits.max_bytes_in_flight,
             self.limits.max_bytes_in_flight_share,
         )
-        self.rates: Rates | None = None  # where nobody has a bound
+        self.rates: Rates | None = None  # where no role has a bound
         self._set_rates()
         self.draining = False
         self.pulsar_url = ""  # where Pulsar's binary protocol is spoken; "" where it is not
-        self.pulsar_advertised = False  # whether that is what the outside is to be told, whoever asks
+        self.pulsar_advertised = False  # whether that is what the outside is to be told, in every answer
         self.pulsar_tls_url = ""  # the same over TLS
         self.pulsar_tls_advertised = False
         self.http_url = ""  # where HTTP is spoken; "" where it is not
@@ -187,7 +187,7 @@ class ServerContext:
             self.audit.refused_permission(error.role, "act for", error.original)
 
     def admit_anybody(self) -> "Session | None":
-        """A session where nobody has to say who it is; None where authentication is on."""
+        """A session without credentials; None where authentication is on."""
         self._check_open()
         return self._anybody if self.auth is None else None
 
@@ -202,14 +202,14 @@ class ServerContext:
         return [(b"www-authenticate", text.encode()) for text in texts]
 
     async def may_see_metrics(self, authorization: bytes | None, scope: Mapping[str, Any]) -> None:
-        """Raise UNAUTHENTICATED unless who asks may see /metrics: any role, and everybody where it is so
+        """Raise UNAUTHENTICATED unless who asks may see /metrics: any role, and every client where it is so
         configured."""
         if self.auth is not None and not self.auth.open_metrics:
             await self.auth.of_http(authorization, scope)
 
 
 class Session:
-    """Somebody admitted, under a role (None: authentication is off).
+    """A client admitted, under a role (None: authentication is off).
 
     Where a proxy acts for an original principal, `role` is that principal and `proxy` the authenticated role: both
     must be allowed what is asked for. What is owned, counted and limited belongs to `role`.

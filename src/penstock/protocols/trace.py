@@ -11,7 +11,7 @@ from typing import Final
 PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
 
-STATE_BYTES_MAX: Final = 512  # what the standard asks everybody to carry
+STATE_BYTES_MAX: Final = 512  # what the standard asks every system to carry
 
 _PARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?", re.DOTALL

@@ -61,7 +61,7 @@ class App(msgspec.Struct, frozen=True):
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
 
     async def close(self) -> None:
-        """Disconnect everybody, save every cursor, let go of the stores."""
+        """Disconnect every client, save every cursor, let go of the stores."""
         await self.rest.close()
         await self.binary.close()
         await self.kafka_rest.close()

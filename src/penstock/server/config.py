@@ -30,7 +30,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: tuple[str, ...] = ()
 
 
-PULSAR_LISTEN: Final = "127.0.0.1:6650"  # given up, with a warning, where somebody else has it
+PULSAR_LISTEN: Final = "127.0.0.1:6650"  # given up, with a warning, where another process has it
 
 
 class PulsarSettings(msgspec.Struct, frozen=True, kw_only=True):

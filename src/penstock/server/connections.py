@@ -17,8 +17,8 @@ from .refusals import BAD_HEAD, BAD_PATH, UPGRADE_WITH_BODY, raw_answer, refusin
 from .sockets import WebSocketConnection
 
 HEAD_BYTES_MAX: Final = 65_536  # of a request's head, or of anything else that is not its body
-HEAD_BYTES_FREE: Final = 4096  # of a head, that nobody counts: most are smaller
-HIGH_BYTES: Final = 65_536  # written and not taken, before whoever writes waits
+HEAD_BYTES_FREE: Final = 4096  # of a head, that is not counted: most are smaller
+HIGH_BYTES: Final = 65_536  # written and not taken, before the writer waits
 LOW_BYTES: Final = 16_384
 ALWAYS_ANSWERED: Final = "/health/"  # also by a server that takes nothing on
 
@@ -237,7 +237,7 @@ class HttpConnection(HttpToolsProtocol):
             size if size > HEAD_BYTES_FREE else 0,
         )
         self._holding.close()
-        self.parser = cast(Any, None)  # it knows this object, and nobody tells it that the connection is lost
+        self.parser = cast(Any, None)  # it knows this object, and is not told that the connection is lost
         self.app_state = {}
 
     # -- time

@@ -118,7 +118,7 @@ class Unwritten:
         self._counted = 0
 
     def count(self, size: int) -> None:
-        """It is `size` now: when writing has to wait, and when somebody looks."""
+        """It is `size` now: when writing has to wait, and when `look` is called."""
         if size != self._counted:
             self._holding.send(size - self._counted)
             self._counted = size

@@ -1,6 +1,6 @@
 """The one ASGI application: hands each request to the endpoint its path begins with, and answers what went wrong.
 
-An endpoint is found by one look into a dict, so that the hot ones wait for nobody's regular expressions.
+An endpoint is found by one look into a dict, so that the hot ones wait for no regular expression.
 """
 
 import logging
@@ -47,7 +47,7 @@ class Dispatcher:
             message = error.detail if found is ErrorKind.BAD_PARAMETER else _unknown(scope, found)
             await refuse(scope, send, PenstockError(found, message), error.headers)
         except Exception as error:
-            if type(error).__name__ == "ClientDisconnected":  # uvicorn's: nobody is there to be told
+            if type(error).__name__ == "ClientDisconnected":  # uvicorn's: the client is gone
                 raise
             log.exception("request failed", extra={"method": scope.get("method"), "path": path})
             await refuse(scope, send, PenstockError(ErrorKind.INTERNAL, "internal error"))

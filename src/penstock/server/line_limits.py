@@ -1,4 +1,4 @@
-"""Bounds the log lines that whoever can connect can cause: refused connections, heads and credentials.
+"""Bounds the log lines that any client can cause: refused connections, heads and credentials.
 
 Without a bound a stranger fills the disk with lines, at thousands a second. Of each kind (a logger and its text) the
 first lines of a minute are written; of the others there is one line a minute with their number.

@@ -26,7 +26,7 @@ class Listener(NamedTuple):
 
 
 def bind(listen: str) -> socket.socket:
-    """A bound socket that does not listen yet, so that nobody connects before the endpoints are open."""
+    """A bound socket that does not listen yet, so that no client connects before the endpoints are open."""
     host, port = host_and_port(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)

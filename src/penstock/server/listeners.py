@@ -61,7 +61,7 @@ class Listeners:
         self._named[scheme] = url_of(bound, scheme)
 
     def check_exposed(self, auth: AuthSettings) -> None:
-        """Raise StartError where other machines reach an endpoint, nobody has to say who he is, and nobody said that
+        """Raise StartError where other machines reach an endpoint, no client has to authenticate, and the configuration does not say that
         this is meant."""
         if auth.enabled:
             return
@@ -89,7 +89,7 @@ class Listeners:
         return list(self._named.values())
 
     async def open(self, app: App, http: HttpServer) -> None:
-        """Listen, Pulsar's protocol first: whoever sees HTTP ready finds all of it."""
+        """Listen, Pulsar's protocol first: a client that sees HTTP ready finds all of it."""
         context, settings = app.context, self._config.pulsar
         context.http_url, context.https_url = self._named.get("http", ""), self._named.get("https", "")
         if self._pulsar is not None:
@@ -110,7 +110,7 @@ class Listeners:
         return None if self._certificates is None else self._certificates.prepare(settings)
 
     def refresh(self) -> None:
-        """Look for new certificates, also while nobody connects."""
+        """Look for new certificates, also while no client connects."""
         if self._certificates is not None:
             self._certificates.refresh()
 

@@ -1,8 +1,8 @@
 """Calls from web pages: which may be made, and the headers that let their page see the answer (CORS).
 
-Any page that somebody looks at can send requests to a server on the same machine, or in the same network, in the
-name of whoever looks at it; WebSockets too, which no browser holds to its same-origin policy. So what says that it
-comes from another site is refused, before any endpoint sees it, unless that site was allowed. Where nobody has to say who
+Any page that is open in a browser can send requests to a server on the same machine, or in the same network, in the
+name of its user; WebSockets too, which no browser holds to its same-origin policy. So what says that it
+comes from another site is refused, before any endpoint sees it, unless that site was allowed. Where no client has to say who
 he is, the server also answers to no name but its own: a page whose name is pointed to this machine after it was
 loaded (DNS rebinding) is of the same origin.
 """
@@ -65,7 +65,7 @@ class Origins:
                 "is not a name of this machine, and auth.enabled is false: name its origin in http.allowed_origins",
             )
         elif origin is None:
-            # Images, scripts and the like; a link may lead here, and whoever follows it sees the answer himself.
+            # Images, scripts and the like; a link may lead here, and the person who follows it sees the answer.
             if site == b"cross-site" and mode != b"navigate" and not self._all:
                 await self._refuse(scope, send, "call from another site", site, "requests are not taken here")
             else:
@@ -101,13 +101,13 @@ class Origins:
 
 
 def is_loopback_origin(origin: str) -> bool:
-    """Whether an origin, in lower case, is a page that is served on the machine of whoever looks at it."""
+    """Whether an origin, in lower case, is a page that is served on the machine of the browser."""
     scheme, _, authority = origin.partition("://")
     return scheme in ("http", "https") and _is_loopback(_name(authority))
 
 
 def is_private_name(name: str) -> bool:
-    """Whether a host's name or address is none that somebody else can have in public DNS."""
+    """Whether a host's name or address is none that another host can have in public DNS."""
     if "." not in name or name.endswith((".localhost", ".internal")):
         return True  # no domain of one label has an address; `internal` is reserved (host.docker.internal)
     return _address(name) is not None

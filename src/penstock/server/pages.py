@@ -79,7 +79,9 @@ class Pages:
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        from .describe import openapi  # here, and below: a server that nobody asks starts without them
+        from .describe import (
+            openapi,  # here, and below: a server that is not asked for them starts without them
+        )
 
         return openapi(self._context)
 

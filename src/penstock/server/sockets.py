@@ -15,7 +15,7 @@ from penstock.protocols.load import STATE_KEY, Holding
 from .deadlines import LINGER_S, Sending, Taking, Unwritten, cut
 from .refusals import raw_answer
 
-PARTIAL_BYTES_FREE: Final = 16 * 1024  # of a message that is not complete, that nobody counts
+PARTIAL_BYTES_FREE: Final = 16 * 1024  # of a message that is not complete, that is not counted
 SLICE_BYTES: Final = 32 * 1024  # parsed at a time
 FRAGMENTS_FREE: Final = 1000  # frames of one message, before they have to be so large on average:
 FRAGMENT_BYTES: Final = 64

@@ -145,7 +145,7 @@ def _stat(name: str) -> tuple[str, int, int, int] | None:
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted, and there is nobody to ask for its password")
+    raise ValueError("the key is encrypted, and the server cannot ask for its password")
 
 
 def _why(error: Exception) -> str:

@@ -6,7 +6,9 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 ENTRIES_MAX: Final = 4096
-VALUE_BYTES_MAX: Final = 256  # what is longer is made anew: such names are rare, and may be an attacker's
+VALUE_BYTES_MAX: Final = (
+    256  # what is longer is made each time: such names are rare, and may be an attacker's
+)
 
 
 class Memo(dict[K, bytes], Generic[K]):

@@ -41,7 +41,7 @@ class LazyEntry:
 
     def payloads(self) -> list[bytes]:
         """One for each message. What only its receiver can open is one payload as it stands; an entry that
-        nobody can understand is one payload, its own bytes."""
+        cannot be understood is one payload, its own bytes."""
         metadata = self._metadata
         if metadata is None:
             return [self._raw]

@@ -197,7 +197,7 @@ class _Compiler:
         body.append(f" return {{{items}}}, p")
 
     def _default(self, kind: Type, encoded: bytes) -> str:
-        """An expression that gives the default anew each time: it may be a list that somebody changes."""
+        """An expression that makes a new default each time: it may be a list that its owner changes."""
         return f"{self.function(kind, kind)}({encoded!r}, 0)[0]"
 
     def _block(self, item: Type, extra: int, body: list[str]) -> None:

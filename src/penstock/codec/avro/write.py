@@ -189,7 +189,7 @@ class _Compiler:
             body.append("  count -= 1")
             body.append(" else:")
             self.value(field.type, "x", f"o{number}", body, "  ")
-        # Every known field was found, so a field more than those is one nobody knows.
+        # Every known field was found, so a field more than those is unknown.
         body.append(f" if len(v) != {'count' if defaults else len(kind.fields)}: raise ValueError")
         outs = ", ".join(f"o{number}" for number in range(len(kind.fields)))
         body.append(f" return b''.join(({outs},))")

@@ -132,7 +132,7 @@ class Broker:
                 topic.publish_throttle.end(why)
 
     async def close(self) -> None:
-        """Disconnect everybody, save every cursor, let go of the stores."""
+        """Disconnect every client, save every cursor, let go of the stores."""
         self.requests.close()
         self.retention.close()
         self.staging.close()

@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do: credentials, keys, tokens, passwords, certificates, permissions.
+"""Who a client is and what it may do: credentials, keys, tokens, passwords, certificates, permissions.
 
 The one package that imports `jwt` and `cryptography`, and only where tokens are used.
 """

@@ -1,4 +1,4 @@
-"""Who somebody is, by whatever they bring: one place for every endpoint."""
+"""Who a client is, by its credentials: one place for every endpoint."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -87,7 +87,7 @@ class Auth:
         return await self.acting(await self.authenticate(method, data, peer), original)
 
     async def acting(self, principal: Principal, original: Original) -> Principal:
-        """Whom an authenticated principal acts for, itself for nobody else; raises as `of_http`.
+        """Whom an authenticated principal acts for, by default itself; raises as `of_http`.
 
         Credentials of the original principal are verified where there are some, and end with it.
         """

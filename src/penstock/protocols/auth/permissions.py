@@ -1,6 +1,6 @@
 """What a role may do: actions on namespaces and topics, from the configuration and as administrators granted.
 
-`admin` of a namespace, or of its tenant, includes the others, as whoever has it could grant them to himself. A
+`admin` of a namespace, or of its tenant, includes the others, as a role that has it could grant them to itself. A
 topic's permissions add to its namespace's; a partition has its topic's.
 """
 

@@ -1,4 +1,4 @@
-"""Somebody whose credentials were verified."""
+"""A client whose credentials were verified."""
 
 from typing import Final
 

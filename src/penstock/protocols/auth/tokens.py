@@ -88,7 +88,7 @@ class Tokens:
             if begins is not None and now < begins - self._leeway_ms:
                 raise refused("the token is not valid yet")
         if self._audience and self._audience not in _texts(claims.get("aud")):
-            raise refused("the token is for somebody else: its audience is not this server's")
+            raise refused("the token is for another server: its audience is not this server's")
         roles = _texts(claims.get(self._role_claim))
         if not roles:
             raise refused(f"the token has no claim {self._role_claim!r} that names a role")

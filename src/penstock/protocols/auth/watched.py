@@ -41,7 +41,7 @@ class WatchedFile(Generic[T]):
             mark = self._stat()
             if mark == self._mark:
                 return
-            self._mark = mark  # what is no good is read, and said, once: anybody can have it looked at
+            self._mark = mark  # what is no good is read, and said, once: any client can have it looked at
             self.value = self._load()
         except (AuthConfigError, OSError) as error:
             if isinstance(error, OSError):

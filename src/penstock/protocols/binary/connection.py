@@ -23,7 +23,7 @@ from .session import Session
 
 log = logging.getLogger(__name__)
 
-OUT_BYTES_HIGH: Final = 256 * 1024  # written and not taken: nobody writes more than what is under way
+OUT_BYTES_HIGH: Final = 256 * 1024  # written and not taken: no more is written than what is under way
 OUT_BYTES_LOW: Final = 64 * 1024
 OUT_BYTES_NARROW: Final = 16 * 1024  # the same while the principal is beyond its share
 TOO_FAST: Final = "its role is beyond its rate"

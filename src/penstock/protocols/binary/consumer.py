@@ -71,7 +71,7 @@ class ConsumerHandler:
                 if allowance is not None:
                     await allowance.spend(0, len(delivery.entry.data))
             self._tell_end()
-            await asyncio.sleep(0)  # the loop is everybody's
+            await asyncio.sleep(0)  # other tasks share the loop
             output.count()  # what the system did not take at once
         self._closed_by_others()
 

@@ -14,7 +14,7 @@ class ProtocolViolation(Exception):
 class Output(Protocol):
     """The way to one client. Nothing is written once it is closed."""
 
-    paused: bool  # the client does not read: whoever can wait waits for `writable`
+    paused: bool  # the client does not read: a writer that can wait waits for `writable`
     closed: bool
 
     def write(self, *pieces: bytes) -> None:
@@ -53,7 +53,7 @@ class Closed:
     closed = True
 
     def write(self, *pieces: bytes) -> None:
-        """Nobody hears it."""
+        """The connection is closed: nothing is sent."""
 
     async def writable(self) -> None:
         """At once."""

@@ -198,7 +198,7 @@ class ProducerHandler:
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Store what was sent, then leave the topic; nobody waits for replies any more."""
+        """Store what was sent, then leave the topic; no reply is waited for any more."""
         await self.finish()
         self._task.cancel()
         for request in list(self._requests):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def producer(session: "Session", command: CommandProducer, frame: Frame) -> "Work | None":
-    """Create a producer; one that waits to have the topic alone holds up nobody."""
+    """Create a producer; one that waits to have the topic alone holds up no other."""
     work = session.answered(command.request_id, _create(session, command))
     if command.producer_access_mode != ProducerAccessMode.WaitForExclusive:
         return work

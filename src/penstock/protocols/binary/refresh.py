@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AHEAD_MS: Final = 30_000  # asked so long before the end, or when half of the time is left
 AGAIN_MS: Final = 1000  # not more often than this: the answer may be the same token again
-REFRESH: Final = b"PulsarAuthRefresh"  # what Pulsar's clients know to mean: the same again, anew
+REFRESH: Final = b"PulsarAuthRefresh"  # what Pulsar's clients know to mean: send the credentials again
 PROTOCOL_VERSION: Final = 21
 
 

@@ -13,7 +13,7 @@ _MARK: Final = REQUEST_TIMEOUT_PROPERTY.encode()
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Somebody waits so long for the reply to the message with that sequence id."""
+    """A requester waits so long for the reply to the message with that sequence id."""
 
     sequence_id: int
     timeout_ms: int

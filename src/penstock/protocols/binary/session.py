@@ -35,7 +35,7 @@ Handler = Callable[["Session", Any, Frame], Work | None]
 
 WAITING_FRAMES_MAX: Final = 1000  # behind a command that waits; then nothing more is read
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
-# What comes with every message, and holds no text that anybody reads.
+# What comes with every message, and holds no text that is shown.
 _TEXTLESS: Final = frozenset((BaseCommand.SEND, BaseCommand.ACK, BaseCommand.FLOW))
 _PENDING: Final = "too much waits for the store"
 

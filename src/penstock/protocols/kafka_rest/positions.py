@@ -3,7 +3,7 @@
 A position counts the bytes of all frames since the log's very first message. It is the same whatever was
 trimmed, restarted or added beside it, so it cannot be computed from what is there: points along the log are
 kept, one about every 256 KiB, and what lies between two of them is read again when it is asked for. The index
-grows when somebody asks and before entries are trimmed, by reading what is new; it costs a publisher nothing.
+grows when a scraper asks and before entries are trimmed, by reading what is new; it costs a publisher nothing.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ class Backlog(Generic[T]):
         self._room = asyncio.Event()
 
     def add(self, item: T) -> None:
-        """Add an item; whoever adds looks at `full` before the next."""
+        """Add an item; the caller looks at `full` before the next."""
         self._items.append(item)
         self.size_bytes += item.size
         self._waiting.set()

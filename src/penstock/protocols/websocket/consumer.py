@@ -84,7 +84,7 @@ class ConsumerHandler:
                     await socket.allowance.spend(1, len(text))
                 command, context = parse_command(text, known)
                 if context is None:
-                    # What most frames are. Nobody is owed an answer.
+                    # What most frames are. No answer is owed.
                     if type(command) is Acknowledge and not command.cumulative:
                         try:
                             await consumer.acknowledge(command.message_id)

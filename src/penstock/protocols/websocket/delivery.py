@@ -145,7 +145,7 @@ class Deliverer:
             self._entry, self._messages = entry, self._decode(delivery)
         message = self._messages[index] if index < len(self._messages) else None
         if message is None or message.compacted_out:
-            # Nobody could ever acknowledge it: it would stop the subscription for good.
+            # No consumer could ever acknowledge it: it would stop the subscription for good.
             await self._consumer.acknowledge(delivery.topic.id_of(entry, index if entry.count > 1 else -1))
             return None
         topic = delivery.topic

@@ -69,7 +69,7 @@ def _topic(parts: list[bytes]) -> TopicName:
 
 def _topic_alone(parts: list[bytes]) -> TopicName:
     # One slash more at the end is Pulsar's habit. What else follows is refused: Pulsar's versions differ in
-    # whether it is part of the topic, so nobody can mean it safely.
+    # whether it is part of the topic, so no client can mean it safely.
     if len(parts) > _SEGMENTS_TOPIC and parts[_SEGMENTS_TOPIC:] != [b""]:
         raise PenstockError(ErrorKind.BAD_PARAMETER, "Invalid topic name format: write / in a topic as %2F")
     return _topic(parts)

@@ -231,7 +231,7 @@ class ProducerHandler:
     async def _apply(self, message: OutMessage, declared: Declaration) -> None:
         """Check a message against its schema; one that is new is registered only for a message that fits."""
         scheme = await self._schemes.scheme(declared, register=False)
-        if message.encryption is None:  # otherwise nobody here can say what it holds
+        if message.encryption is None:  # otherwise the server cannot say what it holds
             _adopt(message, scheme.wrap(message.payload, key=message.key))
         if len(message.payload) <= self._message_bytes_max:  # a larger one is refused when it is published
             message.schema_version = (await self._schemes.register(scheme)).version

@@ -118,7 +118,7 @@ class Replies:
                     await asyncio.sleep(0)
 
     def close(self, reason: str = "") -> None:
-        """Nobody waits any more. With a `reason` the peer is still there to be told."""
+        """The requester waits no more. With a `reason` the peer is still there to be told."""
         for request in list(self._open):
             if not reason:
                 self.withdraw(request)

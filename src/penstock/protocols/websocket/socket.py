@@ -63,7 +63,7 @@ class Socket:
         self.holding: Holding | None = None  # what the server holds for it
         self.proxied: ProxiedSocket | None = None  # where it is counted
         self.allowance: Allowance | None = None  # how fast it may be used
-        self.abandoned: Callable[[], None] | None = None  # told when it is cut off: nobody waits for its end
+        self.abandoned: Callable[[], None] | None = None  # told when it is cut off: its end is not waited for
         self._idle = IdleWatch(
             clock,
             idle_ms,
@@ -230,7 +230,7 @@ class Sockets:
     async def drain(self) -> None:
         """End every socket: what is in flight is answered, then it is closed with 1001.
 
-        Completes when all are closed, at the latest after the grace time. Let nobody new in before.
+        Completes when all are closed, at the latest after the grace time. Refuse new connections before.
         """
         for socket in list(self._open):
             socket.stop(GOING_AWAY, "the server is shutting down")

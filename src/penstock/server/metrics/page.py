@@ -1,5 +1,5 @@
 """`GET /metrics`: everything that is measured, as Prometheus or OpenMetrics text. The one importer of
-prometheus_client, and only once somebody asks."""
+prometheus_client, and only once a scraper asks."""
 
 import asyncio
 from collections.abc import Callable, Iterator, MutableMapping

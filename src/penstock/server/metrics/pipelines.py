@@ -1,4 +1,4 @@
-"""The last progress event of each pipeline, read from the system topic when somebody asks."""
+"""The last progress event of each pipeline, read from the system topic when a scraper asks."""
 
 from typing import Final
 
@@ -83,7 +83,7 @@ class Pipelines:
         try:
             event = msgspec.json.decode(payload, type=Event)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return  # anybody who may can publish there
+            return  # every role with `produce` can publish there
         self.last.pop(event.pipeline, None)
         self.last[event.pipeline] = event
         if len(self.last) > self._shown_max:
