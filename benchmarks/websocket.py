@@ -61,8 +61,8 @@ async def serve(kind: str, folder: Path) -> None:
     from starlette.routing import Router, WebSocketRoute
 
     from penstock.engines.embedded.broker import Broker
-    from penstock.engines.embedded.clock import LoopClock
     from penstock.engines.embedded.memory import MemoryStore
+    from penstock.engines.embedded.runtime.clock import LoopClock
     from penstock.engines.embedded.sqlite import SqliteStore
     from penstock.protocols.session import ServerContext
     from penstock.protocols.websocket.routes import routes

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.clock import LoopClock
+from penstock.engines.embedded.broker.staged import Expected
+from penstock.engines.embedded.broker.writers import Caller
 from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.engines.embedded.sqlite import SqliteStore
 from penstock.engines.embedded.sqlite.store import FILE_NAME
-from penstock.engines.embedded.staged import Expected
 from penstock.engines.embedded.topic import Topic
-from penstock.engines.embedded.writers import Caller
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName

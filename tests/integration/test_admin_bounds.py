@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.integration.admin_harness import ADMIN, Office, office
 
-from penstock.engines.embedded.consumer import Consumer
 from penstock.engines.embedded.settings import BrokerSettings
+from penstock.engines.embedded.subscription import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType

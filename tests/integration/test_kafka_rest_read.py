@@ -10,8 +10,8 @@ from email.message import Message
 import pytest
 from tests.integration.kafka_rest_harness import FOO, LOG, X_KAFKA, consumed, framed, house
 
+from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.engines.embedded.settings import BrokerSettings
-from penstock.engines.embedded.tasks import Tasks
 from penstock.model.names import TopicName
 from penstock.protocols.session import Limits
 from penstock.testing.clock import settle

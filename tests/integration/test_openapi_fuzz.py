@@ -16,8 +16,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.clock import LoopClock
 from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.session import Limits, ServerContext
 from penstock.server.describe import openapi

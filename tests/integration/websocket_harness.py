@@ -12,9 +12,9 @@ from starlette.routing import Router
 from websockets.asyncio.client import ClientConnection, connect
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.clock import LoopClock
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.ports import Clock, Store
+from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings

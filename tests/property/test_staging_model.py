@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.broker.staged import Expected
+from penstock.engines.embedded.broker.writers import Caller
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.sqlite import SqliteStore
-from penstock.engines.embedded.staged import Expected
-from penstock.engines.embedded.writers import Caller
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName

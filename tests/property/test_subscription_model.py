@@ -14,9 +14,8 @@ from hypothesis.stateful import (
 )
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.consumer import Consumer, Delivery
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.embedded.subscription import Consumer, Delivery, Subscription
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName

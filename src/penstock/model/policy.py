@@ -185,3 +185,34 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     subscription_properties: dict[str, str] = {}  # of a subscription that is new
     compacted: bool = False  # of what was compacted, only the last value of each key
     client: ClientInfo = UNKNOWN_CLIENT
+
+
+class InForce(msgspec.Struct, frozen=True):
+    """The policies of one topic, each decided."""
+
+    retention: Retention
+    message_ttl_s: int
+    size_quota: Quota
+    age_quota: Quota
+    deduplication: bool
+    max_producers: int
+    max_consumers: int
+    max_consumers_per_subscription: int
+    max_subscriptions: int
+    max_unacked_per_consumer: int = UNACKED_PER_CONSUMER_MAX
+    compaction_threshold: int = 0
+    publish_rate: TopicRate = TopicRate()
+    dispatch_rate: TopicRate = TopicRate()
+    subscription_dispatch_rate: TopicRate = TopicRate()
+    auto_subscriptions: bool = True
+    subscription_types: tuple[SubscriptionType, ...] = ()
+
+    @property
+    def retains_all(self) -> bool:
+        return self.retention.minutes < 0 and self.retention.mb < 0
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nothing ever goes, expires or is bounded."""
+        quotas = self.size_quota.limit >= 0 or self.age_quota.limit >= 0
+        return self.retains_all and self.message_ttl_s <= 0 and self.compaction_threshold <= 0 and not quotas

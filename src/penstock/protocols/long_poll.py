@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.engines.embedded.ports import Clock
-from penstock.engines.embedded.tasks import Tasks
+from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import PenstockError
 
 from .holds import Hold

@@ -7,7 +7,7 @@ from typing import Any, Final
 from penstock.codec.codec import Codec
 from penstock.codec.key_value import KeyValueCodec, join
 from penstock.codec.lookup import codec_for
-from penstock.engines.embedded.schemas import Schemas
+from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.engines.embedded.consumer import Consumer
-from penstock.engines.embedded.histogram import Histogram
 from penstock.engines.embedded.ports import Clock
-from penstock.engines.embedded.producer import Producer
-from penstock.engines.embedded.rates import Rate
+from penstock.engines.embedded.runtime.histogram import Histogram
+from penstock.engines.embedded.runtime.rates import Rate
+from penstock.engines.embedded.subscription import Consumer
+from penstock.engines.embedded.topic.producer import Producer
 from penstock.model.names import NamespaceName, TopicName
 
 # Buckets of the time to publish, in us; beyond the last is Pulsar's `…_higher`.

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import msgspec
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.consumer import Consumer
-from penstock.engines.embedded.dead_letters import dead_letter_topic
-from penstock.engines.embedded.producer import Producer
+from penstock.engines.embedded.broker.dead_letters import dead_letter_topic
+from penstock.engines.embedded.subscription import Consumer
+from penstock.engines.embedded.topic.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import DeadLetter

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from penstock.codec.codec import Codec
 from penstock.codec.key_value import KeyValueCodec
 from penstock.codec.lookup import codec_for
-from penstock.engines.embedded.schemas import Schemas
+from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message
 from penstock.model.names import TopicName

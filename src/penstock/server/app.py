@@ -7,7 +7,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.clock import LoopClock
+from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.binary.endpoint import BinaryEndpoint

@@ -5,9 +5,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from penstock.engines.embedded.policies import InForce
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import Quota, TopicPolicies
+from penstock.model.policy import InForce, Quota, TopicPolicies
 
 from .answers import Answer
 from .call import Call

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from penstock.engines.embedded.consumer import Consumer
-from penstock.engines.embedded.producer import Producer
+from penstock.engines.embedded.subscription import Consumer
+from penstock.engines.embedded.topic.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.protocols.proxied import LATENCY_US, Meter, ProxiedSocket

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.engines.embedded.namespaces import TenantInfo
+from penstock.engines.embedded.registry.namespaces import TenantInfo
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import check_entity
 

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.engines.embedded.consumer import Consumer
-from penstock.engines.embedded.producer import Producer
-from penstock.engines.embedded.rates import Rate
-from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.embedded.runtime.rates import Rate
+from penstock.engines.embedded.subscription import Receiver, Subscription
 from penstock.engines.embedded.topic import Topic
+from penstock.engines.embedded.topic.access import Publisher
 from penstock.model.policy import AccessMode, SubscriptionType
 
 from .times import iso_time
@@ -146,7 +145,7 @@ def _rate(rate: Rate, way: str) -> dict[str, Any]:
     }
 
 
-def _publisher(producer: Producer) -> dict[str, Any]:
+def _publisher(producer: Publisher) -> dict[str, Any]:
     return {
         "producerName": producer.name,
         "accessMode": _ACCESS[producer.options.access_mode],
@@ -157,14 +156,14 @@ def _publisher(producer: Producer) -> dict[str, Any]:
     }
 
 
-def shown_owner(one: Producer | Consumer) -> dict[str, Any]:
+def shown_owner(one: Publisher | Receiver) -> dict[str, Any]:
     """For which role it was made, and by which proxy; nothing where authentication is off."""
     if one.owner is None:
         return {}
     return {"role": one.owner} if one.proxy is None else {"role": one.owner, "proxyRole": one.proxy}
 
 
-def _consumer(consumer: Consumer) -> dict[str, Any]:
+def _consumer(consumer: Receiver) -> dict[str, Any]:
     window = consumer.options.window
     unacked_max = consumer.unacked_max if window is None else min(window, consumer.unacked_max)
     return {
@@ -178,7 +177,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
     }
 
 
-def _connected(one: Producer | Consumer) -> dict[str, Any]:
+def _connected(one: Publisher | Receiver) -> dict[str, Any]:
     """Who is at the other end."""
     client = one.options.client
     return {

@@ -1,9 +1,10 @@
 """Subscriptions: create, list, move, skip, describe and delete. What they hold is in `messages`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.topic import Topic
+from penstock.engines.embedded.subscription.source import SubscribedLog
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import check_local
 
@@ -31,7 +32,7 @@ async def of_one_partition(call: Call, what: str) -> Subscription:
     return found[0]
 
 
-def _check_place(position: Position, logs: list[Topic]) -> None:
+def _check_place(position: Position, logs: Sequence[SubscribedLog]) -> None:
     """A message's id means one partition: refuse it before anything is changed in the others."""
     if not position.special and (len(logs) != 1 or logs[0].ledger != position.target.ledger):
         raise PenstockError(

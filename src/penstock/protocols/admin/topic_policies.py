@@ -4,9 +4,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.engines.embedded.policies import InForce
 from penstock.model.names import TopicName
-from penstock.model.policy import TopicPolicies
+from penstock.model.policy import InForce, TopicPolicies
 
 from .answers import NO_CONTENT, Answer
 from .call import Call

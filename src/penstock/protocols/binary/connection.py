@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, cast
 
 from penstock.engines.embedded.ports import Clock, Timer
-from penstock.engines.embedded.tasks import Tasks
+from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.certificates import peer_role
 from penstock.protocols.clients import address_of

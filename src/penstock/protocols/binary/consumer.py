@@ -5,9 +5,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from penstock.engines.embedded.consumer import Consumer, Delivery
 from penstock.engines.embedded.ports import Timer
-from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.embedded.subscription import Consumer, Delivery
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType
@@ -130,7 +129,7 @@ class ConsumerHandler:
             self._active_due = None
             self._active_changed(self.source, self.source.active is self.consumer)
 
-    def _active_changed(self, subscription: Subscription, active: bool) -> None:
+    def _active_changed(self, subscription: object, active: bool) -> None:
         if self._active_due is None:
             send(self._session.output, answers.active_consumer(self._id, active=active))
 

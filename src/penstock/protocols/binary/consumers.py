@@ -60,7 +60,7 @@ async def _subscribe(session: "Session", command: CommandSubscribe) -> None:
         return
     topic = await broker.topics.get(name, create=None if command.force_topic_creation else False)
     if command.HasField("schema"):
-        await broker.schemas.check_consumer(topic, schema_info(command.schema))
+        await broker.schemas.check_consumer(name, schema_info(command.schema), used=topic.used)
     fresh = command.subscription not in topic.subscriptions
     consumer = await broker.subscribe(
         [name], command.subscription, _options(session, command), budget=session.holding

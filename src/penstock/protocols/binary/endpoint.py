@@ -5,7 +5,7 @@ import socket
 import ssl
 from typing import Final
 
-from penstock.engines.embedded.tasks import Tasks
+from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.protocols.handshakes import TlsServer
 from penstock.protocols.session import ServerContext
 

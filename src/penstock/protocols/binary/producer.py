@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.engines.embedded.entries import Submitted, append_entries
-from penstock.engines.embedded.producer import Producer
-from penstock.engines.embedded.requests import Request
+from penstock.engines.embedded.topic.entries import Submitted, append_entries
+from penstock.engines.embedded.topic.producer import Producer
+from penstock.engines.embedded.topic.requests import Request
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId

@@ -45,7 +45,7 @@ async def _last_message_id(session: "Session", command: CommandGetLastMessageId)
 
 async def _last(talk: ConsumerHandler) -> MessageId:
     """The last message that the consumer may see."""
-    topic, kept = talk.source.topic, talk.source.topic.compaction.kept
+    topic, kept = talk.source.topic, talk.source.compaction.kept
     nothing = MessageId(-1, -1, topic.name.partition)
     if topic.next_entry == topic.first_entry:
         return nothing

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.tasks import Tasks
+from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNKNOWN_CLIENT
 from penstock.protocols.load import Holding

@@ -8,9 +8,9 @@ from bisect import bisect_left, insort
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.engines.embedded.patterns import Pattern
-from penstock.engines.embedded.slices import Slices
-from penstock.engines.embedded.watches import matched_name
+from penstock.engines.embedded.broker.watches import matched_name
+from penstock.engines.embedded.registry.patterns import Pattern
+from penstock.engines.embedded.runtime.slices import Slices
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import PARTITION_SUFFIX, NamespaceName, TopicName
 from penstock.wire.checksum import crc32c

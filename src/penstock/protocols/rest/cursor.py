@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.schemas import Schemas
+from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -154,7 +154,7 @@ class Answering:
             if isinstance(given, Acknowledgement) and given.reply_content is not None:
                 # the reply goes first, the acknowledgement counts in any case (PIP-371)
                 check_reply(self._schemas, source.topic.name, given.reply_content, given.schema_version)
-                outcome = await source.requests.reply(
+                outcome = await source.host.reply(
                     source,
                     source.answers.holder(message_id.entry, message_id.batch_index, self._role),
                     message_id,

@@ -4,8 +4,8 @@ import asyncio
 import secrets
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.consumer import Consumer
-from penstock.engines.embedded.timers import Timers
+from penstock.engines.embedded.runtime.timers import Timers
+from penstock.engines.embedded.subscription import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions

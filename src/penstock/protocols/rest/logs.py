@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.patterns import Pattern
-from penstock.engines.embedded.slices import Slices
+from penstock.engines.embedded.registry.patterns import Pattern
+from penstock.engines.embedded.runtime.slices import Slices
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError

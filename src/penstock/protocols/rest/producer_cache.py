@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Final
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.producer import Producer
+from penstock.engines.embedded.topic.producer import Producer
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ProducerOptions

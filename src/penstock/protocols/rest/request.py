@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.engines.embedded.requests import Reply, Requests
-from penstock.engines.embedded.schemas import Schemas
+from penstock.engines.embedded.registry.schemas import Schemas
+from penstock.engines.embedded.topic.requests import Reply, Requests
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.long_poll import LongPoll, LongPolls
 from penstock.protocols.reply_values import value_of

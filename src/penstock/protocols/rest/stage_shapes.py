@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from msgspec import Meta, Struct
 
-from penstock.engines.embedded.staged import Batch, Expected
+from penstock.engines.embedded.broker.staged import Batch, Expected
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, Span, Target

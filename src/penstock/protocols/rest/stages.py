@@ -16,8 +16,8 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from penstock.engines.embedded.bulk import append_bulk
-from penstock.engines.embedded.writers import Caller
+from penstock.engines.embedded.broker.writers import Caller
+from penstock.engines.embedded.topic.bulk import append_bulk
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.consumer import Consumer
+from penstock.engines.embedded.subscription import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.proxied import Meter
 from penstock.protocols.reply_values import check_reply

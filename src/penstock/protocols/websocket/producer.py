@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Final
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.producer import Producer
+from penstock.engines.embedded.topic.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.consumer import Consumer
+from penstock.engines.embedded.subscription import Consumer
 from penstock.protocols.proxied import Meter
 
 from .commands import AskEndOfTopic, Broken, parse_command

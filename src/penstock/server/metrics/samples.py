@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.engines.embedded.histogram import Histogram
+from penstock.engines.embedded.runtime.histogram import Histogram
 
 Kind = Literal["counter", "gauge", "histogram"]
 

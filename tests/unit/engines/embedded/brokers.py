@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.consumer import Consumer, Delivery
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.settings import BrokerSettings
+from penstock.engines.embedded.subscription import Consumer, Delivery
 from penstock.model.message import Message, OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName

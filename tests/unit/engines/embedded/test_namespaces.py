@@ -4,7 +4,7 @@ import pytest
 from tests.unit.engines.embedded.brokers import bench
 
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.namespaces import Namespaces
+from penstock.engines.embedded.registry.namespaces import Namespaces
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName

@@ -6,8 +6,8 @@ import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, bench
 
 from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.engines.embedded.settings import BrokerSettings
-from penstock.engines.embedded.tasks import Tasks
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.message import OutMessage
 from penstock.model.policy import ProducerOptions

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.engines.embedded import retention_task
-from penstock.engines.embedded.retention_task import PRODUCERS_EVERY_MS
+from penstock.engines.embedded.broker import retention_task
+from penstock.engines.embedded.broker.retention_task import PRODUCERS_EVERY_MS
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError

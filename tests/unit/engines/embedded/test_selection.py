@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.engines.embedded.consumer import Consumer
+from penstock.engines.embedded.subscription import Consumer
 from penstock.engines.embedded.subscription.selection import ByKey
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 

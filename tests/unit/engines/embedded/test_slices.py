@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from tests.unit.engines.embedded.brokers import bench
 
-from penstock.engines.embedded import slices
+from penstock.engines.embedded.runtime import slices
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 

@@ -6,11 +6,11 @@ import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, Bench
 from tests.unit.engines.embedded.brokers import bench as bench_of
 
+from penstock.engines.embedded.broker.staged import Expected
+from penstock.engines.embedded.broker.writers import Caller
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.settings import BrokerSettings
-from penstock.engines.embedded.staged import Expected
 from penstock.engines.embedded.topic import Topic
-from penstock.engines.embedded.writers import Caller
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage

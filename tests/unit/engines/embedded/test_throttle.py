@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engines.embedded.throttle import Throttle
+from penstock.engines.embedded.runtime.throttle import Throttle
 from penstock.model.policy import TopicRate
 from penstock.testing.clock import ManualClock
 

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 from tests.unit.engines.embedded.brokers import Bench, bench
 
-from penstock.engines.embedded.tasks import Tasks
+from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.message import OutMessage
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings

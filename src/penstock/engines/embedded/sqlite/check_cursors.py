@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterator, Mapping
 
-from penstock.engines.embedded.offsets import CHUNK
+from penstock.engines.embedded.log.offsets import CHUNK
 
 from .check_entries import Found, LogRow
 

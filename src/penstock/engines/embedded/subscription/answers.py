@@ -1,25 +1,32 @@
 """What consumers answer: acknowledged, negatively acknowledged, to be delivered again."""
 
-from typing import TYPE_CHECKING
+from enum import Enum
 
-from penstock.engines.embedded.consumer import Consumer, Delivery
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
+from .delivering import Delivering
 from .outstanding import Outstanding
+from .receiver import Delivery, Receiver, Source
 
-if TYPE_CHECKING:
-    from .subscription import Subscription
+
+class Outcome(Enum):
+    """What became of a reply; told to the replier."""
+
+    DELIVERED = "ok"
+    NOT_A_REQUEST = "the message is no request"
+    NOBODY_WAITS = "nobody waits for this reply (any more)"
 
 
 class Answers:
     """The answers to one subscription's messages. Those that are out are answered at once; the `_late` ones look up
     in the log what is out no more."""
 
-    def __init__(self, subscription: "Subscription", out: Outstanding) -> None:
+    def __init__(self, subscription: Source, out: Outstanding, delivering: Delivering) -> None:
         self._subscription = subscription
         self._topic = subscription.topic
         self._out = out
+        self._delivering = delivering
         self._pending = out.pending
 
     # -- acknowledged
@@ -50,7 +57,7 @@ class Answers:
         if not self.acknowledge(message_id.entry, index):
             self._out.acknowledged(entry.offset, (1 << entry.count) - 1 if index < 0 else 1 << index)
 
-    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Consumer) -> bool:
+    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
         """Acknowledge what `consumer` has of an entry but the messages in `unacked`; where it has nothing of
         it, all that is not out with others. False when the entry is not out."""
         held = self._pending.of(entry_id)
@@ -68,7 +75,7 @@ class Answers:
         self._out.acknowledged(offset, mask)
         return True
 
-    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Consumer) -> None:
+    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
         """The same of an entry that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""
         if 0 <= entry_id < self._topic.first_entry:
             return
@@ -93,7 +100,7 @@ class Answers:
 
     # -- given back
 
-    def negative(self, entry_id: int, index: int, delay_ms: int, by: Consumer | None = None) -> bool:
+    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
         """Have a message that is out, with `by` or (None) with anybody, delivered again after a delay.
 
         False when it is not out.
@@ -110,21 +117,21 @@ class Answers:
             self._subscription.wake()
         return found
 
-    def give_back(self, consumer: Consumer, delivery: Delivery) -> None:
+    def give_back(self, consumer: Receiver, delivery: Delivery) -> None:
         """What a consumer took but could not hand on goes out again without counting."""
         for part in list(self._pending.of(delivery.entry.entry_id)):
             if part.consumer is consumer:
                 self._out.take_back(part, delivery.mask, counts=False)
         self._subscription.wake()
 
-    def redeliver_all(self, consumer: Consumer) -> None:
+    def redeliver_all(self, consumer: Receiver) -> None:
         """Deliver again everything that a consumer has; what it never took does not count as tried."""
         self._out.take_all_back(consumer, self._subscription)
         self._subscription.wake()
 
     # -- with whom
 
-    def has_out(self, entry_id: int, index: int, consumer: Consumer | None) -> bool:
+    def has_out(self, entry_id: int, index: int, consumer: Receiver | None) -> bool:
         """Whether a message is out, with `consumer` or (None) with anybody."""
         bit = -1 if index < 0 else 1 << index
         return any(
@@ -132,12 +139,12 @@ class Answers:
             for part in self._pending.of(entry_id)
         )
 
-    def holder(self, entry_id: int, index: int, owner: str | None) -> Consumer | None:
+    def holder(self, entry_id: int, index: int, owner: str | None) -> Receiver | None:
         """The consumer of `owner` that a message is out with, else any of its consumers, which then has it not;
         None, which is anybody, where nobody owns consumers."""
         if owner is None:
             return None
-        own = [consumer for consumer in self._subscription.consumers if consumer.owner == owner]
+        own = [consumer for consumer in self._delivering.selection.consumers if consumer.owner == owner]
         if not own:
             raise PenstockError(
                 ErrorKind.MESSAGE_NOT_FOUND, f"{owner!r} has no consumer of {self._subscription.name}"

@@ -6,23 +6,21 @@ again when they came.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from penstock.engines.embedded.bits import bits_of, lowest_bits
-from penstock.engines.embedded.consumer import COUNT_BYTES, Budget, Consumer, Delivery
+from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.ports import EntryFormat, Timer
-from penstock.engines.embedded.tasks import Tasks
-from penstock.engines.embedded.throttle import Throttle
+from penstock.engines.embedded.runtime.bits import bits_of, lowest_bits
+from penstock.engines.embedded.runtime.tasks import Tasks
+from penstock.engines.embedded.runtime.throttle import Throttle
 from penstock.model.entry import Entry
 
 from .outstanding import Outstanding
 from .pending import Pending
 from .reading import AHEAD_ENTRIES_MAX, Reading
+from .receiver import COUNT_BYTES, Budget, Delivery, Receiver, Source
 from .replay import Slice
 from .selection import Active, ByKey, RoundRobin
-
-if TYPE_CHECKING:
-    from .subscription import Subscription
 
 RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop
 SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look-up rather than reading over
@@ -32,7 +30,12 @@ class Delivering:
     """Deals out the messages of one subscription to the consumers in `selection`."""
 
     def __init__(
-        self, subscription: "Subscription", out: Outstanding, encoder: EntryFormat, tasks: Tasks
+        self,
+        subscription: Source,
+        out: Outstanding,
+        compaction: Compaction,
+        encoder: EntryFormat,
+        tasks: Tasks,
     ) -> None:
         self.selection: Active | RoundRobin | ByKey = RoundRobin()
         self.reading = Reading(subscription.topic, tasks, self.wake)
@@ -41,6 +44,7 @@ class Delivering:
         self._cursor = subscription.cursor
         self._rate = subscription.rate_out
         self._out = out
+        self._compaction = compaction
         self._encoder = encoder
         self._scheduled = False
         self._throttles: tuple[Throttle, ...] = ()  # rates that policies bound
@@ -166,7 +170,7 @@ class Delivering:
                 if gap - entry.end > SKIP_READS_MIN:
                     reading.locate(gap)
                     return False
-        if mask and self._subscription.compacted and (kept := self._topic.compaction.kept) is not None:
+        if mask and self._subscription.compacted and (kept := self._compaction.kept) is not None:
             seen = kept.mask(entry.offset, entry.count)
             self._out.acknowledged(entry.offset, mask & ~seen)
             mask &= seen
@@ -244,7 +248,7 @@ class Delivering:
         by_hash: dict[int, int] = {}
         for index in bits_of(mask):
             by_hash[hashes[index]] = by_hash.get(hashes[index], 0) | 1 << index
-        going: dict[Consumer, int] = {}
+        going: dict[Receiver, int] = {}
         for key_hash, bits in by_hash.items():
             consumer = selection.owner(key_hash)
             rest = bits
@@ -265,7 +269,7 @@ class Delivering:
         for consumer, part in going.items():
             self._deliver(consumer, entry, part, hashes[0] if same else hashes)
 
-    def _deliver(self, consumer: Consumer, entry: Entry, mask: int, hashes: int | list[int] | None) -> None:
+    def _deliver(self, consumer: Receiver, entry: Entry, mask: int, hashes: int | list[int] | None) -> None:
         if not consumer.options.auto_ack:
             self._out.give(Pending(consumer, entry.entry_id, entry.offset, entry.count, mask, hashes))
         self._rate.add(mask.bit_count(), len(entry.data))

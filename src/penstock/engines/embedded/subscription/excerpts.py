@@ -6,7 +6,7 @@ of several such parts at a time, after a reconnect for example, and does not say
 
 from typing import Final
 
-from penstock.engines.embedded.offsets import OffsetSet
+from penstock.engines.embedded.log.offsets import OffsetSet
 
 LOOK_AT: Final = 1000  # entries, before those that are acknowledged are forgotten
 

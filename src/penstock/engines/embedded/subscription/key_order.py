@@ -8,8 +8,7 @@ consumer has no room, lest the others wait behind them.
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.engines.embedded.consumer import Consumer
-
+from .receiver import Receiver
 from .replay import Slice
 
 ASIDE_MAX: Final = 20_000  # messages waiting aside before reading ahead stops; bounds memory
@@ -19,19 +18,19 @@ class KeyOrder:
     """Which hashes are out with whom, and what waits for them."""
 
     def __init__(self) -> None:
-        self._out: dict[int, tuple[Consumer, int]] = {}
+        self._out: dict[int, tuple[Receiver, int]] = {}
         self._aside: dict[int, list[Slice]] = {}
-        self._short: dict[Consumer, dict[int, None]] = {}  # who lacks room for which hashes, oldest first
+        self._short: dict[Receiver, dict[int, None]] = {}  # who lacks room for which hashes, oldest first
         self.aside = 0
 
-    def may_go(self, key_hash: int, consumer: Consumer) -> bool:
+    def may_go(self, key_hash: int, consumer: Receiver) -> bool:
         """Whether a message of this hash may go to `consumer` now, room aside."""
         if key_hash in self._aside:
             return False
         held = self._out.get(key_hash)
         return held is None or held[0] is consumer
 
-    def gone(self, key_hash: int, consumer: Consumer, count: int) -> None:
+    def gone(self, key_hash: int, consumer: Receiver, count: int) -> None:
         """`count` messages of this hash went out."""
         held = self._out.get(key_hash)
         self._out[key_hash] = (consumer, count + (held[1] if held else 0))
@@ -48,7 +47,7 @@ class KeyOrder:
         del self._out[key_hash]
         return self._release((key_hash,))
 
-    def wait(self, key_hash: int, part: Slice, short_of: Consumer | None) -> None:
+    def wait(self, key_hash: int, part: Slice, short_of: Receiver | None) -> None:
         """Put messages aside until their hash is free or, with `short_of`, until that consumer has room."""
         self._aside.setdefault(key_hash, []).append(part)
         self.aside += part.mask.bit_count()

@@ -1,22 +1,18 @@
 """What is out of a subscription, and the two ways it ends: acknowledged, or delivered again."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
-from penstock.engines.embedded.consumer import Consumer
-from penstock.engines.embedded.offsets import OffsetSet
-from penstock.engines.embedded.tasks import Tasks
-from penstock.engines.embedded.topic import Topic
+from penstock.engines.embedded.log.offsets import OffsetSet
+from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.entry import Entry
 from penstock.model.policy import DeadLetter
 
 from .key_order import KeyOrder
 from .pending import Pending, PendingTable
+from .receiver import Receiver, Source
 from .redelivery import Redelivery
 from .replay import Slice
-
-if TYPE_CHECKING:
-    from .subscription import Subscription
+from .source import SubscribedLog
 
 
 class Outstanding:
@@ -27,7 +23,7 @@ class Outstanding:
 
     def __init__(
         self,
-        topic: Topic,
+        topic: SubscribedLog,
         cursor: OffsetSet,
         tasks: Tasks,
         *,
@@ -107,7 +103,7 @@ class Outstanding:
         else:
             self.back.replay.add(again)
 
-    def take_all_back(self, consumer: Consumer, subscription: "Subscription") -> None:
+    def take_all_back(self, consumer: Receiver, subscription: Source) -> None:
         """Everything a consumer has is to be delivered again; what it never took does not count as tried."""
         untouched: dict[int, int] = {}
         for delivery in consumer.outbox:

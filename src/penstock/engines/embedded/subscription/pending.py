@@ -1,7 +1,8 @@
 """What is out: which messages of which entry are with which consumer."""
 
-from penstock.engines.embedded.bits import bits_of
-from penstock.engines.embedded.consumer import Consumer
+from penstock.engines.embedded.runtime.bits import bits_of
+
+from .receiver import Receiver
 
 
 class Pending:
@@ -11,7 +12,7 @@ class Pending:
 
     def __init__(
         self,
-        consumer: Consumer,
+        consumer: Receiver,
         entry_id: int,
         offset: int,
         count: int,
@@ -70,7 +71,7 @@ class PendingTable:
             found |= part.mask
         return found
 
-    def with_consumer(self, consumer: Consumer) -> list[Pending]:
+    def with_consumer(self, consumer: Receiver) -> list[Pending]:
         """What one consumer has, in the order of the log."""
         found = [p for parts in self._by_entry.values() for p in parts if p.consumer is consumer]
         return sorted(found, key=lambda p: p.entry_id)

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
-from penstock.engines.embedded.consumer import Budget
-from penstock.engines.embedded.tasks import Tasks
-from penstock.engines.embedded.topic import READ_BYTES, Topic
+from penstock.engines.embedded.ports.log import READ_BYTES
+from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
+
+from .receiver import Budget
+from .source import SubscribedLog
 
 AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once
 RETRY_MS: Final = 1000  # after the store failed
@@ -20,7 +22,7 @@ class Reading:
     of the consumer that it is for, until it was delivered.
     """
 
-    def __init__(self, topic: Topic, tasks: Tasks, wake: Callable[[], None]) -> None:
+    def __init__(self, topic: SubscribedLog, tasks: Tasks, wake: Callable[[], None]) -> None:
         self.next_entry: int | None = None  # None: to be found by `locate`
         self.busy = False
         self._topic = topic

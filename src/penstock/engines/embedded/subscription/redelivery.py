@@ -1,25 +1,20 @@
 """What comes back: how often, after which delay, and when a message becomes a dead letter."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from penstock.engines.embedded.bits import bits_of
-from penstock.engines.embedded.tasks import Tasks
-from penstock.engines.embedded.timers import Timers
-from penstock.engines.embedded.topic import Topic
+from penstock.engines.embedded.runtime.bits import bits_of
+from penstock.engines.embedded.runtime.tasks import Tasks
+from penstock.engines.embedded.runtime.timers import Timers
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import DeadLetter
 
 from .pending import Pending
 from .replay import Replay, Slice
-
-if TYPE_CHECKING:
-    from .subscription import Subscription
+from .source import SubscribedLog
 
 BURY_RETRY_MS: Final = 1000  # after a dead-letter topic did not take a message
-
-DeadLetterWriter = Callable[["Subscription", Entry, int, DeadLetter, int], Awaitable[None]]
 
 
 class Redelivery:
@@ -30,7 +25,7 @@ class Redelivery:
 
     def __init__(
         self,
-        topic: Topic,
+        topic: SubscribedLog,
         tasks: Tasks,
         *,
         wake: Callable[[], None],

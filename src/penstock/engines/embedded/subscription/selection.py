@@ -3,9 +3,10 @@
 from bisect import bisect_left, bisect_right, insort
 from typing import Final
 
-from penstock.engines.embedded.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import KEY_SHARED_RANGE, ring_hash, sticky_hash
+
+from .receiver import Receiver
 
 POINTS: Final = 100  # per consumer on the ring; Pulsar's subscriptionKeySharedConsistentHashingReplicaPoints
 
@@ -19,12 +20,12 @@ class Active:
     """
 
     def __init__(self, *, exclusive: bool, partition: int) -> None:
-        self.consumers: list[Consumer] = []
+        self.consumers: list[Receiver] = []
         self.ranges: tuple[tuple[int, int], ...] = ()  # () for all keys
         self._exclusive = exclusive
         self._partition = max(0, partition)
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: Receiver) -> None:
         if self._exclusive and self.consumers:
             raise PenstockError(ErrorKind.SUBSCRIPTION_BUSY, "Exclusive consumer is already connected")
         if self._exclusive:
@@ -32,11 +33,11 @@ class Active:
             self.ranges = consumer.options.key_ranges
         insort(self.consumers, consumer, key=lambda c: (c.options.priority, c.name))
 
-    def remove(self, consumer: Consumer) -> None:
+    def remove(self, consumer: Receiver) -> None:
         self.consumers.remove(consumer)
 
     @property
-    def active(self) -> Consumer | None:
+    def active(self) -> Receiver | None:
         if not self.consumers:
             return None
         best = self.consumers[0].options.priority
@@ -52,7 +53,7 @@ class Active:
         active = self.active
         return active is not None and active.capacity() > 0
 
-    def pick(self) -> Consumer | None:
+    def pick(self) -> Receiver | None:
         active = self.active
         return active if active is not None and active.capacity() > 0 else None
 
@@ -61,22 +62,22 @@ class RoundRobin:
     """Shared: in turn among those with room, a better priority first."""
 
     def __init__(self) -> None:
-        self.consumers: list[Consumer] = []
+        self.consumers: list[Receiver] = []
         self._turn = 0
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: Receiver) -> None:
         insort(self.consumers, consumer, key=lambda c: c.options.priority)
 
-    def remove(self, consumer: Consumer) -> None:
+    def remove(self, consumer: Receiver) -> None:
         self.consumers.remove(consumer)
 
     def ready(self) -> bool:
         return any(c.capacity() > 0 for c in self.consumers)
 
-    def pick(self) -> Consumer | None:
+    def pick(self) -> Receiver | None:
         """The next with room among the best priority that has any."""
         count = len(self.consumers)
-        best: Consumer | None = None
+        best: Receiver | None = None
         best_at = 0
         for step in range(count):
             at = (self._turn + step) % count
@@ -99,13 +100,13 @@ class ByKey:
     """
 
     def __init__(self) -> None:
-        self.consumers: list[Consumer] = []
-        self._points: dict[int, list[Consumer]] = {}  # the first of each has it, the others collided with it
+        self.consumers: list[Receiver] = []
+        self._points: dict[int, list[Receiver]] = {}  # the first of each has it, the others collided with it
         self._order: list[int] = []
-        self._numbers: dict[str, list[Consumer | None]] = {}  # consumers of one name are numbered
-        self._ranges: list[tuple[int, int, Consumer]] = []
+        self._numbers: dict[str, list[Receiver | None]] = {}  # consumers of one name are numbered
+        self._ranges: list[tuple[int, int, Receiver]] = []
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: Receiver) -> None:
         ranges = consumer.options.key_ranges
         sticky = bool(self._ranges)
         if self.consumers and sticky != bool(ranges):
@@ -124,7 +125,7 @@ class ByKey:
             self._points.setdefault(place, []).append(consumer)
         self._order = sorted(self._points)
 
-    def _number(self, consumer: Consumer) -> int:
+    def _number(self, consumer: Receiver) -> int:
         """The lowest number that no other consumer of this name has."""
         taken = self._numbers.setdefault(consumer.name, [])
         if None in taken:
@@ -134,7 +135,7 @@ class ByKey:
         taken.append(consumer)
         return len(taken) - 1
 
-    def remove(self, consumer: Consumer) -> None:
+    def remove(self, consumer: Receiver) -> None:
         self.consumers.remove(consumer)
         self._ranges = [r for r in self._ranges if r[2] is not consumer]
         rest = ((place, [c for c in held if c is not consumer]) for place, held in self._points.items())
@@ -151,7 +152,7 @@ class ByKey:
         """The hash that `owner` and the order of keys know a key by."""
         return sticky_hash(key) if self._ranges else ring_hash(key)
 
-    def owner(self, key_hash: int) -> Consumer | None:
+    def owner(self, key_hash: int) -> Receiver | None:
         """Whose the hash is; None where nobody named its range."""
         if self._ranges:
             at = bisect_right(self._ranges, key_hash, key=lambda r: r[0]) - 1

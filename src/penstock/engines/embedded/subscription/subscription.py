@@ -4,32 +4,30 @@ An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, 
 """
 
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from penstock.engines.embedded.consumer import Consumer
-from penstock.engines.embedded.counting import check_consumers, check_type
-from penstock.engines.embedded.offsets import OffsetSet
-from penstock.engines.embedded.ports import CursorChange, EntryFormat
-from penstock.engines.embedded.rates import Rate
-from penstock.engines.embedded.requests import Requests
-from penstock.engines.embedded.tasks import Tasks
-from penstock.engines.embedded.throttle import Throttle
-from penstock.engines.embedded.topic import Topic
+from penstock.engines.embedded.log.compaction import Compaction
+from penstock.engines.embedded.log.offsets import OffsetSet
+from penstock.engines.embedded.ports import CursorChange, CursorStore, EntryFormat
+from penstock.engines.embedded.runtime.rates import Rate
+from penstock.engines.embedded.runtime.tasks import Tasks
+from penstock.engines.embedded.runtime.throttle import Throttle
+from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
-from penstock.model.policy import SubscriptionType
+from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, DeadLetter, SubscriptionType
 
-from .answers import Answers
+from .answers import Answers, Outcome
 from .delivering import Delivering
 from .excerpts import Excerpts
 from .key_order import KeyOrder
 from .outstanding import Outstanding
-from .redelivery import DeadLetterWriter
+from .receiver import Receiver
 from .selection import Active, ByKey, RoundRobin
+from .source import SubscribedLog
 
 log = logging.getLogger(__name__)
 
@@ -37,24 +35,62 @@ CLIENTS_BY_INDEX: Final = "penstock.clients-by-index"  # the name among the stor
 CLIENTS_BY_INDEX_MAX: Final = 16  # versions of clients that a subscription remembers
 
 
+class Host(Protocol):
+    """Whose subscriptions they are: the topic, and the broker behind it."""
+
+    def check(self, subscription: "Subscription", wanted: SubscriptionType) -> None:
+        """Raise BAD_PARAMETER, CONSUMER_BUSY unless one more consumer of this type may take part."""
+        ...
+
+    def moved(self, subscription: "Subscription") -> None:
+        """The cursor moved: it is to be saved, and may have held what can go now."""
+        ...
+
+    def rewound(self) -> None:
+        """A cursor went back: the backlog may be larger than it was."""
+        ...
+
+    def removed(self, subscription: "Subscription") -> None:
+        """The subscription was deleted."""
+        ...
+
+    async def bury(
+        self, subscription: "Subscription", entry: Entry, index: int, letter: DeadLetter, redeliveries: int
+    ) -> None:
+        """Publish message `index` of `entry` to the dead-letter topic; completes when it is durable there."""
+        ...
+
+    async def reply(
+        self,
+        subscription: "Subscription",
+        consumer: Receiver | None,
+        message_id: MessageId,
+        content: bytes,
+        is_error: bool,
+        schema_version: int | None = None,
+    ) -> Outcome:
+        """Give a reply to who waits for it (PIP-371); raises MESSAGE_NOT_FOUND, TOO_LARGE."""
+        ...
+
+
 class Subscription:
-    """One subscription of one topic. `dirty` is told when its cursor needs saving.
+    """One subscription of one log. `cursors` keeps its cursor; `compaction` says what was compacted.
 
     `answers` is for what consumers say of the messages they were given.
     """
 
     def __init__(
         self,
-        topic: Topic,
+        topic: SubscribedLog,
         name: str,
         *,
         cursor: OffsetSet,
         durable: bool,
         encoder: EntryFormat,
         tasks: Tasks,
-        dirty: Callable[["Subscription"], None],
-        bury: DeadLetterWriter,
-        requests: Requests,
+        cursors: CursorStore,
+        compaction: Compaction,
+        host: Host,
         properties: dict[str, str] | None = None,
     ) -> None:
         self.topic = topic
@@ -64,7 +100,10 @@ class Subscription:
         self.type: SubscriptionType | None = None
         self.properties = dict(properties or {})
         self.rate_out = Rate(topic.clock)
-        self.requests = requests
+        self.cursors = cursors
+        self.compaction = compaction
+        self.host = host
+        self.unacked_max = UNACKED_PER_CONSUMER_MAX  # messages that one consumer may have out; 0: any number
         self.deleted = False
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
@@ -72,12 +111,12 @@ class Subscription:
         self.clients_by_index = set(filter(None, self.properties.pop(CLIENTS_BY_INDEX, "").split("\n")))
         self.excerpts = Excerpts(cursor)
         self._tasks = tasks
-        self._moved = partial(dirty, self)
+        self._moved = partial(host.moved, self)
         self._out = Outstanding(
-            topic, cursor, tasks, wake=self.wake, moved=self._moved, bury=partial(bury, self)
+            topic, cursor, tasks, wake=self.wake, moved=self._moved, bury=partial(host.bury, self)
         )
-        self._delivering = Delivering(self, self._out, encoder, tasks)
-        self.answers = Answers(self, self._out)
+        self._delivering = Delivering(self, self._out, compaction, encoder, tasks)
+        self.answers = Answers(self, self._out, self._delivering)
 
     def wake(self) -> None:
         """Something changed: deliver soon. Wakes between two runs are one."""
@@ -95,7 +134,7 @@ class Subscription:
             change = self.take_changes()
             change.properties = kept
             try:
-                await self.topic.store.save_cursors((change,))
+                await self.cursors.save_cursors((change,))
             except PenstockError:
                 self.cursor.touch(change.chunks)
                 self._moved()
@@ -118,16 +157,16 @@ class Subscription:
     # -- consumers
 
     @property
-    def consumers(self) -> list[Consumer]:
+    def consumers(self) -> list[Receiver]:
         return self._delivering.selection.consumers
 
     @property
-    def active(self) -> Consumer | None:
+    def active(self) -> Receiver | None:
         """Who gets everything, of an exclusive or failover subscription."""
         selection = self._delivering.selection
         return selection.active if isinstance(selection, Active) else None
 
-    def add(self, consumer: Consumer, *, unique_name: bool = False) -> None:
+    def add(self, consumer: Receiver, *, unique_name: bool = False) -> None:
         """Let a consumer take part; raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, KEY_RANGE_TAKEN."""
         wanted = consumer.options.type
         if self.consumers and self.type is not wanted:
@@ -141,14 +180,12 @@ class Subscription:
                 ErrorKind.CONSUMER_BUSY,
                 f"a consumer named {consumer.name} is connected to subscription {self.name} already",
             )
-        check_type(self.topic, wanted)
-        check_consumers(self)
+        self.host.check(self, wanted)
         if not self.consumers:
             self._select_for(wanted)
             self.compacted = consumer.options.compacted
         before = self.active
         self._delivering.selection.add(consumer)
-        self.topic.consumer_count += 1
         consumer.attach(self)
         consumer.bound_unacked()
         self._out.release_aside()
@@ -168,20 +205,19 @@ class Subscription:
                 exclusive=wanted is SubscriptionType.EXCLUSIVE, partition=self.topic.name.partition
             )
 
-    def remove(self, consumer: Consumer) -> None:
+    def remove(self, consumer: Receiver) -> None:
         """Let a consumer go; what it had goes to the others."""
         if consumer not in self.consumers:
             return
         before = self.active
         self._delivering.selection.remove(consumer)
-        self.topic.consumer_count -= 1
         consumer.detach(self)
         self._out.take_all_back(consumer, self)
         self._out.release_aside()
         self._active_changed(before, None)
         self.wake()
 
-    def _active_changed(self, before: Consumer | None, joined: Consumer | None) -> None:
+    def _active_changed(self, before: Receiver | None, joined: Receiver | None) -> None:
         """Failover: what the one before has goes to the next, and those concerned are told."""
         after = self.active
         if before is not after and before is not None and before in self.consumers:
@@ -193,12 +229,29 @@ class Subscription:
             ):
                 told(self, consumer is after)
 
+    async def delete(self) -> None:
+        """Delete the subscription with its cursor; its consumers are told SUBSCRIPTION_NOT_FOUND."""
+        self.deleted = True
+        self.dissolve(
+            PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
+        )
+        self.host.removed(self)
+        if self.durable:
+            await self.cursors.delete_cursor(self.topic.ledger, self.name)
+
+    def drop_unused(self) -> None:
+        """Delete a subscription that is not durable, once it has no consumer."""
+        if not self.consumers and not self.deleted:
+            self.deleted = True
+            self.close()
+            self.host.removed(self)
+
     def dissolve(self, reason: PenstockError, *, with_topic: bool = False) -> None:
         """The subscription is deleted: let everybody go, and close who has nothing left. Where its topic went,
         those who follow topics that come later stay."""
         for consumer in list(self.consumers):
             self.remove(consumer)
-            if not consumer.attached and not (with_topic and consumer.follows):
+            if not consumer.sources and not (with_topic and consumer.follows):
                 consumer.close(reason)
         self.close()
 
@@ -225,7 +278,7 @@ class Subscription:
         self._out.forget()
         self._delivering.reading.restart()
         self.cursor.reset(offset)
-        self.topic.backlog.forget()
+        self.host.rewound()
         self._moved()
         self.wake()
         await self.flush()
@@ -255,7 +308,7 @@ class Subscription:
             return
         change = self.take_changes()
         try:
-            await self.topic.store.save_cursors((change,))
+            await self.cursors.save_cursors((change,))
         except PenstockError:
             self.cursor.touch(change.chunks)
             self._moved()

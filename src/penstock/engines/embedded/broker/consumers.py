@@ -1,0 +1,192 @@
+"""The consumers of a broker: attached to the topics they name, also to those that come later."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from penstock.engines.embedded.ports import Clock
+from penstock.engines.embedded.registry.patterns import Pattern
+from penstock.engines.embedded.runtime.slices import Slices
+from penstock.engines.embedded.runtime.tasks import Tasks
+from penstock.engines.embedded.subscription import Budget, Consumer
+from penstock.engines.embedded.topic.counting import check_auto_subscription, check_type
+from penstock.engines.embedded.topic.topic import Topic
+from penstock.model.names import NamespaceName, TopicName, check_local
+from penstock.model.policy import ConsumerOptions
+
+from .subscriptions import Subscriptions
+from .topics import Topics
+from .watches import Watch, Watches, matched_name
+
+
+class Consumers:
+    """Attaches consumers and lets them go. `new_name` makes a name for those that bring none."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        subscriptions: Subscriptions,
+        clock: Clock,
+        tasks: Tasks,
+        watches: Watches,
+        *,
+        new_name: Callable[[str], str],
+    ) -> None:
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._tasks = tasks
+        self._new_name = new_name
+        self._watches = watches
+        self._by_pattern: dict[Consumer, Watch] = {}
+        # Consumers of partitioned topics, by the topics' names: partitions may be added.
+        self._by_name: defaultdict[TopicName, set[Consumer]] = defaultdict(set)
+        self._named: dict[Consumer, tuple[TopicName, ...]] = {}
+
+    async def subscribe(
+        self,
+        names: Sequence[TopicName],
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        unique_name: bool = False,
+        budget: Budget | None = None,
+    ) -> Consumer:
+        """As `Broker.subscribe`."""
+        check_local("subscription", subscription)
+        self._check_letters(options)
+        called = options.name or self._new_name("consumer")
+        consumer = Consumer(called, subscription, options, budget, self._clock.now_ms())
+        try:
+            for name in names:
+                topics = await self._topics.all_of(name)
+                # A partition without a subscription that the others have came later: none of it was seen.
+                known = any(subscription in topic.subscriptions for topic in topics)
+                if options.durable and not known:
+                    check_auto_subscription(topics[0], subscription)
+                # An id says nothing of the other partitions: they begin with what there is.
+                named = {topic.ledger for topic in topics} & {options.start.ledger}
+                for topic in topics:
+                    from_start = known or (bool(named) and topic.ledger not in named)
+                    await self._attach(consumer, topic, unique_name=unique_name, from_start=from_start)
+        except BaseException:
+            self.leave(consumer)
+            raise
+        if any(self._topics.exists(name) and self._topics.partitions(name) for name in names):
+            self._named[consumer] = tuple(names)
+            for name in names:
+                self._by_name[name].add(consumer)
+        return consumer
+
+    def _check_letters(self, options: ConsumerOptions) -> None:
+        """Raise TOPIC_NOT_FOUND for dead letters that would find no namespace."""
+        if options.dead_letter is not None and options.dead_letter.topic:
+            target = TopicName.parse(options.dead_letter.topic)
+            if not self._topics.has_namespace(target):
+                raise self._topics.missing(target)
+
+    async def subscribe_pattern(
+        self,
+        pattern: str,
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        namespace: NamespaceName,
+        domain: str,
+        allowed: Callable[[TopicName], bool],
+        budget: Budget | None = None,
+    ) -> Consumer:
+        """As `Broker.subscribe_pattern`."""
+        wanted = Pattern(pattern.split("://", 1)[-1])
+
+        missed: dict[TopicName, None] = {}  # what changed before the consumer was there
+        watch = self._watches.add(namespace, wanted, lambda name: missed.update({name: None}))
+        try:
+            names = []
+            slices = Slices()
+            for name in self._topics.names(namespace, domain):
+                await slices.step()
+                if wanted.fullmatch(matched_name(name)) and allowed(name) and self._topics.exists(name):
+                    names.append(name)
+            consumer = await self.subscribe(names, subscription, options, budget=budget)
+        except BaseException:
+            self._watches.remove(watch)
+            raise
+        consumer.follows = True
+        self._by_pattern[consumer] = watch
+
+        def changed(name: TopicName) -> None:
+            if consumer.closed:
+                self._forget(consumer)
+            elif name.domain == domain and self._topics.exists(name) and allowed(name):
+                self._tasks.spawn(self._join(consumer, name), f"join {name}")
+
+        watch.told = changed
+        for name in missed:
+            changed(name)
+        return consumer
+
+    async def _attach(
+        self, consumer: Consumer, topic: Topic, *, unique_name: bool = False, from_start: bool = False
+    ) -> None:
+        options = consumer.options
+        subscription = topic.subscriptions.get(consumer.subscription)
+        if subscription is None:
+            check_type(topic, options.type)
+            if from_start:
+                mark = topic.first_offset
+            else:
+                mark = await topic.offset_after(options.start, inclusive=options.start_inclusive)
+            subscription = await self._subscriptions.make(
+                topic,
+                consumer.subscription,
+                mark,
+                durable=options.durable and topic.name.persistent,
+                properties=options.subscription_properties,
+            )
+        # While it was made the consumer may have gone, the topic too, or another may have attached the consumer.
+        topic.check_there()
+        if consumer.closed or consumer in subscription.consumers:
+            return
+        subscription.add(consumer, unique_name=unique_name)
+
+    # -- topics that come later
+
+    def appeared(self, name: TopicName) -> None:
+        """A topic appeared or grew: the consumers that named it join."""
+        for consumer in list(self._by_name.get(name, ())):
+            if consumer.closed:
+                self._forget(consumer)
+            else:
+                self._tasks.spawn(self._join(consumer, name), f"join {name}")
+
+    def _forget(self, consumer: Consumer) -> None:
+        """It joins nothing more."""
+        watch = self._by_pattern.pop(consumer, None)
+        if watch is not None:
+            self._watches.remove(watch)
+        for name in self._named.pop(consumer, ()):
+            self._by_name[name].discard(consumer)
+            if not self._by_name[name]:
+                del self._by_name[name]
+
+    async def _join(self, consumer: Consumer, name: TopicName) -> None:
+        """Attach a consumer to a topic that appeared or grew: from its beginning, lest messages be missed."""
+        ledgers = {s.topic.ledger for s in consumer.attached}
+        for topic in await self._topics.all_of(name, create=False):
+            if topic.ledger not in ledgers and not consumer.closed:
+                await self._attach(consumer, topic, from_start=True)
+
+    # -- going
+
+    def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
+        """As `Broker.leave`."""
+        attached = consumer.attached
+        consumer.close()
+        self._forget(consumer)
+        for subscription in attached:
+            if subscription.durable or subscription.consumers:
+                continue
+            if keep_ms:
+                self._clock.call_later(keep_ms, subscription.drop_unused)
+            else:
+                subscription.drop_unused()

@@ -1,0 +1,90 @@
+"""Where messages go that nobody could process."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from penstock.engines.embedded.ports import EntryFormat
+from penstock.engines.embedded.registry.schemas import Schemas
+from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.embedded.topic.producer import Producer
+from penstock.model.entry import Entry
+from penstock.model.errors import PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.names import TopicName
+from penstock.model.policy import DeadLetter, ProducerOptions
+
+# What a dead letter says of itself; the first three are the names that Pulsar's clients use.
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_SUBSCRIPTION: Final = "REAL_SUBSCRIPTION"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+REASON: Final = "DEAD_LETTER_REASON"
+
+_PRODUCER: Final = ProducerOptions(name="penstock-dead-letters", shared_name=True)
+
+
+def dead_letter_topic(topic: TopicName, subscription: str, named: str) -> TopicName:
+    """`named`, or `{topic}-{subscription}-DLQ` beside the topic; a partition's letters go to its topic's."""
+    if named:
+        return TopicName.parse(named)
+    return topic.base.sibling(f"{topic.base.local}-{subscription}-DLQ")
+
+
+class DeadLetters:
+    """Publishes messages to dead-letter topics with where they came from."""
+
+    def __init__(
+        self,
+        encoder: EntryFormat,
+        producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]],
+        schemas: Schemas,
+    ) -> None:
+        self._encoder = encoder
+        self._producer = producer
+        self._schemas = schemas
+
+    async def bury(
+        self, subscription: Subscription, entry: Entry, index: int, letter: DeadLetter, redeliveries: int
+    ) -> None:
+        """Publish message `index` of `entry` to the dead-letter topic; completes when durable there."""
+        source = subscription.topic
+        messages = self._encoder.decode(entry)
+        message = messages[index if len(messages) > 1 else 0]
+        alone = message.index < 0
+        properties = dict(message.properties)
+        properties[REAL_TOPIC] = str(source.name)
+        properties[REAL_SUBSCRIPTION] = subscription.name
+        properties[ORIGIN_MESSAGE_ID] = str(source.id_of(entry, -1 if alone else index))
+        properties[REASON] = f"not acknowledged after {redeliveries + 1} deliveries"
+        target = dead_letter_topic(source.name, subscription.name, letter.topic)
+        producer = await self._producer(target, _PRODUCER)
+        try:
+            (result,) = await producer.publish(
+                [
+                    OutMessage(
+                        payload=message.payload,
+                        key=message.key,
+                        key_is_base64=message.key_is_base64,
+                        ordering_key=message.ordering_key,
+                        properties=properties,
+                        event_time=message.event_time,
+                        null_value=message.null_value,
+                        schema_version=await self._version(source.name, message.schema_version, producer),
+                    )
+                ]
+            )
+        finally:
+            producer.close()
+        if isinstance(result, PenstockError):
+            raise result
+
+    async def _version(self, source: TopicName, version: int | None, producer: Producer) -> int | None:
+        """The schema that the message was written with, as a version of the dead-letter topic.
+
+        None where the topic has schemas that it may not follow: the letter goes without, rather than not at all.
+        """
+        if version is None:
+            return None
+        try:
+            return await producer.schema_version(self._schemas.version(source, version).schema)
+        except PenstockError:
+            return None

@@ -1,0 +1,95 @@
+"""Who wants to be told of a namespace's topics that come, grow and go, by a pattern over their names.
+
+A change is matched against each pattern once, however many watch by it, and nothing but the changed name is matched:
+the work of a change does not grow with the topics that there are. It is done in slices of time, by one task.
+"""
+
+import logging
+from collections.abc import Callable
+
+from penstock.engines.embedded.registry.patterns import Pattern
+from penstock.engines.embedded.runtime.slices import Slices
+from penstock.engines.embedded.runtime.tasks import Tasks
+from penstock.model.names import NamespaceName, TopicName
+
+log = logging.getLogger(__name__)
+
+
+def matched_name(name: TopicName) -> str:
+    """What patterns match of a topic's name: `tenant/namespace/topic`, without its domain."""
+    return f"{name.tenant}/{name.namespace}/{name.local}"
+
+
+class Watch:
+    """One that is told; `told` gets the name of a topic that changed, and looks itself what became of it."""
+
+    __slots__ = ("active", "namespace", "pattern", "told")
+
+    def __init__(self, namespace: NamespaceName, pattern: Pattern, told: Callable[[TopicName], None]) -> None:
+        self.namespace = namespace
+        self.pattern = pattern
+        self.told = told
+        self.active = True
+
+
+class Watches:
+    """All of a broker."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        # In the order of their beginning; groups that are empty go.
+        self._groups: dict[NamespaceName, dict[str, dict[Watch, None]]] = {}
+        self._changed: dict[TopicName, None] = {}  # still to be matched, each once
+        self._busy = False
+
+    def add(self, namespace: NamespaceName, pattern: Pattern, told: Callable[[TopicName], None]) -> Watch:
+        """Have `told` called, soon after each change of a topic that matches, until `remove`."""
+        watch = Watch(namespace, pattern, told)
+        self._groups.setdefault(namespace, {}).setdefault(pattern.text, {})[watch] = None
+        return watch
+
+    def remove(self, watch: Watch) -> None:
+        """Tell it nothing more."""
+        if not watch.active:
+            return
+        watch.active = False
+        groups = self._groups[watch.namespace]
+        group = groups[watch.pattern.text]
+        del group[watch]
+        if not group:
+            del groups[watch.pattern.text]
+        if not groups:
+            del self._groups[watch.namespace]
+
+    def changed(self, name: TopicName) -> None:
+        """A topic came, grew or went."""
+        if name.namespace_name not in self._groups:
+            return
+        self._changed[name] = None
+        if not self._busy:
+            self._busy = True
+            self._tasks.spawn(self._tell(), "tell of changed topics")
+
+    async def _tell(self) -> None:
+        slices = Slices()
+        try:
+            while self._changed:
+                name = next(iter(self._changed))
+                del self._changed[name]
+                text = matched_name(name)
+                for group in list(self._groups.get(name.namespace_name, {}).values()):
+                    await slices.step()
+                    if group and next(iter(group)).pattern.fullmatch(text):
+                        await self._tell_group(group, name, slices)
+        finally:
+            self._busy = False
+
+    async def _tell_group(self, group: dict[Watch, None], name: TopicName, slices: Slices) -> None:
+        for watch in list(group):
+            await slices.step()
+            if not watch.active:  # since it was listed
+                continue
+            try:
+                watch.told(name)
+            except Exception:
+                log.exception("a watch of topics failed")

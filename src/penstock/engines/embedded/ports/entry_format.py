@@ -1,0 +1,53 @@
+"""How messages become bytes."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.model.entry import Entry, NewEntry
+from penstock.model.message import Message, OutMessage
+
+
+class EntryFormat(Protocol):
+    """How messages become an entry's bytes and come back (implemented by `wire`)."""
+
+    def encode(
+        self,
+        messages: Sequence[OutMessage],
+        *,
+        producer: str,
+        sequence_id: int,
+        publish_time: int,
+        schema_version: int | None,
+    ) -> NewEntry:
+        """One entry of all `messages`: alone when there is one of them, else a batch.
+
+        Message i gets its own sequence id, or `sequence_id + i`. Delayed messages must come alone.
+        """
+        ...
+
+    def encode_plain(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        producer: str,
+        sequence_id: int,
+        publish_time: int,
+        schema_version: int | None,
+    ) -> NewEntry:
+        """`encode` of messages that are nothing but payloads, faster."""
+        ...
+
+    def decode(self, entry: Entry) -> list[Message]:
+        """Every message of an entry. Raises CHECKSUM or BAD_ENCODING when it cannot be understood; an
+        encrypted or chunk entry is one message with its payload as it is."""
+        ...
+
+    def keys(self, entry: Entry) -> list[bytes]:
+        """For each message what Key_Shared hashes: its ordering key, else its key (decoded where base64), else
+        `{producer}-{sequence id}`; of an entry that cannot be opened, the entry's own for all."""
+        ...
+
+    def changes(self, entry: Entry) -> list[tuple[bytes | None, bool]] | None:
+        """For each message its key, None without one, and whether it deletes the key (compaction); None for an
+        entry that only stays or goes as a whole."""
+        ...

@@ -1,0 +1,1 @@
+"""What holds for topics: tenants, namespaces, policies and schemas."""

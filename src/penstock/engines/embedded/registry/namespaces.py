@@ -1,0 +1,193 @@
+"""Tenants and namespaces, with their policies."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from penstock.engines.embedded.ports import MetaStore
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName, check_entity
+from penstock.model.policy import NamespacePolicies
+
+_KIND = "namespace"
+_TENANT = "tenant"
+
+ALWAYS: Final = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE)  # exist without being created
+
+
+class TenantInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of a tenant: the roles that administer everything in it."""
+
+    admin_roles: tuple[str, ...] = ()
+
+
+class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of a topic beside its logs. No partitions (0): the topic is one log itself."""
+
+    partitions: int = 0
+    terminated: bool = False
+    properties: dict[str, str] = {}
+
+
+class Namespaces:
+    """Every namespace there is; those of `ALWAYS` always are.
+
+    `auto_create`: a namespace is created with its first topic, and a tenant with its first namespace.
+    `listeners` are called after any change that may concern what somebody is allowed to do.
+    """
+
+    def __init__(self, store: MetaStore, *, auto_create: bool = False) -> None:
+        self.auto_create = auto_create
+        self._store = store
+        self._policies: dict[NamespaceName, NamespacePolicies] = {}
+        self._tenants: dict[str, TenantInfo] = {}
+        self._changing = asyncio.Lock()
+        self.listeners: list[Callable[[], None]] = []
+        self.changed: Callable[[NamespaceName], None] = lambda name: None  # told of other policies
+
+    async def load(self) -> None:
+        """Read what is stored."""
+        documents = await self._store.load_meta(_KIND)
+        for key, document in documents.items():
+            self._policies[NamespaceName.parse(key)] = msgspec.json.decode(document, type=NamespacePolicies)
+        tenants = await self._store.load_meta(_TENANT)
+        self._tenants = {name: msgspec.json.decode(kept, type=TenantInfo) for name, kept in tenants.items()}
+        for always in ALWAYS:
+            self._policies.setdefault(always, NamespacePolicies())
+        for name in self._policies:
+            self._tenants.setdefault(name.tenant, TenantInfo())
+
+    def exists(self, name: NamespaceName) -> bool:
+        return name in self._policies
+
+    def policies(self, name: NamespaceName) -> NamespacePolicies:
+        """A namespace's policies; raises NAMESPACE_NOT_FOUND."""
+        found = self._policies.get(name)
+        if found is None:
+            raise PenstockError(ErrorKind.NAMESPACE_NOT_FOUND, f"namespace {name} does not exist")
+        return found
+
+    def serves(self, name: NamespaceName) -> bool:
+        """Whether the namespace exists, or is created with its first topic."""
+        return self.auto_create or name in self._policies
+
+    def check(self, name: NamespaceName) -> None:
+        """Raise NAMESPACE_NOT_FOUND unless it `serves`."""
+        if not self.serves(name):
+            self.policies(name)
+
+    def find(self, name: NamespaceName) -> NamespacePolicies | None:
+        """A namespace's policies, None where there is no such namespace."""
+        return self._policies.get(name)
+
+    async def create(self, name: NamespaceName, policies: NamespacePolicies | None = None) -> None:
+        """Create a namespace; raises ALREADY_EXISTS, and NOT_FOUND for a tenant that is not there."""
+        if name in self._policies:
+            raise PenstockError(ErrorKind.ALREADY_EXISTS, f"namespace {name} already exists")
+        if not self.auto_create:
+            self.check_tenant(name.tenant)
+        await self.update(name, policies or NamespacePolicies())
+
+    async def ensure(self, name: NamespaceName) -> None:
+        """Create a namespace unless it is there."""
+        if name not in self._policies:
+            await self.update(name, NamespacePolicies())
+
+    async def update(self, name: NamespaceName, policies: NamespacePolicies) -> None:
+        """Set a namespace's policies, durably before they count."""
+        documents: list[tuple[str, str, bytes | None]] = [(_KIND, str(name), msgspec.json.encode(policies))]
+        if name.tenant not in self._tenants:
+            documents.append((_TENANT, name.tenant, b"{}"))
+        await self._store.save_meta(documents)
+        self._policies[name] = policies
+        self._tenants.setdefault(name.tenant, TenantInfo())
+        self._told()
+        self.changed(name)
+
+    async def change(
+        self, name: NamespaceName, change: Callable[[NamespacePolicies], NamespacePolicies]
+    ) -> None:
+        """Set policies by what they are now; changes wait for one another. Raises NAMESPACE_NOT_FOUND."""
+        async with self._changing:
+            await self.update(name, change(self.policies(name)))
+
+    async def forget_topic(self, topic: TopicName) -> None:
+        """A topic is gone: who comes later under its name begins without its permissions."""
+        found = self._policies.get(topic.namespace_name)
+        if found is not None and str(topic) in found.topic_permissions:
+
+            def without(policies: NamespacePolicies) -> NamespacePolicies:
+                kept = {name: by for name, by in policies.topic_permissions.items() if name != str(topic)}
+                return msgspec.structs.replace(policies, topic_permissions=kept)
+
+            await self.change(topic.namespace_name, without)
+
+    def _told(self) -> None:
+        for listener in list(self.listeners):
+            listener()
+
+    async def delete(self, name: NamespaceName) -> None:
+        """Forget a namespace, or the policies of one that always exists; the caller saw to it that it is empty."""
+        self.policies(name)
+        await self._store.save_meta([(_KIND, str(name), None)])
+        if name in ALWAYS:
+            self._policies[name] = NamespacePolicies()
+        else:
+            del self._policies[name]
+        self._told()
+
+    def of_tenant(self, tenant: str) -> list[NamespaceName]:
+        """The namespaces of a tenant, sorted; raises NOT_FOUND for an unknown tenant."""
+        self.check_tenant(tenant)
+        return sorted(name for name in self._policies if name.tenant == tenant)
+
+    def all(self) -> list[NamespaceName]:
+        return sorted(self._policies)
+
+    # -- tenants
+
+    @property
+    def tenants(self) -> list[str]:
+        return sorted(self._tenants)
+
+    def check_tenant(self, tenant: str) -> None:
+        """Raise NOT_FOUND unless the tenant exists."""
+        if tenant not in self._tenants:
+            raise PenstockError(ErrorKind.NOT_FOUND, f"tenant {tenant} does not exist")
+
+    async def create_tenant(self, tenant: str, info: TenantInfo | None = None) -> None:
+        """Create a tenant; raises ALREADY_EXISTS."""
+        check_entity("tenant", tenant)
+        if tenant in self._tenants:
+            raise PenstockError(ErrorKind.ALREADY_EXISTS, f"tenant {tenant} already exists")
+        await self._keep_tenant(tenant, info or TenantInfo())
+
+    def tenant(self, tenant: str) -> TenantInfo:
+        """What is kept of a tenant; raises NOT_FOUND."""
+        self.check_tenant(tenant)
+        return self._tenants[tenant]
+
+    def administers(self, role: str, tenant: str) -> bool:
+        """Whether a role is one of the tenant's administrators."""
+        found = self._tenants.get(tenant)
+        return found is not None and role in found.admin_roles
+
+    async def update_tenant(self, tenant: str, info: TenantInfo) -> None:
+        """Say who administers a tenant; raises NOT_FOUND."""
+        self.check_tenant(tenant)
+        await self._keep_tenant(tenant, info)
+
+    async def _keep_tenant(self, tenant: str, info: TenantInfo) -> None:
+        await self._store.save_meta([(_TENANT, tenant, msgspec.json.encode(info))])
+        self._tenants[tenant] = info
+        self._told()
+
+    async def delete_tenant(self, tenant: str) -> None:
+        """Forget a tenant; raises NOT_FOUND, NAMESPACE_IN_USE while it has namespaces."""
+        if self.of_tenant(tenant):
+            raise PenstockError(ErrorKind.NAMESPACE_IN_USE, f"tenant {tenant} still has namespaces")
+        await self._store.save_meta([(_TENANT, tenant, None)])
+        self._tenants.pop(tenant, None)
+        self._told()

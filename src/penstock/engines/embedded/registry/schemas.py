@@ -1,0 +1,239 @@
+"""The schema registry: versions per topic, and which schema may come next (PIP-43; docs/schemas.md)."""
+
+from base64 import b64decode, b64encode
+
+import msgspec
+
+from penstock.engines.embedded.ports import Clock, MetaStore
+from penstock.engines.embedded.runtime.locks import Locks
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.policy import NamespacePolicies
+from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
+
+from .namespaces import Namespaces
+
+_KIND = "schema"
+DEFAULT_STRATEGY = Compatibility.FULL
+
+
+class _Document(msgspec.Struct, omit_defaults=True):
+    type: int
+    timestamp: int
+    data: str = ""
+    name: str = ""
+    properties: dict[str, str] = {}
+    deleted: bool = False
+
+
+def schema_id(topic: TopicName) -> str:
+    """All partitions of a topic share the schemas of the topic."""
+    base = topic.base
+    return f"{base.tenant}/{base.namespace}/{base.local}"
+
+
+class Schemas:
+    """Every version of every topic's schema. Versions count from 0, one for each schema or deletion."""
+
+    def __init__(self, store: MetaStore, namespaces: Namespaces, clock: Clock, bytes_max: int) -> None:
+        self._store = store
+        self._namespaces = namespaces
+        self._clock = clock
+        self._bytes_max = bytes_max
+        self._versions: dict[str, list[SchemaVersion]] = {}
+        self._locks: Locks[str] = Locks()
+
+    async def load(self) -> None:
+        """Read what is stored."""
+        documents = await self._store.load_meta(_KIND)
+        for key in sorted(documents):
+            topic, _, number = key.rpartition("\0")
+            document = msgspec.json.decode(documents[key], type=_Document)
+            info = SchemaInfo(
+                SchemaType(document.type), b64decode(document.data), document.name, document.properties
+            )
+            self._versions.setdefault(topic, []).append(
+                SchemaVersion(int(number), info, document.timestamp, document.deleted)
+            )
+
+    # -- reading
+
+    def latest(self, topic: TopicName) -> SchemaVersion | None:
+        """The newest schema of a topic; None where there is none, or it was deleted."""
+        versions = self._versions.get(schema_id(topic))
+        return None if not versions or versions[-1].deleted else versions[-1]
+
+    def version(self, topic: TopicName, number: int) -> SchemaVersion:
+        """One version, also of before a deletion, to read stored messages by; raises SCHEMA_NOT_FOUND."""
+        for found in self._versions.get(schema_id(topic), ()):
+            if found.version == number and not found.deleted:
+                return found
+        raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
+
+    def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
+        """One version, or the newest; raises SCHEMA_NOT_FOUND, as for every version before a deletion."""
+        if number is not None:
+            for found in self._live(topic):
+                if found.version == number:
+                    return found
+            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
+        versions = self._versions.get(schema_id(topic))
+        if not versions:
+            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
+        if versions[-1].deleted:
+            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema is deleted")
+        return versions[-1]
+
+    def all(self, topic: TopicName, *, deleted: bool = False) -> list[SchemaVersion]:
+        """Every version, oldest first; `deleted`: also those before a deletion, which stored messages may name."""
+        if not deleted:
+            return self._live(topic)
+        return [v for v in self._versions.get(schema_id(topic), ()) if not v.deleted]
+
+    def _live(self, topic: TopicName) -> list[SchemaVersion]:
+        """The versions since the last deletion: what a new schema is checked against."""
+        live: list[SchemaVersion] = []
+        for version in self._versions.get(schema_id(topic), ()):
+            if version.deleted:
+                live.clear()
+            else:
+                live.append(version)
+        return live
+
+    def find(self, topic: TopicName, schema: SchemaInfo) -> int | None:
+        """The version of an equal schema; raises BAD_VALUE_SCHEMA for one that cannot be."""
+        from penstock.codec.definition import same
+
+        for version in reversed(self._live(topic)):
+            if version.schema == schema or same(version.schema, schema):
+                return version.version
+        return None
+
+    def strategy(self, topic: TopicName) -> Compatibility:
+        """The strategy that counts for a topic: its namespace's, or the default."""
+        chosen = self._policies(topic).schema_compatibility
+        return DEFAULT_STRATEGY if chosen is Compatibility.UNDEFINED else chosen
+
+    def _policies(self, topic: TopicName) -> NamespacePolicies:
+        name = topic.namespace_name
+        return self._namespaces.policies(name) if self._namespaces.exists(name) else NamespacePolicies()
+
+    def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
+        """Why `schema` may not follow those of the topic; None when it may."""
+        from penstock.codec.compatibility import check
+
+        existing = [v.schema for v in self._live(topic)]
+        return check(schema, existing, self.strategy(topic)) if existing else None
+
+    def check_next(self, topic: TopicName, schema: SchemaInfo) -> None:
+        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered by who uses it."""
+        if not self._policies(topic).schema_auto_update:
+            raise PenstockError(
+                ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
+            )
+        self._check_follows(topic, schema)
+
+    def _check_follows(self, topic: TopicName, schema: SchemaInfo) -> None:
+        objection = self.objection(topic, schema)
+        if objection is not None:
+            raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
+
+    def check(self, topic: TopicName, schema: SchemaInfo) -> None:
+        """Raise BAD_VALUE_SCHEMA unless a schema can be understood and is within bounds."""
+        from penstock.codec.definition import check_definition
+
+        size = len(schema.data) + len(schema.name.encode())
+        size += sum(len(name.encode()) + len(value.encode()) for name, value in schema.properties.items())
+        if size > self._bytes_max:
+            raise PenstockError(
+                ErrorKind.BAD_VALUE_SCHEMA, f"a schema of {size} bytes; the most is {self._bytes_max}"
+            )
+        check_definition(schema, max_schema_bytes=self._bytes_max)
+
+    def check_unversioned(self, topic: TopicName) -> None:
+        """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
+        if self._policies(topic).schema_validation_enforced and self.latest(topic) is not None:
+            raise PenstockError(
+                ErrorKind.INCOMPATIBLE_SCHEMA, f"{topic} has a schema and takes no messages without one"
+            )
+
+    async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
+        """Raise INCOMPATIBLE_SCHEMA unless a consumer with `schema` can read the topic (docs/schemas.md).
+
+        Where the topic is not `used` yet, the consumer's schema becomes its first.
+        """
+        if schema.type in (SchemaType.NONE, SchemaType.BYTES, SchemaType.AUTO_CONSUME):
+            return
+        newest = self.latest(topic)
+        if newest is None:
+            if used:
+                raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, "Topic does not have schema to check")
+            await self.get_or_create(topic, schema)
+            return
+        self.check(topic, schema)
+        if self.find(topic, schema) is not None:
+            return
+        from penstock.codec.compatibility import cannot_read
+
+        if self.strategy(topic) is Compatibility.ALWAYS_COMPATIBLE:
+            return
+        why = cannot_read(reader=schema, writer=newest.schema)
+        if why is not None:
+            raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, f"the consumer cannot read the topic: {why}")
+
+    # -- writing
+
+    async def get_or_create(
+        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
+    ) -> int | None:
+        """The version of `schema`, registered when it is new and may follow; None for NONE and BYTES.
+
+        `forced` is an administrator's: auto update may be off. Raises BAD_VALUE_SCHEMA, INCOMPATIBLE_SCHEMA.
+        """
+        if schema.type in (SchemaType.NONE, SchemaType.BYTES):
+            self.check_unversioned(topic)
+            return None
+        self.check(topic, schema)
+        key = schema_id(topic)
+        async with self._locks.hold(key):
+            found = self.find(topic, schema)
+            if found is not None:
+                return found
+            if forced:
+                self._check_follows(topic, schema)
+            else:
+                self.check_next(topic, schema)
+            return await self._put(key, schema, deleted=False)
+
+    async def _put(self, key: str, schema: SchemaInfo, *, deleted: bool) -> int:
+        versions = self._versions.get(key, [])
+        number = versions[-1].version + 1 if versions else 0
+        now = self._clock.now_ms()
+        document = _Document(
+            int(schema.type), now, b64encode(schema.data).decode(), schema.name, schema.properties, deleted
+        )
+        await self._store.save_meta([(_KIND, f"{key}\0{number:010}", msgspec.json.encode(document))])
+        self._versions.setdefault(key, []).append(SchemaVersion(number, schema, now, deleted))
+        return number
+
+    async def delete(self, topic: TopicName, *, force: bool = False) -> int:
+        """Delete a topic's schema: a new version says so. `force` forgets every version.
+
+        Raises SCHEMA_NOT_FOUND where there is none.
+        """
+        key = schema_id(topic)
+        async with self._locks.hold(key):
+            newest = self.get(topic)
+            if not force:
+                return await self._put(key, SchemaInfo(SchemaType.NONE), deleted=True)
+            await self._forget(key)
+            return newest.version + 1
+
+    async def forget(self, topic: TopicName) -> None:
+        """Forget everything: the topic is deleted."""
+        await self._forget(schema_id(topic))
+
+    async def _forget(self, key: str) -> None:
+        versions = self._versions.pop(key, [])
+        if versions:
+            await self._store.save_meta([(_KIND, f"{key}\0{v.version:010}", None) for v in versions])

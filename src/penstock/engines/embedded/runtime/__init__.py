@@ -1,0 +1,1 @@
+"""What runs the engine: tasks, timers, locks, rates, and the real clock."""

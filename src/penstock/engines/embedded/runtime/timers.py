@@ -1,0 +1,61 @@
+"""Many deadlines behind one timer of the clock: O(log n) each, nothing per tick."""
+
+import heapq
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.engines.embedded.ports import Clock, Timer
+
+SWEEP_MIN: Final = 4096  # deadlines worth looking through for those that are no longer wanted
+
+
+class Timers:
+    """A heap of `(due, callback, argument)`. What is no longer `wanted` is left in it until that is most of it:
+    long deadlines that are nearly always settled early would fill the memory."""
+
+    def __init__(self, clock: Clock, wanted: Callable[[Any], bool] = lambda argument: True) -> None:
+        self._clock = clock
+        self._wanted = wanted
+        self._sweep_at = SWEEP_MIN
+        self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self._count = 0
+        self._timer: Timer | None = None
+        self._armed_for = 0
+
+    def at(self, due_ms: int, callback: Callable[[Any], None], argument: Any) -> None:
+        """Call `callback(argument)` when the monotonic clock reaches `due_ms`."""
+        if len(self._heap) >= self._sweep_at:
+            self._sweep()
+        self._count += 1
+        heapq.heappush(self._heap, (due_ms, self._count, callback, argument))
+        if self._timer is None or due_ms < self._armed_for:
+            self._arm()
+
+    def _sweep(self) -> None:
+        self._heap = [entry for entry in self._heap if self._wanted(entry[3])]
+        heapq.heapify(self._heap)
+        self._sweep_at = max(SWEEP_MIN, 2 * len(self._heap))  # so that it costs O(1) a deadline
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            self._armed_for = self._heap[0][0]
+            self._timer = self._clock.call_later(self._armed_for - self._clock.monotonic_ms(), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now = self._clock.monotonic_ms()
+        while self._heap and self._heap[0][0] <= now:
+            _, _, callback, argument = heapq.heappop(self._heap)
+            callback(argument)
+        self._arm()
+
+    def close(self) -> None:
+        """Forget every deadline."""
+        self._heap.clear()
+        self._arm()
+
+    def __len__(self) -> int:
+        return len(self._heap)

@@ -1,0 +1,114 @@
+"""A consumer: what it answers to the messages it was given."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.policy import SubscriptionType
+
+from .answers import Outcome
+from .receiver import Delivery, Receiver
+from .subscription import Subscription
+
+
+class Consumer(Receiver):
+    """One consumer. Endpoints take deliveries from its outbox and bring answers back."""
+
+    @property
+    def attached(self) -> list[Subscription]:
+        return cast(list[Subscription], self.sources)  # nothing else attaches itself
+
+    def source_of(self, message_id: MessageId) -> Subscription:
+        """The subscription that `message_id` belongs to; raises MESSAGE_NOT_FOUND for an id of elsewhere."""
+        found = self._attached.get(message_id.ledger)
+        if found is None:
+            raise PenstockError(
+                ErrorKind.MESSAGE_NOT_FOUND, f"message id {message_id} is of no topic of this consumer"
+            )
+        return cast(Subscription, found)
+
+    # -- answers
+
+    async def acknowledge(self, message_id: MessageId) -> None:
+        """Acknowledge one message, or a whole entry where the id has no batch index.
+
+        Raises MESSAGE_NOT_FOUND. It is durable after `flush`, or within the cursor's flush time.
+        """
+        source = self.source_of(message_id)
+        if not source.answers.acknowledge(message_id.entry, message_id.batch_index):
+            await source.answers.acknowledge_late(message_id)
+
+    async def reply(
+        self,
+        message_id: MessageId,
+        content: bytes,
+        *,
+        is_error: bool = False,
+        schema_version: int | None = None,
+    ) -> Outcome:
+        """Answer a request and acknowledge it: the reply goes first (PIP-371).
+
+        Returns what became of the reply; the acknowledgement counts in any case. Raises MESSAGE_NOT_FOUND
+        when the message is not out with this consumer, TOO_LARGE.
+        """
+        source = self.source_of(message_id)
+        outcome = await source.host.reply(source, self, message_id, content, is_error, schema_version)
+        await self.acknowledge(message_id)
+        return outcome
+
+    async def acknowledge_cumulative(self, message_id: MessageId) -> None:
+        """Acknowledge everything up to and with `message_id` in its partition.
+
+        Raises BAD_PARAMETER on Shared and Key_Shared, MESSAGE_NOT_FOUND.
+        """
+        if self.options.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"cumulative acknowledgement is not for {self.options.type.value} subscriptions",
+            )
+        if message_id in (LATEST, EARLIEST):
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, "cumulative acknowledgement needs a message's own id"
+            )
+        await self.source_of(message_id).answers.acknowledge_up_to(message_id)
+
+    def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:
+        """Give a message back for redelivery after the consumer's delay (or `delay_ms`).
+
+        False when the message is not out with anybody, which changes nothing. Raises MESSAGE_NOT_FOUND.
+        """
+        delay = self.options.nack_delay_ms if delay_ms is None else delay_ms
+        source = self.source_of(message_id)
+        return source.answers.negative(message_id.entry, message_id.batch_index, delay)
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Return what was taken from the outbox but never handed on; it does not count as a redelivery."""
+        for delivery in deliveries:
+            cast(Subscription, delivery.subscription).answers.give_back(self, delivery)
+
+    async def seek(self, target: MessageId) -> None:
+        """Go on after `target` in its partition; EARLIEST and LATEST count for every partition.
+
+        Raises BAD_PARAMETER for an id of another topic.
+        """
+        if target in (EARLIEST, LATEST):
+            for source in self.attached:
+                await source.seek(target)
+            return
+        await self.source_of(target).seek(target)
+
+    async def seek_time(self, publish_time: int) -> None:
+        """Go on with the first message of each partition published at or after `publish_time` (ms)."""
+        for source in self.attached:
+            await source.seek_time(publish_time)
+
+    async def flush(self) -> None:
+        """Complete when every acknowledgement given so far is durable."""
+        for source in self.attached:
+            await source.flush()
+
+    @property
+    def drained(self) -> bool:
+        """Whether every topic is terminated and everything in it was delivered (`isEndOfTopic`)."""
+        return not self.outbox and all(s.drained for s in self.attached)

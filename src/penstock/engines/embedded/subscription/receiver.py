@@ -1,0 +1,293 @@
+"""The side of a consumer that a subscription delivers to: what waits for it, and how much more it takes.
+
+One consumer may be attached to many subscriptions of one name (a partitioned topic's, or several topics'); its
+window and permits are shared among them, so that what is out is bounded as a whole.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from penstock.engines.embedded.log.offsets import OffsetSet
+from penstock.engines.embedded.runtime.rates import Rate
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions, SubscriptionType
+
+from .source import SubscribedLog
+
+PERMITS_MAX = 2**31 - 1
+COUNT_BYTES = 32 * 1024  # of deliveries are counted in the budget at a time: none pays for it alone
+
+
+class Budget(Protocol):
+    """What the principal of a consumer may have in memory, over all its connections."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has more than it may."""
+        ...
+
+    def send(self, size: int) -> None:
+        """Count `size` bytes more that wait to be sent; below zero: fewer."""
+        ...
+
+    def has_room(self, size: int) -> bool:
+        """Whether it may have `size` bytes more."""
+        ...
+
+    def reserve(self, size: int) -> bool:
+        """Count `size` bytes that are about to be read; False, and nothing is counted, without room."""
+        ...
+
+    def call_when_room(self, callback: Callable[[], None]) -> None:
+        """Call back once, when there may be room."""
+        ...
+
+
+class Source(Protocol):
+    """A subscription as its parts and its consumers see it."""
+
+    topic: SubscribedLog
+    name: str
+    cursor: OffsetSet
+    rate_out: Rate
+    deleted: bool
+    compacted: bool  # whether its consumers see of what was compacted only the last values
+    unacked_max: int  # messages that one consumer may have out; 0: any number
+
+    @property
+    def backlog(self) -> int:
+        """Messages not acknowledged."""
+        ...
+
+    def wake(self) -> None:
+        """Something changed: deliver soon."""
+        ...
+
+    def remove(self, consumer: "Receiver") -> None:
+        """Let a consumer go; what it had goes to the others."""
+        ...
+
+
+class Delivery(msgspec.Struct, frozen=True, gc=False):
+    """Part of an entry for a consumer: the messages whose bits are set in `mask` (bit i: batch index i)."""
+
+    subscription: Source
+    entry: Entry
+    mask: int
+    redeliveries: int
+
+    @property
+    def topic(self) -> SubscribedLog:
+        return self.subscription.topic
+
+    @property
+    def count(self) -> int:
+        return self.mask.bit_count()
+
+
+class Receiver:
+    """One consumer, as far as it is delivered to. Endpoints take deliveries from its outbox.
+
+    What waits in the outbox, and what was taken from it last, counts in the `budget` of its principal.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        subscription: str,
+        options: ConsumerOptions,
+        budget: Budget | None = None,
+        connected_ms: int = 0,
+    ) -> None:
+        self.name = name
+        self.subscription = subscription
+        self.options = options
+        self.connected_ms = connected_ms
+        self.outbox: deque[Delivery] = deque()
+        self.outbox_bytes = 0
+        self.unacked = 0
+        self.permits = 0
+        self.delivered = 0
+        self.proxy: str | None = None  # the role that made it for its owner; None: the owner itself
+        self.owner: str | None = None  # the role it acts for; nobody else answers the requests it was given
+        self.follows = False  # topics that come later join: it lives without any
+        self.closed = False
+        self.close_reason: PenstockError | None = None
+        self.end_reached: Callable[[], None] | None = None  # everything of a terminated topic was read
+        self.active_changed: Callable[[Source, bool], None] | None = None
+        self.unacked_max = UNACKED_PER_CONSUMER_MAX
+        self._alone = options.flow and options.type in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+        self._attached: dict[int, Source] = {}
+        self._ready = asyncio.Event()
+        self._turn = 0
+        self._starved = False
+        self.budget = budget
+        self._taken_bytes = 0  # by the last `take`
+        self._counted = 0  # in the budget
+        self._count_at = PERMITS_MAX if budget is None else COUNT_BYTES
+        self._outbox_max = options.outbox_bytes_max  # less while the budget is exceeded
+
+    # -- capacity
+
+    def capacity(self) -> int:
+        """How many more messages it takes now."""
+        options = self.options
+        # One that gets everything may hold back its acknowledgements for as long as it likes, as in Pulsar.
+        room = PERMITS_MAX if self._alone else self.unacked_max - self.unacked
+        if options.window is not None:
+            room = min(room, options.window - self.unacked)
+        if options.flow:
+            room = min(room, self.permits)
+        if self.outbox_bytes >= self._outbox_max:
+            room = 0
+        if room <= 0:
+            self._starved = True
+        return room
+
+    def bound_unacked(self) -> None:
+        """Take the lowest bound on unacknowledged messages that its topics' policies have; 0 bounds nothing."""
+        bounds = [one.unacked_max for one in self._attached.values()]
+        raised = min((bound for bound in bounds if bound > 0), default=PERMITS_MAX)
+        if raised > self.unacked_max:
+            self.unacked_max = raised
+            self.wake_sources()
+        self.unacked_max = raised
+
+    def flow(self, permits: int) -> None:
+        """Allow `permits` more messages; raises BAD_PARAMETER unless positive. Sums are capped."""
+        if permits <= 0:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"permits must be positive, not {permits}")
+        self.permits = min(PERMITS_MAX, self.permits + permits)
+        self.wake_sources()
+
+    def stop_flow(self) -> None:
+        """Take back the permits that were not used."""
+        self.permits = 0
+
+    def settled(self, count: int) -> None:
+        """`count` messages are no longer out with this consumer."""
+        self.unacked -= count
+        if self._starved:
+            self._starved = False
+            self.wake_sources()
+
+    def wake_sources(self) -> None:
+        """Let the subscriptions know that there is room, a different one first each time."""
+        self._starved = False
+        sources = self.sources
+        if len(sources) > 1:
+            self._turn = (self._turn + 1) % len(sources)
+            sources = sources[self._turn :] + sources[: self._turn]
+        for source in sources:
+            source.wake()
+
+    # -- deliveries
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Called by a subscription: hand over part of an entry."""
+        count = delivery.mask.bit_count()
+        self.delivered += count
+        if self.options.flow:
+            self.permits -= count
+        if not self.options.auto_ack:
+            self.unacked += count
+        self.outbox.append(delivery)
+        self.outbox_bytes += len(delivery.entry.data)
+        if self.outbox_bytes > self._count_at:
+            self._count()
+        self._ready.set()
+
+    def take(self, count_max: int = 1 << 30, bytes_max: int = 1 << 60) -> list[Delivery]:
+        """What waits in the outbox, oldest first, up to `count_max` deliveries: one, and more within `bytes_max`.
+
+        It counts in the budget until the next call, or until the consumer waits for more.
+        """
+        taken: list[Delivery] = []
+        size = 0
+        while self.outbox and len(taken) < count_max and size < bytes_max:
+            delivery = self.outbox.popleft()
+            size += len(delivery.entry.data)
+            taken.append(delivery)
+        self.outbox_bytes -= size
+        self._taken_bytes = size
+        if self._counted or self._outbox_max == 1 or self.outbox_bytes + size > self._count_at:
+            self._count()
+        if not self.outbox and not self.closed:
+            self._ready.clear()
+        if self._starved:
+            self.wake_sources()
+        return taken
+
+    async def ready(self) -> bool:
+        """Wait for a delivery; False once the consumer is closed and nothing is left."""
+        while not self.outbox:
+            if self.closed:
+                return False
+            if self._counted:
+                self._taken_bytes = 0
+                self._count()
+            self._ready.clear()
+            await self._ready.wait()
+        return True
+
+    def _count(self) -> None:
+        """Count in the budget what it has now; while that is exceeded nothing is added to what waits."""
+        budget = self.budget
+        if budget is None:
+            return
+        size = self.outbox_bytes + self._taken_bytes
+        if size < COUNT_BYTES:
+            size = 0
+        budget.send(size - self._counted)
+        self._counted = size
+        self._count_at = self.outbox_bytes + COUNT_BYTES
+        self._outbox_max = 1 if budget.over else self.options.outbox_bytes_max
+
+    def forget(self, subscription: Source, below: int | None = None) -> int:
+        """Drop what waits in the outbox from one subscription, or only its entries that begin below an offset;
+        returns how many messages that were."""
+        kept = [
+            d
+            for d in self.outbox
+            if d.subscription is not subscription or (below is not None and d.entry.offset >= below)
+        ]
+        dropped = sum(d.count for d in self.outbox) - sum(d.count for d in kept)
+        if dropped:
+            self.outbox = deque(kept)
+            self.outbox_bytes = sum(len(d.entry.data) for d in kept)
+            self._count()
+            if self.options.flow:
+                self.permits = min(PERMITS_MAX, self.permits + dropped)
+        return dropped
+
+    # -- attachment
+
+    @property
+    def sources(self) -> list[Source]:
+        """The subscriptions it takes part in."""
+        return list(self._attached.values())
+
+    def attach(self, subscription: Source) -> None:
+        self._attached[subscription.topic.ledger] = subscription
+
+    def detach(self, subscription: Source) -> None:
+        self._attached.pop(subscription.topic.ledger, None)
+
+    def close(self, reason: PenstockError | None = None) -> None:
+        """Leave every subscription; what was out goes to the others."""
+        if self.closed:
+            return
+        self.closed = True
+        self.close_reason = reason
+        for subscription in self.sources:
+            subscription.remove(self)
+        self.outbox.clear()
+        self.outbox_bytes = self._taken_bytes = 0
+        self._count()
+        self.budget = None
+        self._ready.set()

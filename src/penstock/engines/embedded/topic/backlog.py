@@ -1,0 +1,222 @@
+"""The backlog quota of a topic, where it meets who publishes.
+
+Asking is cheap while there is surely room: the backlog as it was last measured, plus what was appended since, is
+at least what it is now. Only where that is beyond the quota the store is asked, and again only after a cursor
+moved.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from penstock.engines.embedded.ports import Clock, Timer
+from penstock.engines.embedded.runtime.rates import Rate
+from penstock.engines.embedded.subscription import Subscription
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.policy import InForce, QuotaAction
+
+LOOK_AGAIN_MS: Final = 1000  # while somebody is held, besides every move of a cursor
+
+
+class BackloggedTopic(Protocol):
+    """A topic as its backlog sees it."""
+
+    clock: Clock
+    name: TopicName
+    next_offset: int
+    policies: InForce
+    rate_in: Rate
+    subscriptions: dict[str, Subscription]
+
+    def check_open(self) -> None:
+        """Raise unless the topic takes messages."""
+        ...
+
+    async def read_at(self, offset: int, entries_max: int, bytes_max: int) -> list[Entry]:
+        """Entries from the one that holds `offset` on."""
+        ...
+
+    async def size_since(self, entry_id: int) -> int:
+        """Bytes of data in the entries from `entry_id` on."""
+        ...
+
+
+class Measured:
+    """The backlog of the slowest durable subscription at one moment."""
+
+    __slots__ = ("appended", "bytes", "empty", "mark", "oldest_ms")
+
+    def __init__(self, mark: int, size: int, oldest_ms: int, appended: int, *, empty: bool) -> None:
+        self.mark = mark  # the slowest; the topic's end without durable subscriptions
+        self.bytes = size
+        self.oldest_ms = (
+            oldest_ms  # when the oldest message was published; the moment itself where there is none
+        )
+        self.appended = appended  # bytes appended to the topic until then
+        self.empty = empty
+
+
+class Backlog:
+    """Watches over one topic's quotas."""
+
+    def __init__(self, topic: BackloggedTopic, evict: Callable[[], None], hold_ms: int) -> None:
+        """`evict` has the slowest subscriptions moved on soon; `hold_ms` is how long a publish waits at most."""
+        self._topic = topic
+        self._evict = evict
+        self._hold_ms = hold_ms
+        self._measured: Measured | None = None
+        self._held: deque[asyncio.Future[None]] = deque()
+        self._timer: Timer | None = None
+        self._ended: PenstockError | None = None
+
+    def end(self, why: PenstockError) -> None:
+        """Nobody is held any more, now and later: who would be is told `why`."""
+        self._ended = why
+        for one in self._held:
+            if not one.done():
+                one.set_exception(why)
+
+    def forget(self) -> None:
+        """A cursor went back, or one came: what was measured may be too little."""
+        self._measured = None
+
+    def moved(self) -> None:
+        """A cursor moved or went, or other policies hold: there may be room again."""
+        for one in self._held:
+            if not one.done():
+                one.set_result(None)
+
+    # -- publishing
+
+    @property
+    def surely_room(self) -> bool:
+        """Whether the backlog cannot be beyond its quotas."""
+        size, age = self._topic.policies.size_quota, self._topic.policies.age_quota
+        if size.limit < 0 and age.limit < 0:
+            return True
+        known = self._measured
+        if known is None or self._held:
+            return False
+        return self._within(known)
+
+    def _within(self, known: Measured) -> bool:
+        size, age = self._topic.policies.size_quota.limit, self._topic.policies.age_quota.limit
+        if 0 <= size <= known.bytes + self._topic.rate_in.bytes - known.appended:
+            return False
+        return age < 0 or self._topic.clock.now_ms() - known.oldest_ms <= 1000 * age
+
+    async def admit(self) -> None:
+        """Complete when something may be appended.
+
+        Raises BACKLOG_QUOTA_EXCEPTION; BACKLOG_QUOTA_HOLD where there was no room for `quota_hold_ms`; what
+        `end` was told.
+        """
+        error = self._refused(QuotaAction.HOLD) if self._held else await self._refusal()
+        if error is None:
+            return
+        if error.kind is not ErrorKind.BACKLOG_QUOTA_HOLD:
+            raise error
+        if self._ended is not None:
+            raise self._ended
+        try:
+            async with asyncio.timeout(None) as bound:
+                limit = self._topic.clock.call_later(
+                    self._hold_ms, lambda: bound.reschedule(asyncio.get_running_loop().time())
+                )
+                try:
+                    await self._hold()
+                finally:
+                    limit.cancel()
+        except TimeoutError:
+            raise error from None
+
+    async def _hold(self) -> None:
+        """Wait for room, in turn."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._held.append(turn)
+        self._look_again()
+        try:
+            while True:
+                await turn
+                self._topic.check_open()
+                if self._ended is not None:
+                    raise self._ended
+                if self._held[0] is turn and await self._refusal() is None:
+                    return
+                index = self._held.index(turn)
+                turn = self._held[index] = loop.create_future()
+        finally:
+            self._held.remove(turn)
+            self.moved()  # the next has its turn
+            if not self._held and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _look_again(self) -> None:
+        if self._timer is None:
+            self._timer = self._topic.clock.call_later(LOOK_AGAIN_MS, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.moved()
+        if self._held:
+            self._look_again()
+
+    async def check(self) -> None:
+        """Raise why no producer may be created: BACKLOG_QUOTA_HOLD, BACKLOG_QUOTA_EXCEPTION."""
+        if not self.surely_room:
+            error = await self._refusal()
+            if error is not None:
+                raise error
+
+    async def _refusal(self) -> PenstockError | None:
+        """Why nothing may be appended now; None where it may. Eviction is asked for, and refuses nothing."""
+        over = await self.over()
+        if over is None:
+            return None
+        if over is QuotaAction.EVICT:
+            self._evict()
+            return None
+        return self._refused(over)
+
+    def _refused(self, action: QuotaAction) -> PenstockError:
+        held = action is QuotaAction.HOLD
+        kind = ErrorKind.BACKLOG_QUOTA_HOLD if held else ErrorKind.BACKLOG_QUOTA_EXCEPTION
+        return PenstockError(kind, f"the backlog of {self._topic.name} is beyond its quota")
+
+    # -- measuring
+
+    async def over(self) -> QuotaAction | None:
+        """What is to happen because of the backlog; None while it is within its quotas."""
+        known = self._measured
+        if known is None or (not self._within(known) and (known.empty or known.mark != self.slowest)):
+            known = await self.measure()
+        if self._within(known):
+            return None
+        size, age = self._topic.policies.size_quota, self._topic.policies.age_quota
+        if 0 <= size.limit <= known.bytes + self._topic.rate_in.bytes - known.appended:
+            return size.action
+        return age.action
+
+    @property
+    def slowest(self) -> int:
+        """The least mark of the durable subscriptions; the topic's end where there are none."""
+        marks = [s.cursor.mark for s in self._topic.subscriptions.values() if s.durable]
+        return min(marks, default=self._topic.next_offset)
+
+    async def measure(self) -> Measured:
+        """The backlog as it is now."""
+        topic = self._topic
+        mark, appended, now = self.slowest, topic.rate_in.bytes, topic.clock.now_ms()
+        size, oldest, empty = 0, now, True
+        if mark < topic.next_offset:
+            entries = await topic.read_at(mark, 1, 1)
+            if entries:
+                size = await topic.size_since(entries[0].entry_id)
+                oldest, empty = min(now, entries[0].publish_time), False
+        self._measured = Measured(mark, size, oldest, appended, empty=empty)
+        return self._measured

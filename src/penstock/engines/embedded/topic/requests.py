@@ -1,0 +1,213 @@
+"""Request-reply (PIP-371): who waits for the reply to which message.
+
+A request is an ordinary durable message with a property; only the waiting is here, in memory, and ends with the
+first reply, the timeout, the requester's going or the server's. A reply may come before the requester's own
+receipt: until the message's id is known, who waits is found by producer and sequence id.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from penstock.engines.embedded.ports import Clock, EntryFormat, Timer
+from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.embedded.subscription.answers import Outcome
+from penstock.engines.embedded.subscription.receiver import Receiver
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
+from penstock.model.message_id import MessageId
+
+K = TypeVar("K")
+_Key = tuple[int, int, int]
+
+REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """PIP-371's ReplyResult."""
+
+    request_id: MessageId
+    content: bytes
+    is_error: bool
+    schema_version: int | None = None  # of the request's topic
+
+
+class Request:
+    """One wait. `reply` completes with a Reply, or fails with REQUEST_TIMEOUT or why it ended; `told` is called
+    right then, for those that are no task."""
+
+    __slots__ = ("_ended", "_requests", "_timer", "key", "names", "reply", "told")
+
+    def __init__(self, requests: "Requests", names: tuple[str, str, int], timer: Timer) -> None:
+        self._requests = requests
+        self._timer = timer
+        self._ended = False
+        self.names = names
+        self.key: _Key | None = None
+        self.told: Callable[[], None] | None = None
+        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    def placed(self, message_id: MessageId) -> None:
+        """The request is stored under this id."""
+        self._requests.bind(self, message_id)
+
+    def fail(self, error: PenstockError) -> None:
+        """End the wait with an error."""
+        self._end()
+        if not self.reply.done():
+            self.reply.set_exception(error)
+            self.reply.exception()  # whoever waits is told; if nobody does, it is no news
+            if self.told is not None:
+                self.told()
+
+    def answer(self, reply: Reply) -> bool:
+        """End the wait with a reply; False when it has ended."""
+        self._end()
+        if self.reply.done():
+            return False
+        self.reply.set_result(reply)
+        if self.told is not None:
+            self.told()
+        return True
+
+    def withdraw(self) -> None:
+        """The requester went: nobody waits any more."""
+        if not self._ended:
+            self._requests.withdrawn += 1
+            self.reply.cancel()
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._timer.cancel()
+        self._requests.forget(self)
+
+
+class Requests:
+    """Every wait of a broker, and what became of them."""
+
+    def __init__(self, clock: Clock, encoder: EntryFormat, timeout_ms_max: int) -> None:
+        self._clock = clock
+        self._encoder = encoder
+        self._timeout_ms_max = timeout_ms_max
+        self._by_names: dict[tuple[str, str, int], list[Request]] = {}
+        self._by_id: dict[_Key, list[Request]] = {}
+        self.opened = self.answered = self.late = self.timed_out = self.withdrawn = 0
+
+    def __len__(self) -> int:
+        """How many wait now."""
+        return len({id(r) for waits in (*self._by_names.values(), *self._by_id.values()) for r in waits})
+
+    def open(self, topic: str, producer: str, message: OutMessage, timeout_ms: int) -> Request:
+        """Begin to wait for the reply to a message that is about to be published; marks it as a request.
+
+        `timeout_ms` is PIP-371's requestTTL. Raises BAD_PARAMETER unless it is within 1 and the bound.
+        """
+        request = self.wait((topic, producer, message.sequence_id or 0), timeout_ms)
+        message.properties = {**(message.properties or {}), REQUEST_TIMEOUT_PROPERTY: str(timeout_ms)}
+        return request
+
+    def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
+        """Begin to wait for the reply to the message of that topic, producer and sequence id, which is
+        marked as a request already. Raises as `open` does."""
+        self.check(timeout_ms)
+        timer = self._clock.call_later(timeout_ms, lambda: self._time_over(request, timeout_ms))
+        request = Request(self, names, timer)
+        self._by_names.setdefault(names, []).append(request)
+        self.opened += 1
+        return request
+
+    def check(self, timeout_ms: int) -> None:
+        """Raise BAD_PARAMETER for a senseless timeout."""
+        if not 1 <= timeout_ms <= self._timeout_ms_max:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"a request's timeout must be within 1 and {self._timeout_ms_max} ms, not {timeout_ms}",
+            )
+
+    def _time_over(self, request: Request, timeout_ms: int) -> None:
+        self.timed_out += 1
+        request.fail(PenstockError(ErrorKind.REQUEST_TIMEOUT, f"no reply within {timeout_ms} ms"))
+
+    def bind(self, request: Request, message_id: MessageId) -> None:
+        """From now on the request is found by its id."""
+        if not request.reply.done():
+            self._drop(self._by_names, request.names, request)
+            request.key = _key(message_id)
+            self._by_id.setdefault(request.key, []).append(request)
+
+    def forget(self, request: Request) -> None:
+        """Nothing about an ended request stays."""
+        if request.key is None:
+            self._drop(self._by_names, request.names, request)
+        else:
+            self._drop(self._by_id, request.key, request)
+
+    @staticmethod
+    def _drop(table: dict[K, list[Request]], key: K, request: Request) -> None:
+        waits = table.get(key)
+        if waits is not None and request in waits:
+            waits.remove(request)
+            if not waits:
+                del table[key]
+
+    async def reply(
+        self,
+        source: Subscription,
+        consumer: Receiver | None,
+        message_id: MessageId,
+        content: bytes,
+        is_error: bool,
+        schema_version: int | None = None,
+    ) -> Outcome:
+        """Give a reply to who waits for it. The caller acknowledges the message afterwards.
+
+        `consumer` None lets any consumer of the subscription have received it. Raises MESSAGE_NOT_FOUND when
+        the message is not out with it, TOO_LARGE.
+        """
+        if len(content) > REPLY_BYTES_MAX:
+            raise PenstockError(
+                ErrorKind.TOO_LARGE, f"a reply of {len(content)} bytes; the most is {REPLY_BYTES_MAX}"
+            )
+        if not source.answers.has_out(message_id.entry, message_id.batch_index, consumer):
+            raise PenstockError(
+                ErrorKind.MESSAGE_NOT_FOUND,
+                f"message {message_id} is not out with this consumer: it cannot reply",
+            )
+        waits = self._by_id.get(_key(message_id))
+        message: Message | None = None
+        if waits is None:
+            message = await self._message(source, message_id)
+            names = (str(source.topic.name.base), message.producer_name, message.sequence_id)
+            waits = self._by_names.get(names) or self._by_id.get(_key(message_id))  # it may be bound by now
+        if waits:
+            reply = Reply(message_id, content, is_error, schema_version)
+            for request in list(waits):
+                self.answered += request.answer(reply)
+            return Outcome.DELIVERED
+        if message is not None and REQUEST_TIMEOUT_PROPERTY not in message.properties:
+            return Outcome.NOT_A_REQUEST
+        self.late += 1
+        return Outcome.NOBODY_WAITS
+
+    async def _message(self, source: Subscription, message_id: MessageId) -> Message:
+        entry = await source.topic.entry(message_id.entry)
+        messages = self._encoder.decode(entry)
+        return messages[min(max(0, message_id.batch_index), len(messages) - 1)]
+
+    def close(self) -> None:
+        """The server stops: every wait ends; the messages stay."""
+        gone = PenstockError(
+            ErrorKind.UNAVAILABLE,
+            "the server is shutting down; the request is stored, nobody waits for its reply",
+        )
+        for waits in (*self._by_names.values(), *self._by_id.values()):
+            for request in list(waits):
+                request.fail(gone)
+
+
+def _key(message_id: MessageId) -> _Key:
+    """Ids of one message are equal whether or not they say the partition or the batch's size."""
+    return message_id.ledger, message_id.entry, max(0, message_id.batch_index)
