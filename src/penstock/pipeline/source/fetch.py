@@ -8,10 +8,10 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
+from penstock.pipeline.http.retry import AWAY_S, Outage
 from penstock.pipeline.rows.frames import Frame, read_frames
 
 from .offsets import Range
-from .outage import AWAY_S, Outage
 
 ATTEMPTS_MAX: Final = 6  # at what the server should not answer; Spark itself may retry the task after that
 BACKOFF_S: Final = 0.1  # doubled each time

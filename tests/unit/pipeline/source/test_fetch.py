@@ -12,9 +12,9 @@ from penstock.client.http import HttpClient, RemoteError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
+from penstock.pipeline.http.retry import AWAY_S, BACKOFF_MAX_S
 from penstock.pipeline.source.fetch import ATTEMPTS_MAX, fetch
 from penstock.pipeline.source.offsets import Range
-from penstock.pipeline.source.outage import AWAY_S, BACKOFF_MAX_S
 
 WANTED = Range("persistent://public/default/t", 0, False, 5, 10, 40)
 SIZE = 24 + 3

@@ -12,11 +12,10 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
+from penstock.client.access import Access
+from penstock.client.http import connect, refusal, unreachable
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-
-from .access import Access
-from .http import connect, refusal, unreachable
 
 MEDIA: Final = "application/vnd.penstock.sections"
 TIMEOUT_S: Final = 60.0  # without a byte from the server
