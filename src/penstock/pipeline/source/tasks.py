@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from penstock.client.access import Access
-from penstock.client.http import HttpClient
 from penstock.pipeline.decode.plan import Plan
 from penstock.pipeline.decode.typed import VERSION, TypedRows
 from penstock.pipeline.rows.rows import Place, decode
@@ -94,11 +93,10 @@ def read_split(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return
     wanted = partition.wanted
     place = Place(wanted.topic, wanted.partition, wanted.ledger, wanted.partitioned)
-    with HttpClient(partition.server) as client:
-        frames = fetch(client, wanted, fail_on_data_loss=partition.fail_on_data_loss)
-        include = raw_include(partition.include, partition.plan)
-        rows = decode(place, frames, wanted.start, wanted.end, include)
-        yield from _typed(rows, place, partition.include, partition.plan)
+    frames = fetch(partition.server, wanted, fail_on_data_loss=partition.fail_on_data_loss)
+    include = raw_include(partition.include, partition.plan)
+    rows = decode(place, frames, wanted.start, wanted.end, include)
+    yield from _typed(rows, place, partition.include, partition.plan)
 
 
 def raw_include(include: tuple[str, ...], plan: Plan | None) -> tuple[str, ...]:
