@@ -156,7 +156,7 @@ def serve(rows: int, batch: int, ready: Any) -> None:
 
 
 def log_states(asked: Any, rows: int) -> Any:
-    """What `penstock.client.logs.look` asks for."""
+    """What `penstock.pipeline.http.logs.look` asks for."""
     log = {"ledger": 1, "earliest": 0, "latest": rows, "bytes": 200 * rows}
     topics = [
         {"topic": topic, "partitioned": True, "partitions": [log] * PARTITIONS} for topic in asked["topics"]

@@ -21,8 +21,8 @@ import uvloop
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.client.stages import Stages
 from penstock.model.names import TopicName
+from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.session import session
 from penstock.wire.bulk import pack_sections
 

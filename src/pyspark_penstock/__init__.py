@@ -32,15 +32,19 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, as the options choose them."""
-        from penstock.pipeline.source.batch import table_schema
+        from penstock.pipeline.source.schema import table_schema
 
         return table_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of what is there now."""
-        from penstock.pipeline.source.batch import TopicReader
+        from penstock.pipeline.source.batch import TopicReader, names_archive
 
-        return TopicReader(self.options, schema)
+        if not names_archive(self.options, schema):
+            return TopicReader(self.options, schema)
+        from penstock.pipeline.lake.topics import ArchiveReader  # here: most queries need no tables
+
+        return ArchiveReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of what comes."""

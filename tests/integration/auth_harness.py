@@ -13,7 +13,7 @@ import httpx
 
 import penstock
 from penstock.client.errors import AuthenticationError, AuthorizationError
-from penstock.client.stages import MEDIA
+from penstock.pipeline.http.stages import MEDIA
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address
 from penstock.wire.batch import pack_plain

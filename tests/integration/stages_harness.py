@@ -4,9 +4,9 @@ import pytest
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.client.stages import StageCount, Stages
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
+from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address
 from penstock.wire.batch import pack_plain

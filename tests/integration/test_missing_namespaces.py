@@ -16,10 +16,10 @@ from tests.integration.auth_harness import Asked, over_http, over_websocket
 import penstock
 from penstock.client.access import Access
 from penstock.client.errors import TopicNotFound
-from penstock.client.stages import MEDIA, Stages
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.pipeline.http.stages import MEDIA, Stages
 from penstock.testing.server import Address, launch, running
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections

@@ -18,9 +18,9 @@ from websockets.exceptions import ConnectionClosed
 
 import penstock
 from penstock.client.access import Access
-from penstock.client.stages import StageCount, Stages
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.protocols.session import Limits
 from penstock.testing.server import Address, running
 from penstock.wire.batch import pack_plain

@@ -10,11 +10,11 @@ from tests.integration.stages_harness import latest, refused, stage, topic
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.client.stages import StageCount, Stages
 from penstock.engines.embedded.sqlite.connection import open_writer
 from penstock.engines.embedded.sqlite.schema import MIGRATIONS, prepare
 from penstock.engines.embedded.sqlite.store import FILE_NAME
 from penstock.model.errors import ErrorKind
+from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.testing.server import Address, launch, running
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections

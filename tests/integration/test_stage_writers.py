@@ -8,9 +8,9 @@ import pytest
 from tests.integration.stages_harness import issuer, of, refused, stage, topic
 
 from penstock.client.access import Access
-from penstock.client.stages import Stages
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind
+from penstock.pipeline.http.stages import Stages
 from penstock.testing.server import Address, running
 
 LAST = 2**63 - 1

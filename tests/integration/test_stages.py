@@ -11,11 +11,11 @@ import pytest
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient, RemoteError
-from penstock.client.stages import MEDIA, StageCount, Stages
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
+from penstock.pipeline.http.stages import MEDIA, StageCount, Stages
 from penstock.testing.server import Address, launch, running
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections

@@ -14,7 +14,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.backoff import Backoff
 from penstock.pipeline.run.folder import Folder, in_use
 from penstock.pipeline.run.orders import Job
-from penstock.pipeline.run.said import last_events
+from penstock.pipeline.run.report import last_events
 from penstock.pipeline.run.supervise import Supervisor
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import Address, running

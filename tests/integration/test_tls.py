@@ -22,6 +22,7 @@ import penstock
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
+from penstock.pipeline.http.entries import entries
 from penstock.protocols.session import Limits
 from penstock.testing.server import Address, launch, running
 
@@ -114,8 +115,8 @@ def test_the_http_client(server: Address, pki: Pki) -> None:
     topic = TopicName.parse("http-client")
     with HttpClient(Access(url=server.https, ca_file=pki.ca_file)) as http:
         http.produce(topic, [{"value": "a"}])
-        with http.entries(topic, 0, 0, 1) as entries:
-            assert entries.read(1 << 20)
+        with entries(http.access, topic, 0, 0, 1) as stream:
+            assert stream.read(1 << 20)
 
 
 def test_lookups_name_the_endpoints_of_the_clients_kind(server: Address, pki: Pki) -> None:

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.client.stages import Stages
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
+from penstock.pipeline.http.stages import Stages
 from penstock.wire.bulk import pack_sections
 from penstock.wire.entry import WireFormat
 

@@ -16,8 +16,8 @@ from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.registry import register
 from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.http.schemas import register
 from penstock.pipeline.lake import archive as archiving
 from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
 from penstock.pipeline.lake.progress import Progress

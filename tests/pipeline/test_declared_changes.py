@@ -13,8 +13,8 @@ from tests.pipeline.declared import WAIT_S, House
 from tests.pipeline.test_declared_typed import V0, V1, avro, declare, order, put
 
 from penstock.client.http import HttpClient
-from penstock.pipeline.decode.registry import register
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.schemas import register
 from penstock.pipeline.run.backoff import Backoff
 from penstock.pipeline.run.causes import NEW_CHECKPOINT
 from penstock.pipeline.run.folder import Folder

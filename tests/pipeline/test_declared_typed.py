@@ -13,7 +13,7 @@ from penstock.client.http import HttpClient
 from penstock.codec import codec_for, key_value_schema
 from penstock.model.names import TopicName
 from penstock.model.schema import KeyValueEncoding, SchemaInfo, SchemaType
-from penstock.pipeline.decode.registry import register
+from penstock.pipeline.http.schemas import register
 from penstock.pipeline.run.redrive import Choice, run_redrive
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import running

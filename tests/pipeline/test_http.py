@@ -8,6 +8,7 @@ from tests.pipeline.fake import TIME, FakeServer, lone
 from penstock.client.http import HttpClient, RemoteError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
+from penstock.pipeline.http.entries import entries
 
 T = TopicName.parse("t")
 
@@ -20,7 +21,7 @@ def test_calls(server: FakeServer) -> None:
         assert client.topics(DEFAULT_NAMESPACE) == [str(T.of_partition(0)), str(T.of_partition(1))]
         assert client.offsets(T, 1)[1:] == (0, 1, None)
         assert client.offsets(T, 1, TIME + 1).at == 1
-        with client.entries(T, 1, 0, 1) as stream:
+        with entries(client.access, T, 1, 0, 1) as stream:
             assert stream.ledger == 2
             assert stream.read(1 << 20).endswith(b"a")
 
@@ -31,7 +32,7 @@ def test_refusals(server: FakeServer) -> None:
             client.partitions(T)
         error = pickle.loads(pickle.dumps(caught.value))
         assert (error.status, error.code, error.kind) == (404, 40401, ErrorKind.TOPIC_NOT_FOUND)
-        with pytest.raises(RemoteError, match="Topic not found"), client.entries(T, 0, 0, 1):
+        with pytest.raises(RemoteError, match="Topic not found"), entries(client.access, T, 0, 0, 1):
             pass
 
 
@@ -40,7 +41,7 @@ def test_nobody_there() -> None:
         with pytest.raises(PenstockError, match="cannot be reached") as caught:
             client.partitions(T)
         assert caught.value.retriable
-        with pytest.raises(PenstockError, match="cannot be reached"), client.entries(T, 0, 0, 1):
+        with pytest.raises(PenstockError, match="cannot be reached"), entries(client.access, T, 0, 0, 1):
             pass
 
 

@@ -16,12 +16,12 @@ from tests.pipeline.census import TIME_MS
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.client.stages import Stages
 from penstock.codec import codec_for
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.registry import register
+from penstock.pipeline.http.schemas import register
+from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.run.handle import pipeline
 from penstock.testing.server import running
 from penstock.wire.bulk import pack_sections

@@ -12,7 +12,7 @@ from penstock.client.http import HttpClient
 from penstock.codec import key_value_schema
 from penstock.model.names import TopicName
 from penstock.model.schema import KeyValueEncoding, SchemaInfo, SchemaType
-from penstock.pipeline.decode.registry import register
+from penstock.pipeline.http.schemas import register
 from penstock.testing.server import Address, running
 
 ORDER = {

@@ -15,9 +15,9 @@ import websocket
 from pyspark.sql import SparkSession
 
 from penstock.client.http import HttpClient
-from penstock.client.logs import look
 from penstock.client.paths import admin_path, topic_path
 from penstock.model.names import TopicName
+from penstock.pipeline.http.logs import look
 from penstock.testing.server import Address, running
 
 ROWS = 12_000

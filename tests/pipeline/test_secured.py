@@ -13,9 +13,9 @@ from tests.integration.tls_harness import Pki
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.client.paths import schemas_path
-from penstock.client.stages import Stages
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
+from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
 from penstock.pipeline.lake.replay import ReplaySpec, run_replay
 from penstock.testing.credentials import Issuer

@@ -15,9 +15,9 @@ from pyspark.sql.functions import lit
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.client.stages import StageCount, Stages
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.pipeline.sink.plan import shuffles
 from penstock.pipeline.sink.task import Identity
 from penstock.pipeline.sink.writer import TopicStreamWriter, Written

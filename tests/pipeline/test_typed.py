@@ -17,9 +17,9 @@ from penstock.client.http import HttpClient
 from penstock.codec import codec_for
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.encoding import plan_encoding
-from penstock.pipeline.decode.registry import all_versions, register
+from penstock.pipeline.encode.plan import plan_encoding
 from penstock.pipeline.errors import PipelineError, classify
+from penstock.pipeline.http.schemas import all_versions, register
 from penstock.testing.server import Address, running
 
 V0 = {

@@ -12,8 +12,8 @@ import pulsar
 import penstock
 from penstock.client import aio
 from penstock.client.access import Access
-from penstock.client.stages import StageCount, Stages
 from penstock.model.errors import PenstockError
+from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections
 

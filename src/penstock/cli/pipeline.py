@@ -149,7 +149,7 @@ def stop(spec: Spec, timeout: float) -> None:
 def status(file: str | None, state: Path | None, server: Access) -> None:
     """What the pipeline of FILE last said about itself; without FILE, what all of a server's pipelines said."""
     if file is None:
-        from penstock.pipeline.run.said import last_events
+        from penstock.pipeline.run.report import last_events
 
         columns = ("pipeline", "state", "batch", "rows", "rows_per_second", "lag", "rejected", "error")
         output.rows(columns, last_events(server), "no pipeline has run")

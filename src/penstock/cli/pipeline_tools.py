@@ -11,10 +11,10 @@ import click
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.client.logs import look
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.logs import look
 from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.spec.spec import Spec
 

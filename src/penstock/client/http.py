@@ -1,19 +1,12 @@
-"""Penstock over HTTP: the calls that the command line, pipelines and the demo make. The one importer of httpx.
-
-Bulk reads go through the standard library: it hands on a chunked body in half the time httpx needs, and the
-executors of a pipeline, which do nothing else, need not import httpx at all.
-"""
+"""Penstock over HTTP: the calls that the command line, pipelines and the demo make. The one importer of httpx."""
 
 from __future__ import annotations
 
-import http.client
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
-from urllib.parse import urlencode, urlsplit
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -27,9 +20,7 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_S: Final = 30.0  # without a byte from the server
-ENTRIES: Final = "application/vnd.penstock.entries"
 
-_ERROR_BYTES_MAX: Final = 64 << 10
 _KINDS: Final = {kind.codes.code: kind for kind in ErrorKind}
 
 
@@ -52,20 +43,6 @@ class Offsets(NamedTuple):
     earliest: int
     latest: int
     at: int | None = None
-
-
-class Entries(NamedTuple):
-    """An open stream of entries."""
-
-    ledger: int
-    response: http.client.HTTPResponse
-
-    def read(self, size: int) -> bytes:
-        """At most `size` bytes, none at the end. Raises UNAVAILABLE when the connection breaks."""
-        try:
-            return self.response.read(size)
-        except (OSError, http.client.HTTPException) as error:
-            raise PenstockError(ErrorKind.UNAVAILABLE, f"the connection broke: {error!r}") from error
 
 
 class HttpClient:
@@ -110,7 +87,7 @@ class HttpClient:
         headers: dict[str, str] | None = None,
     ) -> Any:
         """One request; `body` goes out as JSON. Returns the answer's JSON, None for an empty one."""
-        import httpx  # here: see the module's docstring
+        import httpx  # here: tasks of a pipeline need not import it
 
         if self._session is None:
             self._session = httpx.Client(timeout=self.timeout_s, verify=self._tls or True)
@@ -162,42 +139,6 @@ class HttpClient:
     def read(self, topic: TopicName, partition: int = 0, **params: Any) -> Any:
         """Read a partition's messages as JSON; `params` are PIP-64's and the design's."""
         return self.call("GET", f"{partition_path(topic, partition)}/messages", params=params)
-
-    @contextmanager
-    def entries(self, topic: TopicName, partition: int, start: int, end: int) -> Iterator[Entries]:
-        """Stream the raw entries that hold the offsets `start .. end-1`."""
-        query = urlencode({"offset": start, "end_offset": end})
-        path = f"{partition_path(topic, partition)}/messages?{query}"
-        connection = connect(self.access, self.timeout_s)
-        try:
-            try:
-                connection.request(
-                    "GET",
-                    urlsplit(self.url).path + path,
-                    headers={"Accept": ENTRIES, **self.access.headers()},
-                )
-                response = connection.getresponse()
-                refused = response.read(_ERROR_BYTES_MAX) if response.status >= 400 else None
-            except (OSError, http.client.HTTPException) as error:
-                raise unreachable(self.url, error) from error
-            if refused is not None:
-                raise refusal(response.status, refused)
-            kind = response.headers.get("Content-Type", "")
-            if kind.split(";")[0].strip() != ENTRIES:
-                raise PenstockError(
-                    ErrorKind.NOT_ACCEPTABLE, f"{self.url} answers {kind!r} instead of {ENTRIES}"
-                )
-            yield Entries(int(response.headers.get("X-Penstock-Ledger", "-1")), response)
-        finally:
-            connection.close()
-
-
-def connect(access: Access, timeout_s: float) -> http.client.HTTPConnection:
-    """A connection of the standard library's, opened with the first request."""
-    netloc, tls = urlsplit(access.url).netloc, access.tls()
-    if tls is not None:
-        return http.client.HTTPSConnection(netloc, timeout=timeout_s, context=tls)
-    return http.client.HTTPConnection(netloc, timeout=timeout_s)
 
 
 def unreachable(url: str, error: Exception) -> PenstockError:

@@ -2,15 +2,16 @@
 
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from .java import find_java
-from .launch import launch
 
 HEAP: Final = "1g"  # measured: half of it serves, twice as much is no faster
 
@@ -37,6 +38,13 @@ _CONF: Final = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 }
 
+# Spark asks for the module and Java says that it is experimental; Spark's Java options are those of its
+# oldest Java, and newer ones find fault with them. Java has no switch for either.
+_NOISE: Final = (
+    b"WARNING: Using incubator modules: jdk.incubator.vector",
+    b"WARNING: package sun.security.action not in java.base",
+)
+
 
 def session(
     name: str = "penstock", master: str = "local[*]", *, scratch: Path | None = None, **conf: str
@@ -61,7 +69,7 @@ def session(
     settings = settings_for(master, conf)
     if scratch is not None and SparkContext._gateway is None and not submitted:
         settings = _within(settings, scratch, conf)
-    launch(settings)
+    _launch(settings)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -106,3 +114,33 @@ def threads(master: str) -> int:
     if inside == "*":
         return os.cpu_count() or 1
     return int(inside) if inside.isdigit() else 1
+
+
+def _launch(settings: Mapping[str, str]) -> None:
+    """Start the JVM, unless this process has one or was started by one.
+
+    A JVM prints lines at its start that nobody can act upon: they are left out.
+    """
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    reading, writing = os.pipe()
+    threading.Thread(
+        target=_relay, args=(os.fdopen(reading, "rb"),), name="spark-stderr", daemon=True
+    ).start()
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    try:
+        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(writing)  # the JVM has its own; ours would keep the relay waiting after its end
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def _relay(lines: IO[bytes]) -> None:
+    """Hand on what the JVM writes, line by line, but for the noise."""
+    with lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()

@@ -1,1 +1,1 @@
-"""Typed values: payloads to columns by the topic's registered schemas, and back."""
+"""Typed values: payloads to columns by the topic's registered schemas."""

@@ -17,10 +17,10 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.pipeline.errors import PipelineError, SchemaChanged
+from penstock.pipeline.http.schemas import all_versions
 
 from .ddl import parse_ddl
 from .options import Typed
-from .registry import all_versions
 from .target import column_type, decoder_for
 
 RAW: Final = "_raw"

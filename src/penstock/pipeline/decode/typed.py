@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.schemas import one_version
 from penstock.pipeline.rows.rows import Place
 
 from .pairs import PairDecoder
 from .payloads import decode, padded
 from .plan import ERROR, KEY, RAW, Plan
 from .raw import Ints
-from .registry import one_version
 from .shapes import arrow_type
 from .target import decoder_for
 

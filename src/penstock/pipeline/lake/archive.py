@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.client.logs import LogState, Look, Mark, look, set_marks
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.logs import LogState, Look, Mark, look, set_marks
+from penstock.pipeline.http.retry import patiently
 from penstock.pipeline.source.options import Options, parse_options
-from penstock.pipeline.source.outage import patiently
 
 from .arrears import ArchiveSpec, Step, plan
 from .progress import Progress, Report

@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from penstock.client.access import Access
-from penstock.client.logs import LogState
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.http.logs import LogState
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.source.limits import share
 

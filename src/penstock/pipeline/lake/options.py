@@ -9,9 +9,8 @@ import msgspec
 
 from penstock.client.access import Access
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.server import NAMES as SERVER_NAMES
-from penstock.pipeline.server import parse_server
-from penstock.pipeline.texts import flag, number
+from penstock.pipeline.options import NAMES as SERVER_NAMES
+from penstock.pipeline.options import flag, number, parse_server
 
 from . import partitioning
 from .files import TARGET_BYTES

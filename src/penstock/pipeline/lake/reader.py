@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.source.declared import carried, carry, given_options
+from penstock.pipeline.source.schema import carried, carry, given_options
 
 from . import schema as schemas
 from .options import ReadOptions, read_options

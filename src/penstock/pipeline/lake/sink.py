@@ -16,10 +16,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from penstock.client.http import HttpClient
-from penstock.client.logs import look
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
-from penstock.pipeline.source.outage import patiently
+from penstock.pipeline.http.logs import look
+from penstock.pipeline.http.retry import patiently
 
 from . import partitioning, positions, schema
 from .compaction import compact

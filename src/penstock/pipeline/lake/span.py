@@ -12,8 +12,8 @@ import pyarrow as pa
 from penstock.pipeline.decode.plan import Plan
 from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.rows.rows import Place
-from penstock.pipeline.source.elsewhere import Elsewhere
 from penstock.pipeline.source.offsets import Log, Range
+from penstock.pipeline.source.tasks import Elsewhere
 
 from .slices import Slice, plan_slices, read_slice
 from .tables import folder_of, snapshot_of

@@ -6,8 +6,8 @@ from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.pipeline.decode.registry import all_versions, register
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.schemas import all_versions, register
 
 
 def versions_for(server: Access, sources: Iterable[str], topic: str) -> dict[int, int]:

@@ -10,7 +10,7 @@ from .outputs import collect_outputs
 from .preflight import preflight
 from .query import check_streaming, is_direct
 from .runner import session_for
-from .shape import topic_rows
+from .topic_rows import topic_rows
 from .views import build_views
 
 

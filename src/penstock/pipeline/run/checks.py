@@ -17,7 +17,7 @@ from penstock.pipeline.spec.options import keeps_bytes_visible
 from penstock.pipeline.spec.spec import Expectation, Source, Step
 
 from .late import late_column
-from .metrics import WARN
+from .progress import WARN
 
 WHY: Final = "_why"
 WHY_TYPE: Final = "struct<view: string, name: string, action: string, text: string>"

@@ -19,8 +19,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.fingerprint import fingerprint, source_topics
-from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.spec.spec import Spec, fingerprint, source_topics
 
 STOP: Final = "stop"
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from penstock.pipeline.spec.spec import Source, Spec, Step
 
 from .checks import KEY, RAW, WHY, dead_column, visible
-from .metrics import METRICS
+from .progress import METRICS
 from .views import View, feeds_steps
 
 _VIEW: Final = "_view"

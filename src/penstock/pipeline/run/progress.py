@@ -10,8 +10,6 @@ from typing import Any, Final
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.marks import Marks, between, read_marks
 
-from .metrics import METRICS, WARN
-
 STARTING: Final = "starting"
 RUNNING: Final = "running"
 IDLE: Final = "idle"
@@ -20,6 +18,10 @@ STOPPED: Final = "stopped"
 FAILED: Final = "failed"
 
 NO_WATERMARK_MS: Final = 0
+
+# The names under which a query's counts stand in Spark's progress.
+METRICS: Final = "penstock"  # rows written, dead letters, rows dropped
+WARN: Final = "warn "  # and a view's name: how often each expectation did not hold
 
 
 def batch_event(progress: Mapping[str, Any], branches: int) -> dict[str, Any]:

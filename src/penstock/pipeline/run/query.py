@@ -19,9 +19,8 @@ from penstock.pipeline.spec.options import server_options, table_options, topic_
 from penstock.pipeline.spec.spec import Spec
 
 from .causes import spark_sentence
-from .letters import alone, beside, letters
 from .outputs import Outputs
-from .shape import topic_rows
+from .topic_rows import alone, beside, letters, topic_rows
 from .views import View
 
 TOPICS: Final = "penstock"

@@ -24,7 +24,7 @@ from penstock.pipeline.spec.options import server_options
 from penstock.pipeline.spec.spec import Spec
 
 from .folder import Folder, Lock, replace
-from .letters import PREFIX, ROW
+from .topic_rows import PREFIX, ROW
 
 ORIGIN: Final = f"{PREFIX}topic"
 VERSION: Final = f"{PREFIX}schema-version"

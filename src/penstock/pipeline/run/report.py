@@ -1,8 +1,9 @@
-"""Where events go: `status.json`, the system topic, and whoever listens here.
+"""Where events go: `status.json`, the system topic, and the listener of this process; and the last ones of the topic.
 
-The system topic is told by a thread of its own, at most once: a pipeline never waits for it, nor fails with it.
+A thread of its own writes to the system topic, at most once: a pipeline never waits for it, nor fails with it.
 """
 
+import json
 import queue
 import threading
 import time
@@ -11,14 +12,16 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.spec.spec import Spec
 
 from .folder import Folder
 
 SYSTEM_TOPIC: Final = TopicName.parse("persistent://penstock/system/pipelines")
+READ_MAX: Final = 5000  # the newest messages of the topic that are looked at
 WAITING_MAX: Final = 100  # older events make room
 PAUSE_S: Final = 5.0  # between attempts while the server is away
 EVENT_TIMEOUT_S: Final = 5.0
@@ -101,6 +104,28 @@ class _Topic:
                 except PenstockError as error:
                     if error.retriable:
                         self._closed.wait(PAUSE_S)
+
+
+def last_events(server: Access | str) -> list[dict[str, Any]]:
+    """The last event of each pipeline, by name. Raises what HttpClient raises."""
+    found: dict[str, dict[str, Any]] = {}
+    with HttpClient(server) as client:
+        try:
+            log = client.offsets(SYSTEM_TOPIC, 0)
+        except PenstockError as error:
+            if error.kind in (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND):
+                return []
+            raise
+        at = max(log.earliest, log.latest - READ_MAX)
+        while at < log.latest:
+            messages = client.read(SYSTEM_TOPIC, offset=at, max_messages=1000)["messages"]
+            if not messages:
+                break
+            for message in messages:
+                event = json.loads(message["value"])
+                found[event["pipeline"]] = event
+            at = messages[-1]["offset"] + 1
+    return [found[name] for name in sorted(found)]
 
 
 def _added(before: dict[str, int], more: dict[str, int]) -> dict[str, int]:

@@ -1,11 +1,15 @@
 """Makes the views of a pipeline: sources, tables and steps, each by its name in one Spark session."""
 
+import importlib
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampNTZType, TimestampType
@@ -17,7 +21,6 @@ from penstock.pipeline.spec.spec import Source, Spec, Step
 
 from .causes import spark_sentence
 from .checks import gate, passed, rejects, warned
-from .modules import load_callable
 
 
 class View(msgspec.Struct):
@@ -77,14 +80,14 @@ def _made(spec: Spec, spark: SparkSession, step: Step) -> DataFrame:
         return _queried(spark, step.sql)
     inputs = [spark.table(name) for name in step.inputs]
     if step.python:
-        function = load_callable(spec.folder, step.python, "python")
+        function = _load_callable(spec.folder, step.python, "python")
         return _called(function, step.python, inputs)
     frame = inputs[0]
     if step.deduplicate:
         _check_columns(frame, "deduplicate", step.deduplicate)
         return frame.dropDuplicatesWithinWatermark(list(step.deduplicate))
     _check_columns(frame, "keys", step.keys)
-    processor = load_callable(spec.folder, step.stateful, "stateful")
+    processor = _load_callable(spec.folder, step.stateful, "stateful")
     time_mode = {"none": "None", "processing_time": "ProcessingTime", "event_time": "EventTime"}[
         step.time_mode
     ]
@@ -103,6 +106,42 @@ def _queried(spark: SparkSession, sql: str) -> DataFrame:
         return spark.sql(sql)
     except AnalysisException as error:
         raise PipelineError(f"sql: {spark_sentence(error)}") from None
+
+
+def _load_callable(folder: Path, text: str, where: str) -> Any:
+    """The user's own Python that `module:name` names; modules are looked for in the file's folder first.
+
+    A module of that folder travels to Spark's workers whole, as they need not have the folder. Raises
+    PipelineError, which names the place.
+    """
+    module_name, _, name = text.partition(":")
+    with _first(folder):
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError as error:
+            raise PipelineError(f"{where}: module {module_name} cannot be imported: {error}") from None
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            raise PipelineError(
+                f"{where}: module {module_name} fails when it is imported: {type(error).__name__}: {error}"
+                f" ({place.filename}, line {place.lineno})"
+            ) from None
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise PipelineError(f"{where}: module {module_name} has no function or class {name}")
+    file = getattr(module, "__file__", None)
+    if file is not None and Path(file).is_relative_to(folder):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return found
+
+
+@contextmanager
+def _first(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
 
 
 def _called(function: Callable[..., Any], text: str, inputs: list[DataFrame]) -> DataFrame:

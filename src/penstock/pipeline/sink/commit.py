@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.client.access import Access
-from penstock.client.stages import StageCount, Stages
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
+from penstock.pipeline.http.stages import StageCount, Stages
 
 from .task import Identity
 

@@ -37,7 +37,7 @@ class Plans:
         known = self._versions.setdefault(topic, set())
         if all(version in known for version in versions):
             return
-        from penstock.pipeline.decode.registry import all_versions
+        from penstock.pipeline.http.schemas import all_versions
 
         with HttpClient(self._options.server) as client:
             known |= set(all_versions(client, str(topic.base)))
@@ -54,7 +54,7 @@ class Plans:
         as_it_is = _TEXT_AS_IT_IS if isinstance(self._kind, StringType) else _AS_IT_IS
         if is_plain(self._kind) and how in as_it_is:
             return None
-        from penstock.pipeline.decode.encoding import plan_encoding
+        from penstock.pipeline.encode.plan import plan_encoding
 
         with HttpClient(self._options.server) as client:
             found: Encoding = plan_encoding(texts, self._kind, topic, client)

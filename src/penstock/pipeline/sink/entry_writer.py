@@ -9,10 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Self
 
 from penstock.client.access import Access
-from penstock.client.stages import StageCount, Stages
 from penstock.model.errors import PenstockError
 from penstock.model.stage import StageKey
 from penstock.pipeline.errors import BatchConflict
+from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.wire.bulk import pack_sections
 
 from .entries import SEQUENCE_BITS

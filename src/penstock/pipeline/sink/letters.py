@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.pipeline.encode import binary
 from penstock.pipeline.errors import PipelineError
 
-from . import pieces
 from .messages import Columns, encoded_properties, keys_of, milliseconds
 
 # Property by column, where there is one.
@@ -37,11 +37,11 @@ def letters(batch: pa.RecordBatch, writer: str, number: int) -> Columns:
         told += [("x-dlq-error", error), ("x-dlq-query", writer), ("x-dlq-batch", str(number))]
         rows.append([*given[row], *told])
     return Columns(
-        value=pieces.as_binary(value),
+        value=binary.as_binary(value),
         key=keys_of(batch.column(key)) if key is not None else None,
         properties=encoded_properties(rows),
         event_time=milliseconds(batch.column("event_time")) if "event_time" in names else None,
-        ordering_key=pieces.as_binary(batch.column("ordering_key")) if "ordering_key" in names else None,
+        ordering_key=binary.as_binary(batch.column("ordering_key")) if "ordering_key" in names else None,
     )
 
 

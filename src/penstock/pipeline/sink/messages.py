@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.pipeline.encode import binary
+from penstock.pipeline.encode.binary import Mask, Numbers
 from penstock.pipeline.errors import PipelineError
-
-from . import pieces
-from .pieces import Mask, Numbers
 
 _BASE64: Final = b"\x30\x01"
 _NULL: Final = b"\x48\x01"
@@ -48,32 +47,32 @@ def payloads(columns: Columns) -> Any:
     if columns.properties is not None:
         head.append(columns.properties)
     if key is not None:
-        head += pieces.sized(0x12, key.texts)
-    head.append(pieces.varints(0x18, pieces.sizes(value)))
+        head += binary.sized(0x12, key.texts)
+    head.append(binary.varints(0x18, binary.sizes(value)))
     if columns.event_time is not None:
-        head.append(pieces.varints(0x28, *_numbers(columns.event_time)))
+        head.append(binary.varints(0x28, *_numbers(columns.event_time)))
     if key is not None and key.encoded is not None:
-        head.append(pieces.constant(_BASE64, key.encoded))
+        head.append(binary.constant(_BASE64, key.encoded))
     if columns.ordering_key is not None:
-        head += pieces.sized(0x3A, columns.ordering_key)
-    present = pieces.there(value)
+        head += binary.sized(0x3A, columns.ordering_key)
+    present = binary.there(value)
     if present is not None:
-        head.append(pieces.constant(_NULL, ~present))
+        head.append(binary.constant(_NULL, ~present))
     size: Numbers = np.zeros(len(value), np.int64)
     for piece in head:
-        size += pieces.sizes(piece)
-    return pieces.join([pieces.big_endian(size), *head, value])
+        size += binary.sizes(piece)
+    return binary.join([binary.big_endian(size), *head, value])
 
 
 def columns_of(batch: pa.RecordBatch, value: Any) -> Columns:
     """The parts of messages in a frame's columns; `value` is the encoded one. Raises PipelineError."""
     names = set(batch.schema.names)
     return Columns(
-        value=pieces.as_binary(value),
+        value=binary.as_binary(value),
         key=keys_of(batch.column("key")) if "key" in names else None,
         properties=_properties(batch, names),
         event_time=milliseconds(batch.column("event_time")) if "event_time" in names else None,
-        ordering_key=pieces.as_binary(batch.column("ordering_key")) if "ordering_key" in names else None,
+        ordering_key=binary.as_binary(batch.column("ordering_key")) if "ordering_key" in names else None,
     )
 
 
@@ -81,7 +80,7 @@ def keys_of(column: Any) -> Keys | None:
     """Keys of text or bytes. Bytes that are text are a text key: so they come back to where they came from."""
     if column.null_count == len(column):
         return None
-    keys = pieces.as_binary(column)
+    keys = binary.as_binary(column)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return Keys(keys)
     try:
@@ -147,20 +146,20 @@ def _properties(batch: pa.RecordBatch, names: set[str]) -> Any:
     flat_names, flat_values = flat_names[first:until], flat_values[first:until]
     if flat_names.null_count or flat_values.null_count:
         raise PipelineError("a property without a name or a value: column properties or headers holds null")
-    return pieces.grouped(_pairs(flat_names, flat_values), starts - first)
+    return binary.grouped(_pairs(flat_names, flat_values), starts - first)
 
 
 def _pairs(names: Any, values: Any) -> Any:
     """Properties as fields of a message's metadata."""
     if pa.types.is_binary(values.type):
         _check_text(values)
-    inner = pieces.join(
+    inner = binary.join(
         [
-            *pieces.sized(_PAIR, pieces.as_binary(names)),
-            *pieces.sized(_PAIR_VALUE, pieces.as_binary(values)),
+            *binary.sized(_PAIR, binary.as_binary(names)),
+            *binary.sized(_PAIR_VALUE, binary.as_binary(values)),
         ]
     )
-    return pieces.join(pieces.sized(_PAIR, inner))
+    return binary.join(binary.sized(_PAIR, inner))
 
 
 def _check_text(values: Any) -> None:
@@ -187,4 +186,4 @@ def encoded_properties(rows: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
         return None
     names = pa.array([name for name, _ in flat], pa.string())
     values = pa.array([value for _, value in flat])
-    return pieces.grouped(_pairs(names, values), np.array(starts, np.int32))
+    return binary.grouped(_pairs(names, values), np.array(starts, np.int32))

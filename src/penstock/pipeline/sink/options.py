@@ -10,8 +10,8 @@ from penstock.client.access import Access
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.server import NAMES as SERVER_NAMES
-from penstock.pipeline.server import parse_server
+from penstock.pipeline.options import NAMES as SERVER_NAMES
+from penstock.pipeline.options import flag, parse_server
 from penstock.wire.bulk import COMPRESSIONS
 
 _NAMES: Final = (
@@ -93,10 +93,8 @@ def _delivery(texts: Mapping[str, str]) -> Delivery:
         delivery = Delivery(text)
     except ValueError:
         raise PipelineError(f"option delivery: {text!r} is none of {', '.join(Delivery)}") from None
-    ordered = texts.get("ordered", "false").strip().lower()
-    if ordered not in ("true", "false"):
-        raise PipelineError(f"option ordered: {ordered!r} is neither true nor false")
-    if delivery is Delivery.SEQUENCE and ordered != "true":
+    ordered = flag(texts, "ordered", default=False)
+    if delivery is Delivery.SEQUENCE and not ordered:
         raise PipelineError(
             "option delivery: sequence needs rows that come in the same order when a task is repeated; say"
             " ordered=true where the plan has no shuffle, or leave delivery=exactly_once"

@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.model.hashing import java_string_hash
+from penstock.pipeline.encode.binary import Mask, Numbers, sizes
 from penstock.pipeline.errors import PipelineError
-
-from .pieces import Mask, Numbers, sizes
 
 KEYS_MAX: Final = 64  # bytes of a key that are hashed column by column; longer ones one by one
 _INT32_MAX: Final = 0x7FFFFFFF

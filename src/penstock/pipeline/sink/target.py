@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
+from penstock.pipeline.encode.binary import Numbers
 
 from .entries import MESSAGES_MAX, Gathering
 from .messages import Columns, Keys, encoded_keys, payloads
-from .pieces import Numbers
 from .routing import Router
 
 _NONE: Final = -1
@@ -20,7 +20,7 @@ GATHERED_BYTES_MAX: Final = 64 << 20  # of all partitions of a topic, in entries
 
 
 class Encoding(Protocol):
-    """How values become payloads by a schema (`decode.encoding` has those with one). It can be pickled."""
+    """How values become payloads by a schema (`encode.plan` has those with one). It can be pickled."""
 
     schema_version: int | None
 

@@ -15,11 +15,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from penstock.client.stages import StageCount, Stages
 from penstock.model.names import TopicName
 from penstock.model.stage import StageKey
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.source.outage import AWAY_S, patiently
+from penstock.pipeline.http.retry import AWAY_S, patiently
+from penstock.pipeline.http.stages import StageCount, Stages
 
 from .columns import check_columns
 from .commit import commit

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from penstock.client.http import HttpClient
-from penstock.client.logs import LogState, Look, look
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.logs import LogState, Look, look
 
 from .offsets import Log
 from .options import Options

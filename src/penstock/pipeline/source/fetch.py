@@ -2,26 +2,29 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final
 
-from penstock.client.http import HttpClient
+from penstock.client.access import Access
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
+from penstock.pipeline.http.entries import Entries, entries
+from penstock.pipeline.http.retry import AWAY_S, Outage
 from penstock.pipeline.rows.frames import Frame, read_frames
 
 from .offsets import Range
-from .outage import AWAY_S, Outage
 
 ATTEMPTS_MAX: Final = 6  # at what the server should not answer; Spark itself may retry the task after that
 BACKOFF_S: Final = 0.1  # doubled each time
 
 
 def fetch(
-    client: HttpClient,
+    server: Access,
     wanted: Range,
     *,
     fail_on_data_loss: bool = True,
+    entries: Callable[..., AbstractContextManager[Entries]] = entries,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Frame]:
@@ -37,7 +40,7 @@ def fetch(
     while at < wanted.end:
         before = at
         try:
-            with client.entries(topic, wanted.partition, at, wanted.end) as stream:
+            with entries(server, topic, wanted.partition, at, wanted.end) as stream:
                 if stream.ledger != wanted.ledger:
                     if fail_on_data_loss:
                         raise DataLoss(

@@ -3,9 +3,9 @@
 import logging
 
 from penstock.client.http import HttpClient
-from penstock.client.logs import Mark, set_marks
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.logs import Mark, set_marks
 
 from .marks import Available, Key, LogPosition, Marks
 

@@ -12,10 +12,9 @@ from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.options import NAMES as SERVER_NAMES
+from penstock.pipeline.options import flag, number, parse_server
 from penstock.pipeline.rows import columns
-from penstock.pipeline.server import NAMES as SERVER_NAMES
-from penstock.pipeline.server import parse_server
-from penstock.pipeline.texts import flag, number
 
 from .offsets import End, Time, Where, parse_where
 

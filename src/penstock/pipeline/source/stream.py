@@ -17,17 +17,16 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.client.http import HttpClient
-from penstock.client.logs import Look, Size, sizes
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.decode.plan import Watch
 from penstock.pipeline.errors import DataLoss
+from penstock.pipeline.http.logs import Look, Size, sizes
+from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, patiently
 
-from .batch import check_schema, read_split, split_for
-from .declared import carried
 from .discovery import ask, check_there, logs_of
 from .follow import Follower
-from .limits import fit, share
+from .limits import Pace, fit, share
 from .marks import (
     Available,
     Key,
@@ -42,10 +41,8 @@ from .marks import (
 )
 from .offsets import Log, times
 from .options import parse_options
-from .outage import AWAY_S, START_S, Outage, patiently
-from .pace import Pace
-from .planned import plan_for
-from .splits import split
+from .schema import carried, check_schema, plan_for
+from .tasks import read_split, splits_for
 
 log = logging.getLogger(__name__)
 
@@ -152,10 +149,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch, cut alike each time that the batch is run."""
-        options = self._options
-        wanted = between(read_marks(start), read_marks(end))
-        pieces = split(wanted, rows_max=options.records_max, pieces_min=options.partitions_min)
-        return [split_for(options, piece, self._plan) for piece in pieces]
+        return splits_for(self._options, between(read_marks(start), read_marks(end)), self._plan)
 
     def commit(self, end: dict[str, Any]) -> None:
         """A batch of the query is done; it may have been another source that had something to read."""

@@ -1,11 +1,14 @@
 """What a pipeline's file says, as values. Read by `parse`; what must hold between them is in `rules`."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from penstock.client.access import Access
+from penstock.model.names import TopicName
 
 Action = Literal["warn", "drop", "dead_letter", "fail"]
 Divert = Literal["drop", "dead_letter"]
@@ -119,3 +122,22 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 AVAILABLE_NOW = "available_now"
+
+
+def source_topics(spec: Spec) -> dict[str, str]:
+    """What each source reads, in a form that does not depend on how it is written."""
+    return {
+        name: ",".join(sorted(str(TopicName.parse(topic)) for topic in source.topics))
+        or f"pattern {source.pattern}"
+        for name, source in sorted(spec.sources.items())
+    }
+
+
+def fingerprint(spec: Spec) -> str:
+    """What a checkpoint belongs to, 16 hexadecimal digits: the topics that its offsets are of.
+
+    The server's address, limits, steps and sinks may change under a checkpoint; what Spark cannot carry over, it
+    refuses itself.
+    """
+    text = json.dumps(source_topics(spec), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from penstock.client.access import Access
-from penstock.client.logs import LogState
 from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.http.logs import LogState
 from penstock.pipeline.lake.arrears import ArchiveSpec, plan
 from penstock.pipeline.lake.values import File, Position
 

@@ -10,9 +10,8 @@ import pytest
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import Folder, Lock, in_use
-from penstock.pipeline.spec.fingerprint import fingerprint
 from penstock.pipeline.spec.parse import parse_spec
-from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.spec.spec import Spec, fingerprint
 
 
 def spec(folder: Path, name: str = "p", topics: str = '["a", "b"]') -> Spec:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from penstock.client.access import Access
-from penstock.client.stages import StageCount
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
+from penstock.pipeline.http.stages import StageCount
 from penstock.pipeline.run.causes import ErrorClass, cause_of
 from penstock.pipeline.sink.commit import commit
 from penstock.pipeline.sink.entry_writer import PublishingWriter

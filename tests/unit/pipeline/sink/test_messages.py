@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from penstock.model.entry import Entry
 from penstock.model.message import Message
 from penstock.model.names import TopicName
+from penstock.pipeline.encode import binary
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.sink import pieces
 from penstock.pipeline.sink.entries import BYTES_MAX, MESSAGES_MAX, Gathering
 from penstock.pipeline.sink.messages import columns_of, payloads
 from penstock.pipeline.sink.target import Target
@@ -140,7 +140,7 @@ def test_what_no_property_can_be_is_refused(headers: list[dict[str, Any]], told:
 
 @given(values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), tag=st.none() | st.just(0x28))
 def test_varints_are_those_of_the_wire(values: list[int], tag: int | None) -> None:
-    got = pieces.varints(tag, np.array(values, np.int64)).to_pylist()
+    got = binary.varints(tag, np.array(values, np.int64)).to_pylist()
     assert got == [(b"" if tag is None else bytes([tag])) + integer(value) for value in values]
 
 

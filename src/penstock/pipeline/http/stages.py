@@ -1,4 +1,4 @@
-"""Staged publishing over HTTP, for who sends entries in bulk. On the standard library alone: see `http`.
+"""Staged publishing over HTTP, for who sends entries in bulk. On the standard library alone: see `entries`.
 
 Calls are repeated while the server cannot be reached or says that a retry can help: each may be, as the server
 knows a part, a commit and (with `deduplicate`) an entry that it has.
@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
+from penstock.client.access import Access
+from penstock.client.http import refusal, unreachable
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 
-from .access import Access
-from .http import connect, refusal, unreachable
+from .entries import connect
 
 MEDIA: Final = "application/vnd.penstock.sections"
 TIMEOUT_S: Final = 60.0  # without a byte from the server

@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from penstock.codec.avro.types import Array, Enum, Map, Record, Type, Union
 from penstock.codec.avro.varint import encode_long
+from penstock.pipeline.decode.shapes import arrow_type, members, merged, spark_type
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.sink.pieces import grouped, join
 
-from .shapes import arrow_type, members, merged, spark_type
-from .write_leaves import Write, enum, leaf, longs, sized, unfit
+from .avro_leaves import Write, enum, leaf, longs, sized, unfit
+from .binary import grouped, join
 
 
 def compile_write(kind: Type, arrow: pa.DataType, path: str = "value") -> Write:

@@ -3,27 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.pipeline.source.outage import BACKOFF_MAX_S, START_S, Outage, patiently
-from penstock.pipeline.source.pace import IDLE_MS, Pace
-
-
-def test_an_idle_query_waits_longer_and_longer() -> None:
-    now = [0.0]
-    pace = Pace(100, lambda: now[0])
-    waits = []
-    for _ in range(6):
-        pace.idle()
-        waits.append(pace.wait_ms)
-    assert waits == [200, 400, 800, 1600, IDLE_MS, IDLE_MS]
-    now[0] += 0.25
-    assert pace.wait_ms == IDLE_MS - 250, "what has passed counts"
-    now[0] += 10
-    assert pace.wait_ms == 0, "a trigger that comes seldom never waits"
-    pace.busy()
-    assert pace.wait_ms == 100
-    slow = Pace(5000, lambda: now[0])
-    slow.idle()
-    assert slow.wait_ms == 5000
+from penstock.pipeline.http.retry import BACKOFF_MAX_S, START_S, Outage, patiently
 
 
 def away(times: int) -> Callable[[], str]:

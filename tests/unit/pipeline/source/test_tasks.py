@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pipeline.source.offsets import Range
-from penstock.pipeline.source.splits import split
+from penstock.pipeline.source.tasks import split
 
 ranges = st.lists(
     st.tuples(st.integers(0, 9), st.integers(0, 10**9), st.integers(1, 10**6)),

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from penstock.client.logs import Look
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.pipeline.http.logs import Look
+from penstock.pipeline.http.retry import AWAY_S, Outage
 from penstock.pipeline.rows import columns
 from penstock.pipeline.source import stream as module
 from penstock.pipeline.source.marks import Key, LogPosition, Marks, write_marks
-from penstock.pipeline.source.outage import AWAY_S, Outage
 from penstock.pipeline.source.stream import TopicStreamReader
 
 START = write_marks(Marks({Key("persistent://public/default/t", 0): LogPosition(7, False, 5)}))

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-
-from .http import HttpClient
 
 _OFFSETS: Final = "/topics/offsets"
 _SIZES: Final = "/topics/sizes"

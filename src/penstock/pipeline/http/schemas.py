@@ -12,7 +12,8 @@ from penstock.codec.key_value import join, key_value_parts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.source.outage import patiently
+
+from .retry import patiently
 
 _KEPT_MAX: Final = 1024
 _kept: OrderedDict[tuple[str, str, int, int], SchemaInfo] = OrderedDict()

@@ -13,13 +13,13 @@ from penstock.codec.avro.types import Type
 from penstock.codec.definition import avro_type
 from penstock.model.errors import PenstockError
 from penstock.model.schema import KeyValueEncoding, SchemaInfo, SchemaType
+from penstock.pipeline.decode.cast import compile_cast
+from penstock.pipeline.decode.primitives import SPARK
+from penstock.pipeline.decode.shapes import arrow_type, spark_type
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.sink.pieces import join, of_matrix, sizes
 
-from .cast import compile_cast
-from .primitives import SPARK
-from .shapes import arrow_type, spark_type
-from .write import compile_write
+from .avro import compile_write
+from .binary import join, of_matrix, sizes
 
 Encode = Callable[[pa.Array], pa.Array]
 

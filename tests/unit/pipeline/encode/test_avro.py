@@ -16,7 +16,7 @@ from penstock.codec.avro.write import compile_writer
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.pipeline.decode.avro import AvroDecoder
 from penstock.pipeline.decode.payloads import decode
-from penstock.pipeline.decode.write import compile_write
+from penstock.pipeline.encode.avro import compile_write
 from penstock.pipeline.errors import PipelineError
 
 _RELAXED = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)

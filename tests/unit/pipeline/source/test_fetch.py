@@ -4,18 +4,20 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pytest
 
-from penstock.client.http import HttpClient, RemoteError
+from penstock.client.access import Access
+from penstock.client.http import RemoteError
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
+from penstock.pipeline.http.retry import AWAY_S, BACKOFF_MAX_S
 from penstock.pipeline.source.fetch import ATTEMPTS_MAX, fetch
 from penstock.pipeline.source.offsets import Range
-from penstock.pipeline.source.outage import AWAY_S, BACKOFF_MAX_S
 
+SERVER = Access(url="http://127.0.0.1:9")
 WANTED = Range("persistent://public/default/t", 0, False, 5, 10, 40)
 SIZE = 24 + 3
 
@@ -38,7 +40,9 @@ class Scripted:
         self.slept: list[float] = []
 
     @contextmanager
-    def entries(self, topic: TopicName, partition: int, start: int, end: int) -> Iterator[Stream]:
+    def entries(
+        self, server: Access, topic: TopicName, partition: int, start: int, end: int
+    ) -> Iterator[Stream]:
         self.asked.append((start, end))
         cut = self.script.pop(0) if self.script else None
         if isinstance(cut, Exception):
@@ -51,8 +55,8 @@ class Scripted:
         yield Stream(self.ledger, BytesIO(body[:cut]))
 
     def read(self, wanted: Range = WANTED, **options: Any) -> list[int]:
-        client = cast(HttpClient, self)
-        found = fetch(client, wanted, sleep=self.slept.append, clock=lambda: sum(self.slept), **options)
+        clock = {"sleep": self.slept.append, "clock": lambda: sum(self.slept)}
+        found = fetch(SERVER, wanted, entries=self.entries, **clock, **options)
         return [frame.offset for frame in found]
 
 
@@ -107,7 +111,9 @@ def test_what_is_gone_is_said(server: Scripted, said: str, read: list[int]) -> N
 def test_a_server_that_repeats_itself() -> None:
     class Repeating(Scripted):
         @contextmanager
-        def entries(self, topic: TopicName, partition: int, start: int, end: int) -> Iterator[Stream]:
+        def entries(
+            self, server: Access, topic: TopicName, partition: int, start: int, end: int
+        ) -> Iterator[Stream]:
             self.asked.append((start, end))
             yield Stream(5, BytesIO((struct.pack(">QIQI", 10, 10, 1, 3) + b"abc") * 2))
 

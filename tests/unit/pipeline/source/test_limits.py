@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.source.limits import fit, share
+from penstock.pipeline.source.limits import IDLE_MS, Pace, fit, share
 
 backlogs = st.dictionaries(st.integers(0, 70), st.integers(0, 10**7), max_size=70)
 
@@ -54,3 +54,22 @@ def test_what_fits(sizes: dict[int, int], most: int, turn: int) -> None:
     assert len(fitting) == 1 or sum(sizes[key] for key in fitting) <= most
     if sum(sizes.values()) <= most:
         assert sorted(fitting) == sorted(sizes)
+
+
+def test_an_idle_query_waits_longer_and_longer() -> None:
+    now = [0.0]
+    pace = Pace(100, lambda: now[0])
+    waits = []
+    for _ in range(6):
+        pace.idle()
+        waits.append(pace.wait_ms)
+    assert waits == [200, 400, 800, 1600, IDLE_MS, IDLE_MS]
+    now[0] += 0.25
+    assert pace.wait_ms == IDLE_MS - 250, "what has passed counts"
+    now[0] += 10
+    assert pace.wait_ms == 0, "a trigger that comes seldom never waits"
+    pace.busy()
+    assert pace.wait_ms == 100
+    slow = Pace(5000, lambda: now[0])
+    slow.idle()
+    assert slow.wait_ms == 5000

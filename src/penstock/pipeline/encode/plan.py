@@ -16,12 +16,12 @@ from penstock.codec.definition import avro_type
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.pipeline.decode.shapes import arrow_type
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.schemas import all_versions, register
 
 from .encoders import encoder_for, nullable, pair_encoder
 from .infer import avro_schema, plain_schema
-from .registry import all_versions, register
-from .shapes import arrow_type
 
 OPTION: Final = "value.encode"
 CHOICES: Final = ("auto", "none", "avro", "json", "protobuf")

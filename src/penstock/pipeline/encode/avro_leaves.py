@@ -1,4 +1,4 @@
-"""Columns without parts as Avro writes them; see `write`."""
+"""Columns without parts as Avro writes them; see `avro`."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from penstock.codec.avro.logical import native_in
 from penstock.codec.avro.types import Enum, Fixed, Primitive
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.sink.pieces import join, of_matrix, sizes, varints
+
+from .binary import join, of_matrix, sizes, varints
 
 Write = Callable[[pa.Array], pa.Array]
 

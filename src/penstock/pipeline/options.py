@@ -1,4 +1,4 @@
-"""The options that say which server, as every reader and writer of Spark's takes them."""
+"""Options as Spark hands them over, texts all of them, read alike by every source and sink; and those of the server."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -34,3 +34,23 @@ def parse_server(texts: Mapping[str, str]) -> Access:
         return Access(url=url, **given)
     except PenstockError as error:
         raise PipelineError(f"option url: {error.message}") from None
+
+
+def number(texts: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
+    """A whole number from `least` on. Raises PipelineError, which names the option."""
+    text = texts.get(name)
+    if text is None:
+        return default
+    if not text.strip().isascii() or not text.strip().isdigit() or not least <= int(text) < 1 << 62:
+        raise PipelineError(f"option {name}: {text!r} is no whole number from {least} on")
+    return int(text)
+
+
+def flag(texts: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """`true` or `false`, in any case. Raises PipelineError, which names the option."""
+    match texts.get(name, str(default)).strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise PipelineError(f"option {name}: {texts[name]!r} is neither true nor false")

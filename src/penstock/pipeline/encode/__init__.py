@@ -1,0 +1,1 @@
+"""Columns to payloads by schema: what tables write into topics."""
