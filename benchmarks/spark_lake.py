@@ -60,16 +60,10 @@ def main() -> None:
         steps = [Step(LogState(TOPIC, n, True, 1, 0, each, 0, ()), 0, each) for n in range(PARTITIONS)]
         for name, include in (("all columns", tuple(INCLUDABLE)), ("basic columns", ())):
 
-            def into_delta(path: Path, include: tuple[str, ...] = include, kind: str = "delta") -> None:
-                spec = ArchiveSpec(
-                    server=access, topics=(TOPIC,), table=str(path), include=include, kind=kind
-                )
+            def archived(path: Path, include: tuple[str, ...] = include) -> None:
+                spec = ArchiveSpec(server=access, topics=(TOPIC,), table=str(path), include=include)
                 append(spark, spec, steps)
-                if kind == "delta":
-                    assert DeltaTable(path).count() == rows
-
-            def into_parquet(path: Path, include: tuple[str, ...] = include) -> None:
-                into_delta(path, include, "parquet")
+                assert DeltaTable(path).count() == rows
 
             def floor(path: Path, include: tuple[str, ...] = include) -> None:
                 options = server_options(access) | {
@@ -82,13 +76,12 @@ def main() -> None:
                 frame.write.option("compression", "zstd").parquet(str(path))
 
             floor_s = measured(floor, given.repeats)
-            for kind, work in (("delta", into_delta), ("parquet", into_parquet)):
-                seconds = measured(work, given.repeats)
-                print(
-                    f"{rows:,} rows, {name:13} {kind:7} {rows / seconds / 1e3:5.0f} k rows/s   Spark's own Parquet"
-                    f" {rows / floor_s / 1e3:5.0f} k rows/s   ratio {floor_s / seconds:.2f}",
-                    flush=True,
-                )
+            seconds = measured(archived, given.repeats)
+            print(
+                f"{rows:,} rows, {name:13} {rows / seconds / 1e3:5.0f} k rows/s   Spark's own Parquet"
+                f" {rows / floor_s / 1e3:5.0f} k rows/s   ratio {floor_s / seconds:.2f}",
+                flush=True,
+            )
     finally:
         spark.stop()
         process.kill()

@@ -23,18 +23,13 @@ from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
 from penstock.pipeline.lake.progress import Progress
 from penstock.pipeline.lake.replay import FOLDER, ORIGIN, ReplaySpec, run_replay
 from penstock.pipeline.lake.tables import snapshot_of
-from penstock.pipeline.lake.values import KINDS, Position
+from penstock.pipeline.lake.values import Position
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.testing.server import running
 
 TOPIC = "persistent://public/default/t"
 
 Archive = Callable[..., ArchiveSpec]
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
@@ -83,25 +78,24 @@ def rows(frame: DataFrame) -> list[Row]:
     return sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
 
 
-def test_the_archive_is_the_topic(spark: SparkSession, server: FakeServer, spec: Archive, kind: str) -> None:
+def test_the_archive_is_the_topic(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
     server.create("t", 2)
     fill(server, 7, 0)
     fill(server, 4, 1)
     server.append("t", lone(b"alone", properties={"a": "b"}), 1, 1)
     told: list[Progress] = []
-    given = spec(kind=kind, rows_max=50)
+    given = spec(rows_max=50)
     report = run_archive(spark, given, progress=told.append)
     assert (report.rows, report.batches) == (111, 3)
     assert [each.rows_total for each in told] == [50, 100, 111]
     original = live(spark, server)
     assert rows(table(spark, given).select(original.columns)) == rows(original)
     assert [row.timestamp_day.isoformat() for row in table(spark, given).limit(1).collect()] == ["2023-11-14"]
-    _, now = snapshot_of(Path(given.table))
+    now = snapshot_of(Path(given.table))
     assert [now.position(TOPIC, n) for n in range(3)] == [Position(0, 70, 1), Position(0, 41, 2), None]
     assert server.cursors == {("archive-table", "t", 0): 70, ("archive-table", "t", 1): 41}
     assert run_archive(spark, given).rows == 0, "what it has is not read again"
-    if kind == "delta":
-        assert DeltaTable(given.table).to_pyarrow_table().num_rows == 111
+    assert DeltaTable(given.table).to_pyarrow_table().num_rows == 111
 
 
 def test_it_goes_on_and_takes_new_topics(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
@@ -136,18 +130,18 @@ def test_a_crash_between_the_commit_and_the_mark(
     assert server.cursors == {("archive-table", "t", 0): 40}
 
 
-def test_two_archivers_at_once(spark: SparkSession, server: FakeServer, spec: Archive, kind: str) -> None:
+def test_two_archivers_at_once(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
     server.create("t")
     fill(server, 2)
-    run_archive(spark, spec(kind=kind))
+    run_archive(spark, spec())
     fill(server, 2)
-    now = snapshot_of(Path(spec().table))[1]
+    now = snapshot_of(Path(spec().table))
     with HttpClient(server.url) as client:
         logs = archiving._look(client, archiving._checked(spec()), None, 0).logs
     steps = archiving.plan(spec(), now, logs or [], None)
-    archiving.append(spark, spec(kind=kind), steps)
+    archiving.append(spark, spec(), steps)
     with pytest.raises(PySparkException, match="the archive ends at 40 already"):
-        archiving.append(spark, spec(kind=kind), steps)
+        archiving.append(spark, spec(), steps)
     assert [row.offset for row in rows(table(spark, spec()))] == list(range(40))
 
 
@@ -157,19 +151,17 @@ def test_interleaved_schema_versions_make_no_small_files(
     server.create("t")
     fill(server, 300, size=1)
     run_archive(spark, spec())
-    files = snapshot_of(Path(spec().table))[1].files()
+    files = snapshot_of(Path(spec().table)).files()
     assert [file.rows for file in files] == [300]
     versions = [row.schema_version for row in rows(table(spark, spec()))]
     assert versions == [n % 2 for n in range(300)]
 
 
-def test_one_read_spans_archive_and_log(
-    spark: SparkSession, server: FakeServer, spec: Archive, kind: str
-) -> None:
+def test_one_read_spans_archive_and_log(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
     server.create("t", 2)
     fill(server, 6, 0)
     fill(server, 3, 1)
-    given = spec(kind=kind)
+    given = spec()
     run_archive(spark, given)
     fill(server, 5, 0)
     original = rows(live(spark, server))
@@ -248,6 +240,7 @@ def test_a_continuous_archive_until_it_is_stopped(
         ({"start": "middle"}, "earliest or latest"),
         ({"start": "latest"}, "has to go on"),
         ({"kind": "orc"}, "option table"),
+        ({"kind": "parquet"}, "option table: tables are Delta only"),
         ({"table": ""}, "option path is missing"),
         ({"server": Access(url="http://127.0.0.1:1", token="x")}, "a token for Spark"),
     ],
@@ -262,7 +255,7 @@ def test_what_cannot_be_archived(
     assert not server.cursors
 
 
-def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Path) -> None:
     with running(tmp_path / "data") as house, HttpClient(house.url) as client:
         topic = TopicName.parse("t")
         client.create_topic(topic, 2)
@@ -274,7 +267,7 @@ def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Pa
             ]
             client.produce(topic, messages)
         server = Access(url=house.url)
-        given = ArchiveSpec(server=server, topics=("t",), table=str(tmp_path / "table"), kind=kind)
+        given = ArchiveSpec(server=server, topics=("t",), table=str(tmp_path / "table"))
         assert run_archive(spark, given).rows == 300
         wanted = ReplaySpec(server=server, table=given.table, topic="again", id="r1", rows_max=120)
         told: list[Progress] = []
@@ -328,7 +321,7 @@ def test_a_replay_by_times(spark: SparkSession, server: FakeServer, spec: Archiv
     server.create("t")
     fill(server, 5)
     run_archive(spark, spec())
-    _, now = snapshot_of(Path(spec().table))
+    now = snapshot_of(Path(spec().table))
 
     def asked(**options: object) -> list[tuple[int, int]]:
         given = {"server": spec().server, "table": spec().table, "topic": "x", "id": "r"} | options

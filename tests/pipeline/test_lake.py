@@ -13,13 +13,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from penstock.pipeline.lake.tables import snapshot_of
 
-KINDS = ("delta", "parquet")
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
@@ -59,9 +52,9 @@ def rows(frame: DataFrame) -> list[Row]:
     return sorted(frame.collect(), key=lambda row: row.id)
 
 
-def test_what_is_written_is_read(spark: SparkSession, path: str, kind: str) -> None:
+def test_what_is_written_is_read(spark: SparkSession, path: str) -> None:
     frame = everything(spark, 500)
-    save(frame, path, table=kind)
+    save(frame, path)
     back = load(spark, path)
     assert back.schema.simpleString() == frame.schema.simpleString()
     assert rows(back) == rows(frame)
@@ -80,17 +73,12 @@ def test_others_read_it_too(spark: SparkSession, path: str) -> None:
     assert found.count_rows(filter=pc.field("id") >= 290) == 10, "statistics hide no rows"
 
 
-def test_spark_alone_reads_the_files(spark: SparkSession, path: str) -> None:
-    save(spark.range(100), path, table="parquet")
-    assert spark.read.parquet(path).count() == 100
-
-
-def test_partitions_come_back_as_columns(spark: SparkSession, path: str, kind: str) -> None:
+def test_partitions_come_back_as_columns(spark: SparkSession, path: str) -> None:
     frame = spark.createDataFrame(
         [(1, "a/b c", True, 7), (2, None, False, 7), (3, "ä=%", None, None)],
         "id int, name string, flag boolean, n bigint",
     )
-    save(frame, path, table=kind, partitionBy="name,flag,n")
+    save(frame, path, partitionBy="name,flag,n")
     save(frame.selectExpr("id + 3 AS id", "name", "flag", "n"), path)
     back = load(spark, path)
     assert rows(back.where("id <= 3")) == rows(frame)
@@ -98,19 +86,19 @@ def test_partitions_come_back_as_columns(spark: SparkSession, path: str, kind: s
     assert [row.name for row in rows(load(spark, path, columns="name,id"))][:3] == ["a/b c", None, "ä=%"]
 
 
-def test_a_batch_of_a_writer_counts_once(spark: SparkSession, path: str, kind: str) -> None:
-    save(spark.range(10), path, table=kind, writer="w", batch=0)
+def test_a_batch_of_a_writer_counts_once(spark: SparkSession, path: str) -> None:
+    save(spark.range(10), path, writer="w", batch=0)
     save(spark.range(10), path, writer="w", batch=0)
     save(spark.range(10, 15), path, writer="w", batch=1)
     save(spark.range(10, 15), path, writer="w", batch=1)
     assert ids(load(spark, path)) == list(range(15))
     files = [str(file) for file in Path(path).rglob("*.parquet")]
-    _, now = snapshot_of(Path(path))
+    now = snapshot_of(Path(path))
     assert len(files) == len(now.files()), "what a repeat wrote is gone"
 
 
-def test_columns_grow_and_old_rows_are_null(spark: SparkSession, path: str, kind: str) -> None:
-    save(spark.range(3).selectExpr("id", "struct(id AS x) AS s"), path, table=kind)
+def test_columns_grow_and_old_rows_are_null(spark: SparkSession, path: str) -> None:
+    save(spark.range(3).selectExpr("id", "struct(id AS x) AS s"), path)
     later = spark.range(3, 5).selectExpr(
         "CAST(id AS INT) AS id", "struct(id AS x, 'y' AS y) AS s", "'n' AS new"
     )
@@ -133,6 +121,7 @@ def test_columns_grow_and_old_rows_are_null(spark: SparkSession, path: str, kind
         (["id"], {"targetFileBytes": "tiny"}, "option targetFileBytes"),
         (["id"], {"archive": "true"}, "column offset, partition, topic is missing"),
         (["id"], {"table": "orc"}, "option table: 'orc'"),
+        (["id"], {"table": "parquet"}, "option table: tables are Delta only: see"),
     ],
 )
 def test_what_cannot_be_written_changes_nothing(
@@ -162,31 +151,31 @@ def test_what_cannot_be_read(spark: SparkSession, path: str, options: dict[str, 
         load(spark, path + "-nowhere")
 
 
-def test_a_table_in_sql_and_as_it_was(spark: SparkSession, path: str, kind: str) -> None:
-    save(spark.range(4), path, table=kind)
-    before = snapshot_of(Path(path))[1].version
+def test_a_table_in_sql_and_as_it_was(spark: SparkSession, path: str) -> None:
+    save(spark.range(4), path)
+    before = snapshot_of(Path(path)).version
     save(spark.range(4, 9), path)
-    spark.sql(f"CREATE TABLE kept_{kind} USING penstock_lake OPTIONS (path '{path}')")
-    spark.sql(f"CREATE TABLE old_{kind} USING penstock_lake OPTIONS (path '{path}', version '{before}')")
+    spark.sql(f"CREATE TABLE kept USING penstock_lake OPTIONS (path '{path}')")
+    spark.sql(f"CREATE TABLE old USING penstock_lake OPTIONS (path '{path}', version '{before}')")
     try:
-        assert spark.sql(f"SELECT count(*), max(id) FROM kept_{kind}").collect() == [(9, 8)]
-        assert spark.sql(f"SELECT count(*) FROM old_{kind}").collect() == [(4,)]
+        assert spark.sql("SELECT count(*), max(id) FROM kept").collect() == [(9, 8)]
+        assert spark.sql("SELECT count(*) FROM old").collect() == [(4,)]
     finally:
-        spark.sql(f"DROP TABLE kept_{kind}")
-        spark.sql(f"DROP TABLE old_{kind}")
+        spark.sql("DROP TABLE kept")
+        spark.sql("DROP TABLE old")
     save(spark.range(1), path, mode="overwrite")
     assert ids(load(spark, path)) == [0]
     assert ids(load(spark, path, version=before)) == [0, 1, 2, 3]
 
 
-def test_an_empty_frame_makes_an_empty_table(spark: SparkSession, path: str, kind: str) -> None:
-    save(spark.range(0), path, table=kind)
+def test_an_empty_frame_makes_an_empty_table(spark: SparkSession, path: str) -> None:
+    save(spark.range(0), path)
     assert load(spark, path).columns == ["id"]
     assert load(spark, path).count() == 0
 
 
-def test_a_failed_job_leaves_nothing_to_be_read(spark: SparkSession, path: str, kind: str) -> None:
-    save(spark.range(3), path, table=kind)
+def test_a_failed_job_leaves_nothing_to_be_read(spark: SparkSession, path: str) -> None:
+    save(spark.range(3), path)
 
     def broken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -205,7 +194,7 @@ Stream = Callable[[], None]
 
 
 @pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path, path: str, kind: str) -> Stream:
+def stream(spark: SparkSession, tmp_path: Path, path: str) -> Stream:
     """Runs a query over a folder of files, one file a batch, into the table."""
     fed = str(tmp_path / "fed")
 
@@ -213,7 +202,7 @@ def stream(spark: SparkSession, tmp_path: Path, path: str, kind: str) -> Stream:
         source = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1).parquet(fed)
         query = (
             source.writeStream.format("penstock_lake")
-            .options(path=path, table=kind, checkpointLocation=str(tmp_path / "checkpoint"), **options)
+            .options(path=path, checkpointLocation=str(tmp_path / "checkpoint"), **options)
             .trigger(availableNow=True)
             .start()
         )
@@ -242,15 +231,14 @@ def test_a_driver_that_dies_after_the_tables_commit(
 
 
 def test_a_driver_that_dies_before_the_tables_commit(
-    spark: SparkSession, tmp_path: Path, path: str, kind: str, stream: Stream
+    spark: SparkSession, tmp_path: Path, path: str, stream: Stream
 ) -> None:
     feed(spark, tmp_path, 0, 10)
     stream()
     feed(spark, tmp_path, 10, 10)
     stream()
-    version = snapshot_of(Path(path))[1].version
-    log = Path(path) / ("_delta_log" if kind == "delta" else "_penstock") / f"{version:020d}.json"
-    log.unlink()
+    version = snapshot_of(Path(path)).version
+    (Path(path) / "_delta_log" / f"{version:020d}.json").unlink()
     for name in ("1", ".1.crc"):
         (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
     assert ids(load(spark, path)) == list(range(10)), "files without a commit are not of the table"
@@ -259,16 +247,15 @@ def test_a_driver_that_dies_before_the_tables_commit(
 
 
 def test_small_files_are_put_together_as_they_come(
-    spark: SparkSession, tmp_path: Path, path: str, kind: str, stream: Stream
+    spark: SparkSession, tmp_path: Path, path: str, stream: Stream
 ) -> None:
     for n in range(18):
         feed(spark, tmp_path, 10 * n, 10)
     stream()
-    _, now = snapshot_of(Path(path))
+    now = snapshot_of(Path(path))
     assert len(now.files()) == 3
     assert ids(load(spark, path)) == list(range(180))
-    if kind == "delta":
-        assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == list(range(180))
+    assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == list(range(180))
     stream()
     feed(spark, tmp_path, 180, 10)
     stream()
@@ -279,15 +266,15 @@ def test_compaction_may_be_off(spark: SparkSession, tmp_path: Path, path: str, s
     for n in range(17):
         feed(spark, tmp_path, n, 1)
     stream(compact=False)
-    assert len(snapshot_of(Path(path))[1].files()) == 17
+    assert len(snapshot_of(Path(path)).files()) == 17
 
 
-def test_foreach_batch_is_once_too(spark: SparkSession, tmp_path: Path, path: str, kind: str) -> None:
+def test_foreach_batch_is_once_too(spark: SparkSession, tmp_path: Path, path: str) -> None:
     feed(spark, tmp_path, 0, 10)
     seen: list[int] = []
 
     def write(frame: DataFrame, number: int) -> None:
-        save(frame, path, table=kind, writer="each", batch=number)
+        save(frame, path, writer="each", batch=number)
         seen.append(number)
         if len(seen) == 1:
             raise RuntimeError("after the table's commit")
@@ -309,14 +296,14 @@ def test_foreach_batch_is_once_too(spark: SparkSession, tmp_path: Path, path: st
     assert ids(load(spark, path)) == list(range(10))
 
 
-def test_a_stream_joins_a_table(spark: SparkSession, tmp_path: Path, path: str, kind: str) -> None:
-    save(spark.range(5).selectExpr("id", "concat('n', id) AS name"), path, table=kind)
+def test_a_stream_joins_a_table(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    save(spark.range(5).selectExpr("id", "concat('n', id) AS name"), path)
     feed(spark, tmp_path, 0, 8)
     source = spark.readStream.schema("id bigint").parquet(str(tmp_path / "fed"))
     joined = source.join(load(spark, path), "id")
     target = str(tmp_path / "joined")
     joined.writeStream.format("penstock_lake").options(
-        path=target, table=kind, checkpointLocation=str(tmp_path / "checkpoint")
+        path=target, checkpointLocation=str(tmp_path / "checkpoint")
     ).trigger(availableNow=True).start().awaitTermination()
     assert [(row.id, row.name) for row in rows(load(spark, target))] == [(n, f"n{n}") for n in range(5)]
 

@@ -67,7 +67,7 @@ def _check_there(server: Access, topics: Sequence[str], so: str = "") -> None:
 @command.command()
 @click.argument("topics", nargs=-1, required=True)
 @click.option("--table", required=True, type=click.Path(path_type=Path), help="The table's folder.")
-@click.option("--format", "kind", type=click.Choice(["delta", "parquet"]), default="delta", show_default=True)
+@click.option("--format", "kind", default="delta", hidden=True)  # of earlier versions: now Delta alone
 @click.option("--decode", type=click.Choice(["none", "struct", "flat"]), default="none", show_default=True)
 @click.option("--partition-by", default="day(timestamp)", show_default=True)
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C.")

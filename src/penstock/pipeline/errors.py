@@ -18,6 +18,9 @@ RECIPE: Final = (
     " docs/spark.md"
 )
 
+# What a user of the Parquet tables of earlier versions is told.
+DELTA_ONLY: Final = "tables are Delta only: see 'From Parquet to Delta' in docs/lake.md"
+
 Trouble = Literal["data_loss", "schema", "user", "broker"]
 
 

@@ -1,1 +1,1 @@
-"""Tables: a Delta or Parquet table as sink and source, the archive of a topic, its replay, and the read of both."""
+"""Tables: a Delta table as sink and source, the archive of a topic, its replay, and the read of both."""

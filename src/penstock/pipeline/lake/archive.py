@@ -23,9 +23,9 @@ from penstock.pipeline.http.retry import patiently
 from penstock.pipeline.source.options import Options, parse_options
 
 from .arrears import ArchiveSpec, Step, plan
+from .delta import Table
 from .progress import Progress, Report
 from .tables import folder_of, table_at
-from .values import Table
 
 __all__ = ["ArchiveSpec", "append", "archive", "run_archive", "server_options"]
 
@@ -50,7 +50,7 @@ def run_archive(
     Raises PipelineError for what cannot be archived, DataLoss where retention was faster.
     """
     options = _checked(spec)
-    table = table_at(folder_of(spec.table), spec.kind)
+    table = table_at(folder_of(spec.table))
     report = Report()
     with HttpClient(spec.server) as client:
         seen: str | None = None
@@ -113,7 +113,7 @@ def _look(client: HttpClient, options: Options, seen: str | None, wait_ms: int) 
 
 def append(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> None:
     """One commit: the messages of `steps`, which must begin where the table ends."""
-    writing = {"path": spec.table, "table": spec.kind, "archive": "true", "partitionBy": spec.partition_by}
+    writing = {"path": spec.table, "archive": "true", "partitionBy": spec.partition_by}
     writing["compact"] = str(spec.compact).lower()
     if spec.target_bytes:
         writing["targetFileBytes"] = str(spec.target_bytes)

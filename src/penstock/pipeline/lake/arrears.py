@@ -13,7 +13,9 @@ from penstock.pipeline.http.logs import LogState
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.source.limits import share
 
-from .values import Position, Snapshot
+from .delta import Snapshot
+from .tables import check_format
+from .values import Position
 
 ROWS_MAX: Final = 2_000_000  # of a commit: a few hundred MB, a few seconds
 EVERY_MS: Final = 10_000  # between commits while the topic grows: each makes a file or more
@@ -47,6 +49,9 @@ class ArchiveSpec(msgspec.Struct, frozen=True, kw_only=True):
     partitions_min: int = 1
     compact: bool = True
     target_bytes: int = 0  # 0: the sink's own
+
+    def __post_init__(self) -> None:
+        check_format(self.kind)
 
     @property
     def follower(self) -> str:

@@ -13,10 +13,11 @@ import msgspec
 import pyarrow.parquet as pq
 
 from . import stats
+from .delta import Snapshot, Table
 from .files import FileWriter, remove
 from .partitioning import By, constants
 from .schema import conform
-from .values import File, Snapshot, Table
+from .values import File
 
 FILES_MIN: Final = 16  # of one step make one of the next
 STEP: Final = 8  # how much larger a file of the next step is at least
@@ -56,7 +57,7 @@ def compact(
 ) -> int:
     """Rewrite what `groups` finds, one commit a group; returns how many files went.
 
-    Stops at the first group that somebody else has changed meanwhile: the next time will do.
+    Stops at the first group that another writer has changed meanwhile: the next time will do.
     """
     now = table.snapshot()
     if now is None:

@@ -2,7 +2,7 @@
 
 What the table remembers beside its rows are Delta's application transactions, `(name, number)`, which are part
 of a commit and survive checkpoints: a writer's last batch and its rows, and how far each partition is archived. Two
-commits that name the same one conflict, so nobody overtakes anybody.
+commits that name the same one conflict, so no writer overtakes another.
 """
 
 import json
@@ -12,17 +12,21 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import PipelineError
 
 from . import partitioning, positions, schema
-from .repeats import is_new, last_of
+from .repeats import Last, is_new
 from .stats import BOUNDS
-from .values import DELTA, Batch, File, Position
+from .values import Batch, File, Position
+
+try:
+    from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+    from deltalake.transaction import AddAction, RemoveAction, Transaction
+except ImportError:
+    raise PipelineError("tables need the package deltalake: pip install 'penstock[delta]'") from None
 
 ATTEMPTS_MAX: Final = 20
 REPLACES_MAX: Final = 5
@@ -33,8 +37,8 @@ COMMITS_READ_MAX: Final = 1000  # of the log, for the rows of a batch that an ea
 _UNREADABLE: Final = ("deletionVectors", "columnMapping")
 
 
-class DeltaSnapshot:
-    """A Delta table at a version."""
+class Snapshot:
+    """A table at a version."""
 
     def __init__(self, table: DeltaTable, folder: Path) -> None:
         self._table = table
@@ -44,21 +48,21 @@ class DeltaSnapshot:
         self.partition_by = tuple(table.metadata().partition_columns)
 
     def files(self) -> list[File]:
+        """The files that are the table, oldest first."""
         actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         return sorted((self._file(action) for action in actions), key=lambda file: (file.at, file.path))
 
-    def committed(self, writer: str) -> int | None:
-        return self._table.transaction_version(_writer(writer))
-
-    def committed_rows(self, writer: str) -> int | None:
-        number = self.committed(writer)
+    def last(self, writer: str) -> Last | None:
+        """The last batch of a writer; None before the first, and for a write without a name."""
+        number = self._table.transaction_version(_writer(writer)) if writer else None
         if number is None:
             return None
         if self._table.transaction_version(_rows_of(writer)) == number:
-            return self._table.transaction_version(_rows(writer))
-        return self._rows_in_log(writer, number)
+            return Last(number, self._table.transaction_version(_rows(writer)))
+        return Last(number, self._rows_in_log(writer, number))
 
     def position(self, topic: str, partition: int) -> Position | None:
+        """How far a partition is archived."""
         end = self._table.transaction_version(_mark("end", topic, partition))
         if end is None:
             return None
@@ -102,23 +106,27 @@ class DeltaSnapshot:
         )
 
 
-class Delta:
-    """A Delta table in a folder."""
-
-    kind = DELTA
+class Table:
+    """A table in a folder. It keeps nothing open between calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def snapshot(self, version: int | None = None) -> DeltaSnapshot | None:
+    def snapshot(self, version: int | None = None) -> Snapshot | None:
+        """The table as it is, or was; None where there is none."""
         table = self._open(version)
-        return None if table is None else DeltaSnapshot(table, self.folder)
+        return None if table is None else Snapshot(table, self.folder)
 
     def commit(self, batch: Batch) -> bool:
+        """Add a batch, in one step; False where it was there already. The schema grows with it.
+
+        Raises BatchConflict as `repeats.is_new` does, DataLoss and PipelineError as `positions.follow` and
+        `schema.grow` do.
+        """
         for attempt in range(ATTEMPTS_MAX):
             try:
                 return self._commit(batch)
-            except CommitFailedError as error:  # somebody was faster: look again
+            except CommitFailedError as error:  # another writer was faster: look again
                 if attempt == ATTEMPTS_MAX - 1:
                     raise PipelineError(
                         f"the table {self.folder} has too many writers: {error}", ErrorKind.UNAVAILABLE
@@ -127,11 +135,12 @@ class Delta:
         raise AssertionError("unreachable")
 
     def replace(self, old: list[File], new: list[File]) -> bool:
+        """Put rewritten files in the place of others, rows unchanged; False where another writer was faster."""
         gone = {file.path for file in old}
         for _ in range(REPLACES_MAX):
             table = self._open()
             # Delta would take the new files though the old ones are gone, and bring back what was overwritten.
-            if table is None or not gone <= {file.path for file in DeltaSnapshot(table, self.folder).files()}:
+            if table is None or not gone <= {file.path for file in Snapshot(table, self.folder).files()}:
                 return False
             now = int(time.time() * 1000)
             removed = [RemoveAction(path, False, now) for path in sorted(gone)]
@@ -149,6 +158,7 @@ class Delta:
         return False
 
     def vacuum(self, hours: float) -> int:
+        """Delete files that no version of the last `hours` holds; returns how many."""
         table = self._open()
         if table is None:
             return 0
@@ -165,9 +175,9 @@ class Delta:
             table = DeltaTable.create(
                 self.folder, _delta(batch.schema), mode="ignore", partition_by=list(batch.partition_by)
             )
-        now = DeltaSnapshot(table, self.folder)
+        now = Snapshot(table, self.folder)
         partitioning.check_same([partitioning.By(name) for name in batch.partition_by], now.partition_by)
-        if not is_new(self.folder, batch, last_of(now, batch.writer)):
+        if not is_new(self.folder, batch, now.last(batch.writer)):
             return False
         marks = _marks(batch, now)
         grown = schema.grow(now.schema, batch.schema)
@@ -205,7 +215,7 @@ class Delta:
         return table
 
 
-def _marks(batch: Batch, now: DeltaSnapshot) -> list[Transaction]:
+def _marks(batch: Batch, now: Snapshot) -> list[Transaction]:
     marks = []
     for piece in batch.pieces:
         topic, partition = piece.topic, piece.partition

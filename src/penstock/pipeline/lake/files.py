@@ -1,4 +1,4 @@
-"""The Parquet files that a task writes: parted, of bounded size, each with its statistics."""
+"""The Parquet files of a table: written by tasks, parted, of bounded size, each with its statistics; opened."""
 
 import contextlib
 import os
@@ -10,6 +10,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from penstock.pipeline.errors import PipelineError
 
 from . import partitioning
 from .partitioning import By
@@ -142,6 +144,14 @@ def described(full: Path, path: str, values: dict[str, str | None]) -> File:
         low=low,
         high=high,
     )
+
+
+def open_file(folder: Path, path: str) -> Any:
+    """A file of a table. Raises PipelineError where it is gone: an old version's, taken by vacuum."""
+    try:
+        return pq.ParquetFile(folder / path, pre_buffer=True)
+    except FileNotFoundError:
+        raise PipelineError(f"the table {folder} has lost the file {path}; has it been vacuumed?") from None
 
 
 def remove(root: Path, files: Iterable[File]) -> None:

@@ -15,8 +15,8 @@ from penstock.pipeline.options import flag, number, parse_server
 from . import partitioning
 from .files import TARGET_BYTES
 from .partitioning import By
-from .tables import folder_of
-from .values import KINDS, Piece
+from .tables import check_format, folder_of
+from .values import Piece
 
 VACUUM_HOURS: Final = 168  # as Delta: who reads an old version has a week
 TARGET_LEAST: Final = 1 << 10
@@ -42,7 +42,6 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     `server` is then asked which log they are of."""
 
     path: Path
-    kind: str
     partition_by: tuple[By, ...]
     writer: str
     batch: int | None
@@ -65,9 +64,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write. Raises PipelineError, which names the option."""
     texts = _named(given, (*_WRITE, *_SPARK))
-    kind = texts.get("table", "").strip().lower()
-    if kind and kind not in KINDS:
-        raise PipelineError(f"option table: {texts['table']!r} is neither delta nor parquet")
+    check_format(texts.get("table", "").strip().lower())
     batch = number(texts, "batch", 0, least=0) if "batch" in texts else None
     writer = texts.get("writer", "").strip()
     if batch is not None and not writer:
@@ -75,7 +72,6 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     archive = flag(texts, "archive", default=False)
     return WriteOptions(
         path=folder_of(texts.get("path", "")),
-        kind=kind,
         partition_by=partitioning.parse(texts.get("partitionBy", "")),
         writer=writer,
         batch=batch,

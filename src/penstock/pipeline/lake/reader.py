@@ -5,11 +5,10 @@ The driver plans from the table's log; a task opens the files of its part and fi
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -17,11 +16,13 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.schema import carried, carry, given_options
 
 from . import schema as schemas
+from .delta import Snapshot
+from .files import open_file
 from .options import ReadOptions, read_options
 from .partitioning import constants
 from .slices import Slice, plan_slices, read_slice
 from .tables import snapshot_of
-from .values import File, Snapshot
+from .values import File
 
 PART_BYTES: Final = 32 << 20  # of a task, compressed; a task costs Spark 25 to 45 ms
 ROWS: Final = 16_384  # of a batch
@@ -48,7 +49,7 @@ def table_schema(given: Mapping[str, str]) -> StructType:
     """The columns of the table that the options name."""
     texts, declared = _given(given)
     options = read_options(texts)
-    _, now = snapshot_of(options.path, options.version)
+    now = snapshot_of(options.path, options.version)
     made = schemas.spark_of(_chosen(now.schema, options))
     return carry(made, texts) if declared else made
 
@@ -63,7 +64,7 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
         """The tasks of the query."""
         options = self._options
-        _, now = snapshot_of(options.path, options.version)
+        now = snapshot_of(options.path, options.version)
         if missing := [name for name in self._schema.names if name not in now.schema.names]:
             raise PipelineError(f"the table {options.path} has no column {missing[0]}")
         if options.offsets is not None:
@@ -109,14 +110,6 @@ def read_chunk(folder: Path, chunk: Chunk, schema: pa.Schema) -> Iterator[pa.Rec
             return
         for batch in file.iter_batches(batch_size=ROWS, row_groups=groups, columns=wanted):
             yield schemas.conform(batch, schema, fixed)
-
-
-def open_file(folder: Path, path: str) -> Any:
-    """A file of a table. Raises PipelineError where it is gone: an old version's, taken by vacuum."""
-    try:
-        return pq.ParquetFile(folder / path, pre_buffer=True)
-    except FileNotFoundError:
-        raise PipelineError(f"the table {folder} has lost the file {path}; has it been vacuumed?") from None
 
 
 def _empty(rows: int) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from penstock.pipeline.errors import BatchConflict
 
-from .values import Batch, Snapshot
+from .values import Batch
 
 log = logging.getLogger(__name__)
 
@@ -22,12 +22,6 @@ class Last(NamedTuple):
 
     batch: int
     rows: int | None
-
-
-def last_of(now: Snapshot | None, writer: str) -> Last | None:
-    """The last batch that a table has of a writer; None before the first, and for a write without a name."""
-    number = now.committed(writer) if now is not None and writer else None
-    return None if now is None or number is None else Last(number, now.committed_rows(writer))
 
 
 def is_new(folder: Path, batch: Batch, last: Last | None) -> bool:

@@ -25,11 +25,12 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.stages import Stages
 
 from .archive import FORMAT, server_options
+from .delta import Snapshot
 from .options import write_pieces
 from .progress import Progress, Report
+from .slices import offset_at
 from .tables import folder_of, snapshot_of
-from .times import offset_at
-from .values import Piece, Snapshot
+from .values import Piece
 from .versions import versions_for
 
 FOLDER: Final = "_replays"
@@ -180,7 +181,7 @@ def _planned(spec: ReplaySpec, folder: Path) -> Plan:
         TopicName.parse(spec.topic)
     except PenstockError as error:
         raise PipelineError(f"option topic: {error.message}") from None
-    _, now = snapshot_of(folder)
+    now = snapshot_of(folder)
     if "value" not in now.schema.names:
         raise PipelineError(f"the table {folder} has no column value: its messages cannot be published again")
     offsets = sorted(spec.from_offsets.items()), sorted(spec.to_offsets.items())

@@ -23,12 +23,13 @@ from penstock.pipeline.http.retry import patiently
 
 from . import partitioning, positions, schema
 from .compaction import compact
+from .delta import Table
 from .files import FileWriter, remove
 from .options import WriteOptions, write_options
 from .partitioning import By
-from .repeats import is_new, last_of
-from .tables import kind_of, table_at
-from .values import Batch, File, Piece, Table
+from .repeats import is_new
+from .tables import table_at
+from .values import Batch, File, Piece
 
 QUERY: Final = "sql.streaming.queryId"
 
@@ -77,7 +78,7 @@ class TableSink:
         pieces = positions.whole(piece for message in written for piece in message.pieces)
         writer = options.writer or next((m.query for m in written if m.query), "")
         number = options.batch if options.batch is not None else number
-        table = table_at(options.path, options.kind)
+        table = table_at(options.path)
         batch = Batch(
             files=files,
             schema=self._columns,
@@ -88,8 +89,9 @@ class TableSink:
             pieces=tuple(pieces),
             ledgers=_ledgers(options, pieces),
         )
-        if not files and not self._overwrite and kind_of(options.path):
-            return is_new(options.path, batch, last_of(table.snapshot(), batch.writer))
+        now = table.snapshot() if not files and not self._overwrite else None
+        if now is not None:
+            return is_new(options.path, batch, now.last(batch.writer))
         try:
             done = table.commit(batch)
         except BatchConflict:
@@ -110,7 +112,7 @@ class TableSink:
     def _tidy(self) -> None:
         """Put small files together. What fails here fails no batch: the commit is made."""
         options = self._options
-        table = table_at(options.path, options.kind)
+        table = table_at(options.path)
         try:
             if compact(table, options.target_bytes):
                 table.vacuum(options.vacuum_hours)
@@ -148,7 +150,7 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     incoming = schema.arrow_of(columns)
     if options.archive and (missing := set(positions.COLUMNS) - set(incoming.names)):
         raise PipelineError(f"option archive: column {', '.join(sorted(missing))} is missing")
-    now = table_at(options.path, options.kind).snapshot()
+    now = table_at(options.path).snapshot()
     bys = options.partition_by
     if now is not None:
         partitioning.check_same(bys, now.partition_by)

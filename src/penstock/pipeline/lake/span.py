@@ -15,10 +15,9 @@ from penstock.pipeline.rows.rows import Place
 from penstock.pipeline.source.offsets import Log, Range
 from penstock.pipeline.source.tasks import Elsewhere
 
-from .slices import Slice, plan_slices, read_slice
+from .slices import Slice, offset_at, plan_slices, read_slice
 from .tables import folder_of, snapshot_of
-from .times import offset_at
-from .values import Piece, Position, Snapshot
+from .values import Piece, Position
 
 
 class ArchivedSplit(Elsewhere):
@@ -39,8 +38,7 @@ class Span:
 
     def __init__(self, path: str, *, fail_on_data_loss: bool = True) -> None:
         self._folder = folder_of(path)
-        self._now: Snapshot
-        _, self._now = snapshot_of(self._folder)
+        self._now = snapshot_of(self._folder)
         self._fail = fail_on_data_loss
         self._begins: dict[tuple[str, int], int] = {}
 

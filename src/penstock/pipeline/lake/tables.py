@@ -1,13 +1,15 @@
-"""Where a table is and of which kind: found by what lies in its folder."""
+"""Where a table is, and what lies in its folder."""
 
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from penstock.model.errors import ErrorKind
-from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.errors import DELTA_ONLY, PipelineError
 
-from .manifest import FOLDER, Parquet
-from .values import DELTA, KINDS, PARQUET, Snapshot, Table
+from .delta import Snapshot, Table
+
+PARQUET_LOG: Final = "_penstock"  # the log of a Parquet table of an earlier version
 
 
 def folder_of(text: str) -> Path:
@@ -22,44 +24,36 @@ def folder_of(text: str) -> Path:
     return Path(text).absolute()
 
 
-def kind_of(folder: Path) -> str:
-    """DELTA or PARQUET, "" where there is no table."""
+def check_format(text: str) -> None:
+    """Raises PipelineError unless the format asked for is Delta, or none is named."""
+    if text == "parquet":
+        raise PipelineError(f"option table: {DELTA_ONLY}")
+    if text not in ("", "delta"):
+        raise PipelineError(f"option table: {text!r} is not delta")
+
+
+def is_table(folder: Path) -> bool:
+    """Whether there is a table. Raises PipelineError for a Parquet table of an earlier version."""
     if (folder / "_delta_log").is_dir():
-        return DELTA
-    if (folder / FOLDER).is_dir():
-        return PARQUET
-    return ""
+        return True
+    if (folder / PARQUET_LOG).is_dir():
+        raise PipelineError(f"option path: {folder} is a Parquet table, and {DELTA_ONLY}")
+    return False
 
 
-def table_at(folder: Path, kind: str = "") -> Table:
-    """The table in a folder, of what kind it is; of `kind`, or Delta, where there is none yet.
-
-    Raises PipelineError where it is of another kind than `kind`, or where the folder holds something else.
-    """
-    if kind and kind not in KINDS:
-        raise PipelineError(f"option table: {kind!r} is neither delta nor parquet")
-    there = kind_of(folder)
-    if there and kind and there != kind:
-        raise PipelineError(f"option table: {folder} is a {there} table, not {kind}")
-    if not there and folder.exists() and (not folder.is_dir() or any(_foreign(folder))):
+def table_at(folder: Path) -> Table:
+    """The table in a folder, or the one to be made there. Raises PipelineError where the folder holds something else."""
+    if not is_table(folder) and folder.exists() and (not folder.is_dir() or any(_foreign(folder))):
         raise PipelineError(f"option path: {folder} holds something else than a table")
-    if (there or kind or DELTA) == PARQUET:
-        return Parquet(folder)
-    try:
-        from .delta import Delta  # here: plain Parquet needs no delta-rs
-    except ImportError:
-        raise PipelineError(
-            "Delta tables need the package deltalake: pip install 'penstock[delta]'"
-        ) from None
-    return Delta(folder)
+    return Table(folder)
 
 
-def snapshot_of(folder: Path, version: int | None = None) -> tuple[Table, Snapshot]:
+def snapshot_of(folder: Path, version: int | None = None) -> Snapshot:
     """A table that is there. Raises PipelineError where there is none."""
-    found = table_at(folder).snapshot(version) if kind_of(folder) else None
+    found = Table(folder).snapshot(version) if is_table(folder) else None
     if found is None:
         raise PipelineError(f"option path: there is no table at {folder}", ErrorKind.NOT_FOUND)
-    return table_at(folder), found
+    return found
 
 
 def _foreign(folder: Path) -> list[Path]:

@@ -103,7 +103,7 @@ def topic_options(spec: Spec, sink: Sink) -> dict[str, str]:
 
 def table_options(sink: Sink) -> dict[str, str]:
     """The options of `format("penstock_lake")` for writing to a table."""
-    options = {"path": sink.path, "table": sink.format, "compact": str(sink.compact).lower()}
+    options = {"path": sink.path, "compact": str(sink.compact).lower()}
     if sink.partition_by:
         options["partitionBy"] = ",".join(sink.partition_by)
     return options

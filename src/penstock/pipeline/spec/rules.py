@@ -5,7 +5,7 @@ from typing import Final
 
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
-from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.errors import DELTA_ONLY, PipelineError
 
 from .spec import AVAILABLE_NOW, Expectation, Sink, Source, Spec, Step, Watermark
 from .units import duration_ms, time_ms
@@ -145,6 +145,8 @@ class _Checker:
             if sink.delivery != "exactly_once" and self.spec.dead_letters:
                 raise self.fail(place, f"delivery: {sink.delivery} cannot be combined with dead_letters")
         else:
+            if sink.format != "delta":
+                raise self.fail(place, f"format: {DELTA_ONLY}")
             for key in _TOPIC_KEYS:
                 if getattr(sink, key):
                     raise self.fail(place, f"{key} belongs to topics")

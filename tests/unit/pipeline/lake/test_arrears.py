@@ -7,7 +7,7 @@ from penstock.client.access import Access
 from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.http.logs import LogState
 from penstock.pipeline.lake.arrears import ArchiveSpec, plan
-from penstock.pipeline.lake.values import File, Position
+from penstock.pipeline.lake.values import Position
 
 SPEC = ArchiveSpec(server=Access(url="http://any"), table="/t", topics=("t",), rows_max=10)
 
@@ -15,18 +15,8 @@ SPEC = ArchiveSpec(server=Access(url="http://any"), table="/t", topics=("t",), r
 class Archived:
     """A table that has archived these positions."""
 
-    version = 1
-    schema = None
-    partition_by = ()
-
     def __init__(self, **positions: Position) -> None:
         self._positions = positions
-
-    def files(self) -> list[File]:
-        return []
-
-    def committed(self, writer: str) -> int | None:
-        return None
 
     def position(self, topic: str, partition: int) -> Position | None:
         return self._positions.get(f"{topic}{partition}")

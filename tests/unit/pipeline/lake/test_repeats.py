@@ -1,6 +1,5 @@
 """A batch that a table seems to have: a repeat, or rows that would be lost."""
 
-import json
 import logging
 from pathlib import Path
 
@@ -12,16 +11,15 @@ from tests.unit.pipeline.lake.test_tables import SCHEMA, add, files, numbers
 
 from penstock.pipeline.errors import BatchConflict, classify
 from penstock.pipeline.lake.compaction import compact
-from penstock.pipeline.lake.delta import COMMITS_READ_MAX
-from penstock.pipeline.lake.manifest import CHECKPOINT, FOLDER, KEEP
+from penstock.pipeline.lake.delta import COMMITS_READ_MAX, Table, _add
+from penstock.pipeline.lake.repeats import Last
 from penstock.pipeline.lake.tables import table_at
-from penstock.pipeline.lake.values import KINDS, PARQUET, Batch, Table
 from penstock.pipeline.run.causes import ErrorClass, cause_of
 
 
-@pytest.fixture(params=KINDS)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    return table_at(tmp_path / "table", request.param)
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return table_at(tmp_path / "table")
 
 
 def test_a_batch_below_the_last_is_a_conflict(table: Table) -> None:
@@ -71,21 +69,14 @@ def test_rewriting_and_emptying_a_table_keep_what_it_knows_of_writers(table: Tab
     assert numbers(table) == []
 
 
-def test_checkpoints_of_the_log_keep_the_rows_of_a_batch(tmp_path: Path) -> None:
-    delta, parquet = table_at(tmp_path / "d"), table_at(tmp_path / "p", PARQUET)
-    for table in (delta, parquet):
-        add(table, [1, 2, 3], "q", 7)
-    made = files(parquet, [0])
-    for _ in range(2 * KEEP + CHECKPOINT):
-        parquet.commit(Batch(files=made, schema=SCHEMA, partition_by=(), overwrite=True))
-    DeltaTable(delta.folder).create_checkpoint()
-    for log in (delta.folder / "_delta_log" / f"{n:020d}.json" for n in (0, 1)):
-        log.unlink()
-    assert not (parquet.folder / FOLDER / f"{0:020d}.json").exists()
-    for table in (delta, parquet):
-        now = table.snapshot()
-        assert now is not None
-        assert (now.committed("q"), now.committed_rows("q"), now.committed_rows("x")) == (7, 3, None)
+def test_checkpoints_of_the_log_keep_the_rows_of_a_batch(table: Table) -> None:
+    add(table, [1, 2, 3], "q", 7)
+    DeltaTable(table.folder).create_checkpoint()
+    for n in (0, 1):
+        (table.folder / "_delta_log" / f"{n:020d}.json").unlink()
+    now = table.snapshot()
+    assert now is not None
+    assert (now.last("q"), now.last("x")) == (Last(7, 3), None)
 
 
 # -- batches of versions that kept no count
@@ -93,18 +84,9 @@ def test_checkpoints_of_the_log_keep_the_rows_of_a_batch(tmp_path: Path) -> None
 
 def add_as_before(table: Table, rows: list[int], writer: str, number: int) -> None:
     """A commit as versions made it that kept the number of a batch, but not its rows."""
-    if table.kind == PARQUET:
-        add(table, rows, writer, number)
-        log = max((table.folder / FOLDER).glob("*.json"))
-        commit = json.loads(log.read_bytes())
-        del commit["rows"]
-        log.write_text(json.dumps(commit))
-        return
-    from penstock.pipeline.lake import delta
-
     made = files(table, rows)
     DeltaTable(table.folder).create_write_transaction(
-        [delta._add(file, data_change=True) for file in made],
+        [_add(file, data_change=True) for file in made],
         "append",
         DeltaTable(table.folder).schema(),
         [],
@@ -120,7 +102,7 @@ def test_rows_of_an_earlier_versions_batch_are_found_in_the_log(table: Table) ->
     add(table, [4], "other", 0)
     now = table.snapshot()
     assert now is not None
-    assert now.committed_rows("q") == 2
+    assert now.last("q") == Last(1, 2)
     assert not add(table, [2, 3], "q", 1)
     with pytest.raises(BatchConflict, match="with 2 rows, and now it came with 3"):
         add(table, [2, 3, 4], "q", 1)
@@ -150,4 +132,4 @@ def test_a_log_is_not_read_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         add(table, list(range(rows)), schema=pa.schema(SCHEMA))
         now = table.snapshot()
         assert now is not None
-        assert now.committed_rows("q") == found
+        assert now.last("q") == Last(1, found)

@@ -10,32 +10,24 @@ from hypothesis import strategies as st
 from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.lake import span as module
 from penstock.pipeline.lake.span import Span
-from penstock.pipeline.lake.values import File, Position
+from penstock.pipeline.lake.values import Position
 from penstock.pipeline.source.offsets import End, Log, Range, ranges
 
 
 class Archived:
     """An archive that has `position` of partition 0."""
 
-    version = 1
     schema = pa.schema([("offset", pa.int64())])
-    partition_by = ()
 
     def __init__(self, position: Position | None) -> None:
         self._position = position
-
-    def files(self) -> list[File]:
-        return []
-
-    def committed(self, writer: str) -> int | None:
-        return None
 
     def position(self, topic: str, partition: int) -> Position | None:
         return self._position
 
 
 def span(monkeypatch: pytest.MonkeyPatch, position: Position | None, *, fail: bool = True) -> Span:
-    monkeypatch.setattr(module, "snapshot_of", lambda folder: (None, Archived(position)))
+    monkeypatch.setattr(module, "snapshot_of", lambda folder: Archived(position))
     return Span("/anywhere", fail_on_data_loss=fail)
 
 

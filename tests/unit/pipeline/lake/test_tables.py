@@ -1,6 +1,5 @@
-"""Both kinds of tables keep the same promises."""
+"""What a table promises: each batch once, columns that grow, the past, small files put together."""
 
-import json
 import os
 import threading
 import time
@@ -12,18 +11,19 @@ import pytest
 
 from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.lake.compaction import compact
+from penstock.pipeline.lake.delta import Table
 from penstock.pipeline.lake.files import FileWriter
-from penstock.pipeline.lake.manifest import CHECKPOINT, FOLDER, KEEP
 from penstock.pipeline.lake.partitioning import By
-from penstock.pipeline.lake.tables import snapshot_of, table_at
-from penstock.pipeline.lake.values import KINDS, Batch, File, Piece, Position, Table
+from penstock.pipeline.lake.repeats import Last
+from penstock.pipeline.lake.tables import check_format, snapshot_of, table_at
+from penstock.pipeline.lake.values import Batch, File, Piece, Position
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
 
-@pytest.fixture(params=KINDS)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    return table_at(tmp_path / "table", request.param)
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return table_at(tmp_path / "table")
 
 
 def files(table: Table, numbers: list[int], schema: pa.Schema = SCHEMA, by: str = "") -> tuple[File, ...]:
@@ -74,7 +74,7 @@ def test_a_batch_counts_once(table: Table) -> None:
     assert numbers(table) == [1, 2, 3, 4]
     now = table.snapshot()
     assert now is not None
-    assert (now.committed("q"), now.committed("other"), now.committed("nobody")) == (1, 0, None)
+    assert (now.last("q"), now.last("other"), now.last("unknown")) == (Last(1, 1), Last(0, 1), None)
 
 
 def test_columns_grow_with_a_batch(table: Table) -> None:
@@ -156,7 +156,7 @@ def test_small_files_become_one_in_their_order(table: Table) -> None:
     assert len(now.files()) == 1
     assert now.files()[0].rows == 40
     assert numbers(table) == list(range(40))
-    assert now.committed("q") == 19
+    assert now.last("q") == Last(19, 2)
     assert now.position("t", 0) == Position(0, 40, -1)
     add(table, [40])
     assert numbers(table) == list(range(41)), "what comes later stays behind"
@@ -210,9 +210,6 @@ def test_a_table_stays_what_it_is(table: Table, tmp_path: Path) -> None:
     add(table, [1], by="text")
     with pytest.raises(PipelineError, match="parted by text"):
         add(table, [1], by="n")
-    other = next(kind for kind in KINDS if kind != table.kind)
-    with pytest.raises(PipelineError, match=f"is a {table.kind} table, not {other}"):
-        table_at(table.folder, other)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("mine")
     with pytest.raises(PipelineError, match="something else"):
@@ -221,27 +218,13 @@ def test_a_table_stays_what_it_is(table: Table, tmp_path: Path) -> None:
         snapshot_of(tmp_path / "nowhere")
 
 
-def test_the_manifest_does_not_grow_for_ever(tmp_path: Path) -> None:
-    table = table_at(tmp_path / "t", "parquet")
-    made = files(table, [0])
-    count = 2 * KEEP + CHECKPOINT + 7
-    for n in range(count):
-        assert table.commit(
-            Batch(files=made, schema=SCHEMA, partition_by=(), writer="q", number=n, overwrite=True)
-        )
-    names = [path.name for path in (tmp_path / "t" / FOLDER).glob("*.json")]
-    assert len(names) < KEEP + 2 * CHECKPOINT + 10
-    now = table.snapshot()
-    assert now is not None
-    assert (now.version, now.committed("q"), numbers(table)) == (count - 1, count - 1, [0])
-    assert table.snapshot(count - 20) is not None
-    with pytest.raises(PipelineError, match="option version"):
-        table.snapshot(3)
-
-
-def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
-    table = table_at(tmp_path / "t", "parquet")
-    add(table, [1])
-    (tmp_path / "t" / FOLDER / f"{0:020d}.json").write_text(json.dumps({"version": "x"}))
-    with pytest.raises(PipelineError, match="damaged"):
-        table.snapshot()
+def test_a_parquet_table_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "old" / "_penstock").mkdir(parents=True)
+    for use in (table_at, snapshot_of):
+        with pytest.raises(
+            PipelineError, match=r"is a Parquet table, and tables are Delta only: see .*docs/lake\.md"
+        ):
+            use(tmp_path / "old")
+    with pytest.raises(PipelineError, match=r"option table: tables are Delta only: see .*docs/lake\.md"):
+        check_format("parquet")
+    assert sorted((tmp_path / "old").rglob("*")) == [tmp_path / "old" / "_penstock"]

@@ -135,7 +135,6 @@ compact = false
     assert server_options(spec.server).items() <= options.items()
     assert table_options(spec.sinks["lake"]) == {
         "path": "/pipelines/lake",
-        "table": "delta",
         "compact": "false",
         "partitionBy": "id",
     }
@@ -166,6 +165,10 @@ compact = false
             "p.toml: [sinks.k] either topic (or topic_column) or path",
         ),
         (('topic = "u"', 'path = "p"\nkey = "k"'), "p.toml: [sinks.k] key belongs to topics"),
+        (
+            ('topic = "u"', 'path = "p"\nformat = "parquet"'),
+            "p.toml: [sinks.k] format: tables are Delta only",
+        ),
         (('name = "p"', 'name = "a/b"'), "p.toml: name: 'a/b' is no name"),
         (('name = "p"', 'name = "p"\ntrigger = "often"'), "p.toml: trigger: 'often' is no duration"),
         (
