@@ -3,7 +3,13 @@
 import os
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
+
+# httpx gives up after 5 seconds where a test says nothing; a busy machine may take longer. It has no public way to
+# change what it does by default.
+for part in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, part, 60.0)
 
 # `fast` tries the same examples every time, so that a change is judged by what it changes; `deep` looks further.
 settings.register_profile(

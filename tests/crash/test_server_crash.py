@@ -26,7 +26,7 @@ class Gone(Exception):
 
 
 def call(port: int, method: str, path: str, body: object = None) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, None if body is None else json.dumps(body))
         answer = connection.getresponse()

@@ -102,7 +102,7 @@ def kill_one(folder: Path, life: int, dice: random.Random) -> int:
     ) as child:
         assert child.stdout is not None
         told = [child.stdout.readline()] if dice.random() < 0.8 else []
-        time.sleep(dice.uniform(0, 0.1))
+        time.sleep(dice.uniform(0, 0.1))  # killed anywhere: not at a condition
         child.kill()
         told += child.stdout.readlines()
     assert child.returncode == -signal.SIGKILL, "it never ends by itself"

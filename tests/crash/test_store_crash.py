@@ -100,9 +100,9 @@ async def fill(folder: Path) -> None:
 
 async def well(store: SqliteStore) -> None:
     """Wait until the store has noticed that its disk takes writes again."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while store.health.problem is not None:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # this file is a program too: it imports no helper of the tests
 
 
 # --- the tests ---------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def kill_one(folder: Path, life: int, dice: random.Random) -> list[list[Any]]:
     with child("live", folder, life) as process:
         if dice.random() < 0.8:
             told.append(next(reports(process)))
-            time.sleep(dice.uniform(0, 0.15))
+            time.sleep(dice.uniform(0, 0.15))  # killed anywhere: not at a condition
         else:
             time.sleep(dice.uniform(0, 0.3))  # perhaps before it is ready
         process.kill()

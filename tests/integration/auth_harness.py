@@ -89,7 +89,7 @@ def staging(server: Address, given: str | None) -> Asked:
 
 def upgrade(server: Address, path: str, headers: dict[str, str]) -> Asked:
     """Ask for a WebSocket, and hang up."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request(
             "GET",
@@ -125,7 +125,7 @@ def connected(server: Address, given: str | None) -> Iterator[penstock.Client]:
     client = penstock.Client(
         server.pulsar,
         authentication=authentication,
-        operation_timeout_seconds=5,
+        operation_timeout_seconds=20,
         original_principal=(given.original or None) if isinstance(given, Through) else None,
     )
     try:

@@ -8,7 +8,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from penstock.testing.server import Launched, launch
 
@@ -118,10 +118,7 @@ class FaultyServer:
 
     def until(self, condition: Callable[[], object]) -> None:
         """Wait until something is so."""
-        deadline = time.monotonic() + WITHIN_S
-        while not condition():
-            assert time.monotonic() < deadline, self.server.log
-            time.sleep(0.02)
+        until(condition, said=lambda: self.server.log)
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ def pulsar_proxy(broker: str, token: str, *, forwards: bool) -> Iterator[str]:
             if forwards:
                 hello.original_auth_method, hello.original_auth_data = "token", shown
             hello.ClearField("proxy_to_broker_url")
-            with socket.create_connection((host, int(port)), timeout=30) as upstream:
+            with socket.create_connection((host, int(port)), timeout=60) as upstream:
                 upstream.sendall(encode(BaseCommand(type=BaseCommand.CONNECT, connect=hello)))
                 back = threading.Thread(target=_pipe, args=(upstream, client), daemon=True)
                 back.start()

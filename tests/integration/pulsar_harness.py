@@ -10,7 +10,7 @@ import pulsar
 
 from penstock.testing.server import Address, running
 
-TIMEOUT_MS = 10_000
+TIMEOUT_MS = 30_000
 QUIET_MS = 300  # long enough for a message that should not come to have come
 
 _numbers = itertools.count()
@@ -31,7 +31,7 @@ class Pulsar:
 
     def new_client(self, url: str | None = None, **options: Any) -> pulsar.Client:
         """One more client, on a connection of its own."""
-        options.setdefault("operation_timeout_seconds", 10)
+        options.setdefault("operation_timeout_seconds", 30)
         client = pulsar.Client(
             url or self.server.pulsar, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error), **options
         )

@@ -83,7 +83,7 @@ class Visit:
 
     async def until(self, text: bytes) -> None:
         """Wait until `text` was sent."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while text not in self.body:
                 await asyncio.sleep(0)
 

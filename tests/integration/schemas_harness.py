@@ -72,7 +72,7 @@ class Endpoints:
         with connect(self.server.ws + path) as socket:
             for number, frame in enumerate(frames):
                 socket.send(json.dumps({**frame, "context": str(number)}))
-            answers = [json.loads(socket.recv(timeout=10)) for _ in frames]
+            answers = [json.loads(socket.recv(timeout=60)) for _ in frames]
         assert [answer["context"] for answer in answers] == [str(n) for n in range(len(frames))]
         return answers
 
@@ -82,6 +82,6 @@ class Endpoints:
         found = []
         with connect(self.server.ws + path) as socket:
             for _ in range(count):
-                found.append(json.loads(socket.recv(timeout=10)))
+                found.append(json.loads(socket.recv(timeout=60)))
                 socket.send(json.dumps({"messageId": found[-1]["messageId"]}))
         return found

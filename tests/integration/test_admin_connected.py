@@ -87,10 +87,10 @@ def test_who_was_disconnected_by_an_unload_comes_back(server: Pulsar) -> None:
     path = f"/admin/v2/{topic.replace('://', '/')}"
     assert server.http.put(f"{path}/unload").status_code == 204
     producer.send(b"b")
-    assert [reader.read_next(10_000).data() for _ in range(2)] == [b"a", b"b"]
+    assert [reader.read_next(30_000).data() for _ in range(2)] == [b"a", b"b"]
     got = set()
     while got != {b"a", b"b"}:
-        message = consumer.receive(10_000)
+        message = consumer.receive(30_000)
         got.add(message.data())
         consumer.acknowledge(message)
     assert stats(server, topic)["publishers"][0]["producerName"] == before["publishers"][0]["producerName"]
@@ -110,4 +110,4 @@ def test_a_rate_slows_the_official_client_and_keeps_its_order(server: Pulsar) ->
     dispatch = {"dispatchThrottlingRateInMsg": 40}
     assert server.http.post(f"{path}/dispatchRate", json=dispatch).status_code == 204
     consumer = server.subscribe(topic)
-    assert [consumer.receive(10_000).data() for _ in wanted] == wanted
+    assert [consumer.receive(30_000).data() for _ in wanted] == wanted

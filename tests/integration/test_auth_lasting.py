@@ -16,13 +16,14 @@ import pytest
 import websockets
 from tests.integration.auth_harness import AUDIENCE, GRANTS, NAMESPACE, headers_of, issuer, token
 from tests.integration.websocket_harness import base64
+from tests.waiting import until
 
 import penstock
 from penstock.client.errors import AuthorizationError
 from penstock.testing.server import Address, running
 
 SHORT_S = 2.0
-BOUND_S = 15.0  # for what comes by itself; a busy machine may take long
+BOUND_S = 40.0  # for what comes by itself; a busy machine may take long
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_the_official_client_renews_its_token(server: Address) -> None:
         producer = client.create_producer("renewed")
         assert renewing.told.wait(BOUND_S)  # by a challenge: nothing else was asked of it
         producer.send(b"still here")
-        assert consumer.receive(10_000).data() == b"still here"
+        assert consumer.receive(30_000).data() == b"still here"
     finally:
         client.close()
 
@@ -126,7 +127,7 @@ def test_our_client_renews_its_token(server: Address) -> None:
     with penstock.Client(server.pulsar, authentication=penstock.AuthenticationToken(renewing)) as client:
         producer = client.create_producer("renewed")
         before = renewing.asked
-        _until(lambda: renewing.asked >= before + 3)  # by then the first token has ended
+        until(lambda: renewing.asked >= before + 3)  # by then the first token has ended
         producer.send(b"still here")
         # It was asked each time before the end, as nobody is who has to connect anew.
         gaps = [b - a for a, b in itertools.pairwise(renewing.times[before - 1 :])]
@@ -222,16 +223,16 @@ def test_pulsar_producers_and_consumers_end_with_their_permission(server: Addres
         assert client.post(f"{GRANTS}/guest", json=["produce", "consume"]).status_code == 204
         authentication = penstock.AuthenticationToken(token("guest"))
         with penstock.Client(
-            server.pulsar, authentication=authentication, operation_timeout_seconds=5
+            server.pulsar, authentication=authentication, operation_timeout_seconds=20
         ) as talker:
-            producer = talker.create_producer("t", send_timeout_millis=2000)
+            producer = talker.create_producer("t", send_timeout_millis=5000)
             consumer = talker.subscribe("t", "s")
             producer.send(b"a")
-            assert consumer.receive(5000).data() == b"a"
+            assert consumer.receive(30_000).data() == b"a"
             assert client.delete(f"{GRANTS}/guest").status_code == 204
             stats = "/admin/v2/persistent/public/default/t/stats"
-            _until(lambda: not client.get(stats).json()["publishers"])
-            _until(lambda: not client.get(stats).json()["subscriptions"]["s"]["consumers"])
+            until(lambda: not client.get(stats).json()["publishers"])
+            until(lambda: not client.get(stats).json()["subscriptions"]["s"]["consumers"])
             with pytest.raises(penstock.PulsarException):
                 producer.send(b"b")
             with pytest.raises(AuthorizationError):
@@ -261,19 +262,12 @@ async def _until_closed(socket: websockets.ClientConnection) -> AsyncIterator[ob
         return
 
 
-def _until(condition: object) -> None:
-    until = time.monotonic() + BOUND_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 # -- other people's clients
 
 
 def test_node(server: Address) -> None:
     script = Path(__file__).parents[1] / "js" / "token.mjs"
     done = subprocess.run(
-        ["node", script, server.ws, token("lasting")], capture_output=True, text=True, timeout=30, check=False
+        ["node", script, server.ws, token("lasting")], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.stdout.strip(), done.stderr) == ("hello", "")

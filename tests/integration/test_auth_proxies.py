@@ -120,7 +120,7 @@ def test_our_client_forwards_credentials(
     client = penstock.Client(
         server.pulsar,
         authentication=penstock.AuthenticationToken(token("proxy")),
-        operation_timeout_seconds=5,
+        operation_timeout_seconds=20,
         original_principal="alice",
         original_authentication=penstock.AuthenticationToken(shown),
     )
@@ -138,7 +138,7 @@ def test_our_client_looks_up_over_http(server: Address) -> None:
     client = penstock.Client(
         server.url,
         authentication=penstock.AuthenticationToken(token("proxy")),
-        operation_timeout_seconds=5,
+        operation_timeout_seconds=20,
         original_principal="alice",
     )
     try:
@@ -251,7 +251,7 @@ def test_clients_of_pulsars_proxy_have_their_own_rights(server: Address, forward
             producer = client.create_producer(FULL)
             consumer = client.subscribe(FULL, f"through-{forwards}")
             producer.send(b"through the proxy")
-            assert consumer.receive(10_000).data() == b"through the proxy"
+            assert consumer.receive(30_000).data() == b"through the proxy"
         finally:
             client.close()
         for role in ("stranger", "only-consume", "gateway"):

@@ -26,7 +26,7 @@ def penstock(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 
@@ -168,7 +168,7 @@ def test_names_and_passwords(tmp_path: Path) -> None:
                 server.pulsar,
                 authentication=pulsar.AuthenticationBasic("alice", password),
                 logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
-                operation_timeout_seconds=5,
+                operation_timeout_seconds=30 if right else 5,
             )
             try:
                 if right:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.waiting import until_async
 
 from penstock.testing.server import Address, running
 
@@ -53,13 +54,11 @@ async def test_under_load(tmp_path: Path) -> None:
         async with httpx.AsyncClient(base_url=server.url) as http:
             await http.put("/admin/v2/persistent/public/default/t/subscription/s")
             publishing = asyncio.get_running_loop().create_task(publish(http))
-            while len(acknowledged) < 50:
-                await asyncio.sleep(0.005)
+            await until_async(lambda: len(acknowledged) >= 50)
             before = len(acknowledged)
             told = await asyncio.to_thread(answer, "backup", copied, "--data", data)
             after = len(acknowledged) + 1  # one may be on its way
-            while len(acknowledged) < after + 10:
-                await asyncio.sleep(0.005)
+            await until_async(lambda: len(acknowledged) >= after + 10)
             over.set()
             await publishing
         assert told == {"file": str(copied), "bytes": copied.stat().st_size}

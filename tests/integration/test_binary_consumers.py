@@ -7,6 +7,7 @@ import pulsar
 import pytest
 from pulsar import ConsumerType
 from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
+from tests.waiting import received_by, until
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +69,10 @@ def test_key_shared_keeps_the_order_of_each_key(server: Pulsar) -> None:
     producer.flush()
     owner: dict[str, int] = {}
     seen: dict[str, list[int]] = {}
-    for at, consumer in enumerate(consumers):
-        while True:
-            try:
-                message = consumer.receive(500)
-            except pulsar.Timeout:
-                break
-            consumer.acknowledge(message)
-            assert owner.setdefault(message.partition_key(), at) == at
-            seen.setdefault(message.partition_key(), []).append(int(message.data()))
+    for at, message in received_by(consumers, 300):
+        consumers[at].acknowledge(message)
+        assert owner.setdefault(message.partition_key(), at) == at
+        seen.setdefault(message.partition_key(), []).append(int(message.data()))
     assert sum(map(len, seen.values())) == 300
     assert all(numbers == sorted(numbers) for numbers in seen.values())
     assert len(set(owner.values())) > 1
@@ -90,14 +86,9 @@ def test_key_shared_delivers_batches_of_many_keys_whole(server: Pulsar) -> None:
         producer.send_async(b"%d" % n, None, partition_key=f"key-{n}")
     producer.flush()
     found = []
-    for consumer in consumers:
-        while True:
-            try:
-                message = consumer.receive(500)
-            except pulsar.Timeout:
-                break
-            consumer.acknowledge(message)
-            found.append(int(message.data()))
+    for at, message in received_by(consumers, 60):
+        consumers[at].acknowledge(message)
+        found.append(int(message.data()))
     assert sorted(found) == list(range(60))
     until_backlog(server, topic, 0)
 
@@ -117,13 +108,12 @@ def test_key_shared_ranges_are_refused_where_they_overlap(server: Pulsar) -> Non
 def until_backlog(server: Pulsar, topic: str, wanted: int, subscription: str = "s") -> None:
     """Wait until so many messages are not acknowledged: clients gather acknowledgements for a while."""
     path = "/admin/v2/" + topic.replace("://", "/") + "/stats"
-    until = time.monotonic() + 5
-    while True:
-        backlog = server.http.get(path).json()["subscriptions"][subscription]["msgBacklog"]
-        if backlog == wanted:
-            return
-        assert time.monotonic() < until, f"a backlog of {backlog}, not {wanted}"
-        time.sleep(0.02)
+
+    def backlog() -> int:
+        found: int = server.http.get(path).json()["subscriptions"][subscription]["msgBacklog"]
+        return found
+
+    until(lambda: backlog() == wanted, said=lambda: f"a backlog of {backlog()}, not {wanted}")
 
 
 def test_what_is_acknowledged_does_not_come_again(server: Pulsar) -> None:

@@ -168,7 +168,7 @@ def test_waiting_for_exclusive_access(server: Pulsar) -> None:
     assert not made
     first.send(b"1")
     first.close()
-    waiting.join(10)
+    waiting.join(30)
     made[0].send(b"2")
 
 

@@ -7,6 +7,7 @@ import pulsar
 import pytest
 from pulsar import ConsumerType
 from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_a_consumer_seeks_to_a_time(server: Pulsar) -> None:
     producer = server.client.create_producer(topic)
     for n in range(10):
         producer.send(b"%d" % n)
-        time.sleep(0.005)
+        time.sleep(0.005)  # another publish time, in milliseconds: only the clock's going on makes it
     messages = [consumer.receive(TIMEOUT_MS) for _ in range(10)]
     consumer.seek(messages[4].publish_timestamp())
     assert [int(p) for p in take(consumer, 6)] == list(range(4, 10))
@@ -131,10 +132,7 @@ def test_the_last_message_id(server: Pulsar) -> None:
 def compact(server: Pulsar, topic: str) -> None:
     path = "/admin/v2/" + topic.replace("://", "/") + "/compaction"
     assert server.http.put(path).status_code == 204
-    until = time.monotonic() + 5
-    while server.http.get(path).json()["status"] != "SUCCESS":
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: server.http.get(path).json()["status"] == "SUCCESS")
 
 
 def read_values(reader: pulsar.Reader) -> list[bytes]:

@@ -42,7 +42,7 @@ class Shell:
             capture_output=True,
             text=True,
             env=self.environment,
-            timeout=30,
+            timeout=90,
         )
         assert done.returncode == code, done.stderr
         return done
@@ -67,7 +67,7 @@ class Shell:
                 break
             seen += part
         os.close(master)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         return seen.decode().replace("\r\n", "\n")
 
 
@@ -177,13 +177,13 @@ def test_following_until_ctrl_c(shell: Shell, server: Address, command: list[str
         preexec_fn=interruptible,
     )
     assert process.stdout is not None
-    watchdog = threading.Timer(30, process.kill)
+    watchdog = threading.Timer(90, process.kill)
     watchdog.start()
     assert json.loads(process.stdout.readline())["value"] == "first"
     httpx.post(f"{server.url}/topics/public/default/{command[1]}", json={"messages": [{"value": "later"}]})
     assert json.loads(process.stdout.readline())["value"] == "later"
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(60) == 130
     watchdog.cancel()
     process.stdout.close()
 
@@ -210,7 +210,7 @@ def test_errors_are_one_sentence(shell: Shell, arguments: list[str], said: str) 
 
 def test_wrong_usage_is_2() -> None:
     for arguments in (["topics", "nothing"], ["nothing"], ["read"], ["consume", "t"]):
-        done = subprocess.run([*PENSTOCK, *arguments], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([*PENSTOCK, *arguments], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2
         assert "Usage" in done.stderr
 
@@ -234,7 +234,7 @@ def test_a_consumer_that_is_terminated_leaves_nobody_behind(shell: Shell) -> Non
         assert process.stdout is not None
         assert '"value":"a"' in process.stdout.readline()
         process.terminate()
-        assert process.wait(30) == 143
+        assert process.wait(60) == 143
     shell.run("consume", "ended", "-s", "s", "--type", "Shared")
 
 

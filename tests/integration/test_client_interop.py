@@ -6,6 +6,7 @@ from typing import Any
 import pulsar
 import pulsar.schema
 import pytest
+from tests.waiting import received_by
 
 import penstock
 from penstock.testing.server import Address
@@ -55,7 +56,7 @@ def test_we_write_they_read(ours: Any, theirs: Any, topic: str, kind: str, batch
         producer.send_async(b"%d" % number * 20, None, properties={"n": str(number)}, partition_key="k")
     producer.flush()
     reader = theirs.create_reader(topic, pulsar.MessageId.earliest)
-    messages = [reader.read_next(5000) for _ in range(20)]
+    messages = [reader.read_next(30_000) for _ in range(20)]
 
     assert [m.data() for m in messages] == [b"%d" % number * 20 for number in range(20)]
     assert [m.properties() for m in messages] == [{"n": str(number)} for number in range(20)]
@@ -74,7 +75,7 @@ def test_they_write_we_read(ours: Any, theirs: Any, topic: str, kind: str, batch
         )
     producer.flush()
     reader = ours.create_reader(topic, penstock.MessageId.earliest)
-    messages = [reader.read_next(5000) for _ in range(20)]
+    messages = [reader.read_next(30_000) for _ in range(20)]
 
     assert [m.data() for m in messages] == [b"%d" % number * 20 for number in range(20)]
     assert [m.properties() for m in messages] == [{"n": str(number)} for number in range(20)]
@@ -89,8 +90,8 @@ def test_schemas_both_ways(ours: Any, theirs: Any, topic: str, kind: str) -> Non
     their_consumer = theirs.subscribe(topic, "theirs", schema=their_schema)
     ours.create_producer(topic, schema=our_schema).send(OurReading(**values))
     theirs.create_producer(topic, schema=their_schema).send(TheirReading(**values))
-    seen_by_us = [our_consumer.receive(5000) for _ in range(2)]
-    seen_by_them = [their_consumer.receive(5000) for _ in range(2)]
+    seen_by_us = [our_consumer.receive(30_000) for _ in range(2)]
+    seen_by_them = [their_consumer.receive(30_000) for _ in range(2)]
 
     assert [m.value() for m in seen_by_us] == [OurReading(**values)] * 2
     assert [m.value() for m in seen_by_them] == [TheirReading(**values)] * 2
@@ -103,8 +104,8 @@ def test_strings(ours: Any, theirs: Any, topic: str) -> None:  # noqa: F811
     ours.create_producer(topic, schema=penstock.StringSchema()).send("grüße")
     theirs.create_producer(topic, schema=pulsar.schema.StringSchema()).send("grüße")
 
-    assert [their_consumer.receive(5000).value() for _ in range(2)] == ["grüße"] * 2
-    assert [our_consumer.receive(5000).value() for _ in range(2)] == ["grüße"] * 2
+    assert [their_consumer.receive(30_000).value() for _ in range(2)] == ["grüße"] * 2
+    assert [our_consumer.receive(30_000).value() for _ in range(2)] == ["grüße"] * 2
 
 
 def test_chunks_both_ways(ours: Any, theirs: Any, topic: str) -> None:  # noqa: F811
@@ -114,8 +115,8 @@ def test_chunks_both_ways(ours: Any, theirs: Any, topic: str) -> None:  # noqa: 
     ours.create_producer(topic, chunking_enabled=True).send(large)
     theirs.create_producer(topic, chunking_enabled=True).send(large)
 
-    assert [our_consumer.receive(10_000).data() == large for _ in range(2)] == [True, True]
-    assert [their_consumer.receive(10_000).data() == large for _ in range(2)] == [True, True]
+    assert [our_consumer.receive(30_000).data() == large for _ in range(2)] == [True, True]
+    assert [their_consumer.receive(30_000).data() == large for _ in range(2)] == [True, True]
 
 
 def test_a_shared_subscription_is_shared(ours: Any, theirs: Any, topic: str) -> None:  # noqa: F811
@@ -125,14 +126,10 @@ def test_a_shared_subscription_is_shared(ours: Any, theirs: Any, topic: str) -> 
     for number in range(20):
         producer.send(b"%d" % number)
     seen = [set(), set()]  # type: ignore[var-annotated]
-    for consumer, data in zip((our_consumer, their_consumer), seen, strict=True):
-        while True:
-            try:
-                message = consumer.receive(300)
-            except (penstock.Timeout, pulsar.Timeout):
-                break
-            data.add(message.data())
-            consumer.acknowledge(message)
+    consumers = (our_consumer, their_consumer)
+    for at, message in received_by(consumers, 20):
+        seen[at].add(message.data())
+        consumers[at].acknowledge(message)
 
     assert seen[0] | seen[1] == {b"%d" % number for number in range(20)}
     assert not seen[0] & seen[1]
@@ -142,10 +139,10 @@ def test_message_ids_are_each_others(ours: Any, theirs: Any, topic: str) -> None
     ids = [ours.create_producer(topic).send(b"%d" % number) for number in range(4)]
     their_id = pulsar.MessageId.deserialize(ids[1].serialize())
     reader = theirs.create_reader(topic, their_id)
-    message = reader.read_next(5000)
+    message = reader.read_next(30_000)
     our_id = penstock.MessageId.deserialize(message.message_id().serialize())
 
     assert message.data() == b"2"
     assert our_id == ids[2]
-    assert ours.create_reader(topic, our_id).read_next(5000).data() == b"3"
+    assert ours.create_reader(topic, our_id).read_next(30_000).data() == b"3"
     assert str(our_id) == str(message.message_id())

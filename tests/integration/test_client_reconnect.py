@@ -5,8 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.waiting import until_async
+
 import penstock
 from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.testing.clock import settle
 from penstock.testing.server import Address, running
 
 from .client_harness import server, topic  # noqa: F401
@@ -76,7 +80,7 @@ class Cutter:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         while self.ends:
             self.cut()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # the other ends of those that were cut, and new ones
 
 
 @asynccontextmanager
@@ -84,7 +88,7 @@ async def cuttable(server: Address) -> AsyncIterator[tuple[Cutter, penstock.aio.
     cutter = Cutter(int(server.pulsar.rsplit(":", 1)[1]))
     there = await asyncio.get_running_loop().create_server(lambda: End(cutter), "127.0.0.1", 0)
     port = there.sockets[0].getsockname()[1]
-    client = penstock.aio.Client(f"pulsar://127.0.0.1:{port}", operation_timeout_seconds=10)
+    client = penstock.aio.Client(f"pulsar://127.0.0.1:{port}", operation_timeout_seconds=30)
     here = client._service._pool
     connect = here.link
 
@@ -108,13 +112,13 @@ async def test_a_producer_and_a_consumer_go_on(server: Address, topic: str) -> N
         seen: set[bytes] = set()
         for number in range(60):
             await producer.send(b"%d" % number)
-            message = await consumer.receive(10_000)
+            message = await consumer.receive(30_000)
             seen.add(message.data())
             await consumer.acknowledge(message)
             if number % 20 == 10:
                 cutter.cut()
         while len(seen) < 60:
-            seen.add((await consumer.receive(5000)).data())
+            seen.add((await consumer.receive(30_000)).data())
 
         assert seen == {b"%d" % number for number in range(60)}
         assert producer.is_connected()
@@ -128,14 +132,15 @@ async def test_what_has_no_receipt_is_sent_again_once(server: Address, topic: st
         await producer.send(b"first")
         cutter.hold_answers = True  # stored, but the receipts never come
         sends = [asyncio.get_running_loop().create_task(producer.send(b"%d" % n)) for n in range(20)]
-        await asyncio.sleep(0.3)
+        with HttpClient(server.url) as http:
+            await until_async(lambda: http.offsets(TopicName.parse(topic)).latest == 21)
         cutter.hold_answers = False
         cutter.cut()
-        await asyncio.wait_for(asyncio.gather(*sends), 10)
+        await asyncio.wait_for(asyncio.gather(*sends), 30)
         reader = await client.create_reader(topic, penstock.MessageId.earliest)
         seen = []
         while await reader.has_message_available():
-            seen.append((await reader.read_next(5000)).data())
+            seen.append((await reader.read_next(30_000)).data())
 
         assert seen == [b"first", *(b"%d" % number for number in range(20))]
     with HttpClient(server.url) as http:
@@ -147,10 +152,11 @@ async def test_a_reader_goes_on_where_it_was(server: Address, topic: str) -> Non
         producer = await client.create_producer(topic)
         await asyncio.gather(*(producer.send(b"%d" % number) for number in range(50)))
         reader = await client.create_reader(topic, penstock.MessageId.earliest)
-        seen = [(await reader.read_next(5000)).data() for _ in range(20)]
+        seen = [(await reader.read_next(30_000)).data() for _ in range(20)]
+        before = set(cutter.ends)
         cutter.cut()
-        await asyncio.sleep(0.1)
-        seen += [(await reader.read_next(10_000)).data() for _ in range(30)]
+        await until_async(lambda: not before & cutter.ends)
+        seen += [(await reader.read_next(30_000)).data() for _ in range(30)]
 
         assert seen == [b"%d" % number for number in range(50)]
 
@@ -158,16 +164,16 @@ async def test_a_reader_goes_on_where_it_was(server: Address, topic: str) -> Non
 async def test_a_server_that_is_started_again(tmp_path: Path, topic: str) -> None:  # noqa: F811
     with running(tmp_path) as first:
         pulsar, http = first.pulsar, first.port
-        client = penstock.aio.Client(pulsar, operation_timeout_seconds=10)
+        client = penstock.aio.Client(pulsar, operation_timeout_seconds=30)
         producer = await client.create_producer(topic)
         consumer = await client.subscribe(topic, "sub")
         await producer.send(b"before")
-        assert (await consumer.receive(5000)).data() == b"before"
+        assert (await consumer.receive(30_000)).data() == b"before"
     sending = asyncio.get_running_loop().create_task(producer.send(b"meanwhile"))
-    await asyncio.sleep(0.1)
+    await settle()
     with running(tmp_path, port=http, pulsar=pulsar.removeprefix("pulsar://")):
-        await asyncio.wait_for(sending, 10)
-        again = {(await consumer.receive(5000)).data() for _ in range(2)}
+        await asyncio.wait_for(sending, 30)
+        again = {(await consumer.receive(30_000)).data() for _ in range(2)}
         await client.close()
 
     assert again == {b"before", b"meanwhile"}

@@ -33,7 +33,7 @@ EARLIEST = penstock.InitialPosition.Earliest
 
 @pytest.fixture
 def client(server: Address) -> Iterator[penstock.Client]:  # noqa: F811
-    with penstock.Client(server.pulsar, operation_timeout_seconds=10) as client:
+    with penstock.Client(server.pulsar, operation_timeout_seconds=30) as client:
         yield client
 
 
@@ -48,7 +48,7 @@ def test_messages_have_schemas_of_their_own(client: penstock.Client, topic: str)
             lambda result, _: told.append(result)
         )
     producer.flush()
-    messages = [consumer.receive(5000) for _ in range(6)]
+    messages = [consumer.receive(30_000) for _ in range(6)]
 
     assert told == [penstock.Result.Ok] * 6
     assert [m.int_schema_version() for m in messages] == [0, 1, 0, 1, 0, 1]
@@ -75,7 +75,7 @@ def test_an_incompatible_schema_fails_its_message_alone(client: penstock.Client,
 
     assert told.count(penstock.Result.IncompatibleSchema) == 1
     assert told.count(penstock.Result.Ok) == 2
-    assert [consumer.receive(5000).value() for _ in range(2)] == [
+    assert [consumer.receive(30_000).value() for _ in range(2)] == [
         {"sensor": "a", "value": 1.0},
         {"sensor": "b", "value": 2.0},
     ]
@@ -101,7 +101,7 @@ def test_bytes_that_are_encoded_already(client: penstock.Client, topic: str) -> 
     payload = new.encode(ReadingWithUnit(sensor="b", value=2.0, unit="K"))
     producer.new_message(payload, schema=penstock.AutoProduceBytesSchema(new)).send()
 
-    first, second = consumer.receive(5000), consumer.receive(5000)
+    first, second = consumer.receive(30_000), consumer.receive(30_000)
     assert (first.value().sensor, first.int_schema_version()) == ("a", 0)
     assert (second.value().sensor, second.int_schema_version()) == ("b", 1)
     with pytest.raises(penstock.InvalidMessage):
@@ -113,7 +113,7 @@ def test_bytes_for_a_topic_without_schema(client: penstock.Client, topic: str) -
     consumer = client.subscribe(topic, "sub", initial_position=EARLIEST)
     producer.send(b"anything")
 
-    assert consumer.receive(5000).int_schema_version() == -1
+    assert consumer.receive(30_000).int_schema_version() == -1
 
 
 @pytest.mark.parametrize("encoding", list(penstock.KeyValueEncodingType))
@@ -125,10 +125,10 @@ def test_pairs(client: penstock.Client, topic: str, encoding: penstock.KeyValueE
     producer.send(("key", reading))
     producer.send(("key", None))
 
-    message = consumer.receive(5000)
+    message = consumer.receive(30_000)
     assert message.value() == ("key", reading)
     assert bool(message.partition_key()) is (encoding is penstock.KeyValueEncodingType.SEPARATED)
-    assert consumer.receive(5000).value() == ("key", None)
+    assert consumer.receive(30_000).value() == ("key", None)
 
 
 def test_null_values(client: penstock.Client, topic: str) -> None:  # noqa: F811
@@ -136,7 +136,7 @@ def test_null_values(client: penstock.Client, topic: str) -> None:  # noqa: F811
     consumer = client.subscribe(topic, "sub", schema=penstock.StringSchema(), initial_position=EARLIEST)
     producer.send(None, partition_key="k")
 
-    message = consumer.receive(5000)
+    message = consumer.receive(30_000)
     assert message.has_null_value()
     assert message.value() is None
 
@@ -159,4 +159,4 @@ def test_primitives(client: penstock.Client, topic: str, kind: str, value: objec
     consumer = client.subscribe(topic, "sub", schema=schema, initial_position=EARLIEST)
     producer.send(value)
 
-    assert consumer.receive(5000).value() == value
+    assert consumer.receive(30_000).value() == value

@@ -4,6 +4,8 @@ import threading
 import time
 from pathlib import Path
 
+from tests.waiting import until
+
 import penstock
 from penstock.testing.server import Address, running
 
@@ -37,7 +39,7 @@ def test_many_threads_send_and_one_listens(server: Address, topic: str) -> None:
             thread.start()
         for thread in threads:
             thread.join(30)
-        assert all_heard.wait(10)
+        assert all_heard.wait(30)
 
     for name in range(5):
         of_thread = [data for data in heard if data.startswith(b"%d-" % name)]
@@ -54,7 +56,7 @@ def test_waiting_and_not_waiting_take_turns(server: Address, topic: str) -> None
                 producer.send(b"s%d" % number)
         producer.flush()
         reader = client.create_reader(topic, penstock.MessageId.earliest)
-        seen = [reader.read_next(5000).data() for _ in range(267)]
+        seen = [reader.read_next(30_000).data() for _ in range(267)]
 
     expected = []
     for number in range(200):
@@ -81,16 +83,16 @@ def test_other_connections_are_not_forgotten(server: Address, topic: str) -> Non
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert producer.request(b"?", timeout_ms=5000).reply_content == b"yes"
-        assert time.monotonic() - started < 2
+        assert producer.request(b"?", timeout_ms=30_000).reply_content == b"yes"
+        assert time.monotonic() - started < 10  # it is not the keep-alive that reads it
         consumer.close()
-        thread.join(5)
+        thread.join(30)
 
 
 def test_a_restart_in_the_middle(tmp_path: Path, topic: str) -> None:  # noqa: F811
     with running(tmp_path) as first:
         pulsar, http = first.pulsar, first.port
-        client = penstock.Client(pulsar, operation_timeout_seconds=10)
+        client = penstock.Client(pulsar, operation_timeout_seconds=30)
         producer = client.create_producer(topic)
         sent: list[int] = []
         stop = threading.Event()
@@ -102,18 +104,16 @@ def test_a_restart_in_the_middle(tmp_path: Path, topic: str) -> None:  # noqa: F
 
         thread = threading.Thread(target=work)
         thread.start()
-        time.sleep(0.2)
+        until(lambda: len(sent) > 20)
     with running(tmp_path, port=http, pulsar=pulsar.removeprefix("pulsar://")):
         before = len(sent)
-        until = time.monotonic() + 10
-        while len(sent) < before + 50 and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: len(sent) >= before + 50)
         stop.set()
-        thread.join(10)
+        thread.join(30)
         reader = client.create_reader(topic, penstock.MessageId.earliest)
         seen = []
         while reader.has_message_available():
-            seen.append(int(reader.read_next(5000).data()))
+            seen.append(int(reader.read_next(30_000).data()))
         client.close()
 
     assert len(sent) >= before + 50

@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 
 
 def as_(role: str, server: Address) -> httpx.Client:
-    return httpx.Client(base_url=server.url, headers=issuer.headers(role), trust_env=False, timeout=30)
+    return httpx.Client(base_url=server.url, headers=issuer.headers(role), trust_env=False, timeout=60)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_wait_for_patterns_ends_with_the_permission(server: Address, root: htt
         thread.start()
         thread.join(0.3)  # it is on its way, or waits already; either is to end so
         assert root.delete(f"{GRANTS}/watcher").status_code == 204
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
     assert answers[0].status_code == 403
 

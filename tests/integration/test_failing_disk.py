@@ -103,9 +103,9 @@ def test_the_official_clients_sends_time_out_and_its_producer_goes_on(tmp_path: 
             server.until(lambda: server.ready()[0] == 200)
             server.until(lambda: sent(producer, b"second"))
             reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
-            found = [reader.read_next(10_000).data()]
+            found = [reader.read_next(30_000).data()]
             while found[-1] != b"second":
-                found.append(reader.read_next(10_000).data())
+                found.append(reader.read_next(30_000).data())
             assert found[0] == b"first"
         finally:
             client.close()
@@ -168,7 +168,7 @@ def upgrade(server: FaultyServer, path: str) -> tuple[int, Any]:
     """The answer to an upgrade that is refused."""
     import http.client
 
-    connection = http.client.HTTPConnection("127.0.0.1", server.server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server.port, timeout=60)
     headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
     connection.request("GET", path, headers={**headers, "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="})
     answer = connection.getresponse()
@@ -224,7 +224,7 @@ def test_what_was_acknowledged_survives_dropped_pages_and_a_kill(tmp_path: Path,
             server.until(lambda: server.ready()[0] == 200)
         assert everything(server) == acknowledged
         os.kill(server.server.process.pid, signal.SIGKILL)
-        server.server.process.wait(20)
+        server.server.process.wait(30)
     assert len(acknowledged) > 100
     with launch(tmp_path / "data") as after_kill:
         found = everything(FaultyServer(after_kill, server.disk))

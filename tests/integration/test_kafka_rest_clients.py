@@ -56,7 +56,7 @@ def curl(*arguments: str, data: bytes | None = None) -> Curled:
     command = ["curl", "--silent", "--show-error", "--include", "--max-time", "20", *arguments]
     if data is not None:
         command += ["--data-binary", "@-"]
-    done = subprocess.run(command, input=data, capture_output=True, timeout=30, check=True)
+    done = subprocess.run(command, input=data, capture_output=True, timeout=60, check=True)
     return Curled(done.stdout)
 
 
@@ -179,8 +179,8 @@ def test_curls_own_ways(log: str, tmp_path: Path) -> None:
     assert curl("--compressed", "-r", "11-", log).body == framed(large)
     assert curl("-r", "0-5,-1", "-H", "Accept: text/plain", log).status == 206
     saved = tmp_path / "log"
-    subprocess.run(["curl", "-sS", "-o", saved, "-r", "0-10", log], check=True, timeout=30)
-    subprocess.run(["curl", "-sS", "-o", saved, "-C", "-", log], check=True, timeout=30)  # resumes at byte 11
+    subprocess.run(["curl", "-sS", "-o", saved, "-r", "0-10", log], check=True, timeout=60)
+    subprocess.run(["curl", "-sS", "-o", saved, "-C", "-", log], check=True, timeout=60)  # resumes at byte 11
     assert saved.read_bytes() == framed(b"a", large)
 
 
@@ -193,7 +193,7 @@ def test_following_a_log(log: str) -> None:
         assert not following[0].done()
         assert curl("-H", "Content-Type: text/plain", "-d", "news", log).status == 204
         for one in following:
-            got = one.result(timeout=20)
+            got = one.result(timeout=60)
             assert (got.status, got.body) == (206, b"news\n")
             assert got.header("preference-applied") == "wait=10"
 
@@ -246,7 +246,7 @@ def test_fetch(log: str) -> None:
         ["node", "--input-type=module", "-e", FETCH, log],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr

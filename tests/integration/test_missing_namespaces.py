@@ -169,7 +169,7 @@ OURS: Final = {
 def test_the_official_client(server: Address, what: str, over: str) -> None:
     client = pulsar.Client(
         getattr(server, over),
-        operation_timeout_seconds=5,
+        operation_timeout_seconds=20,
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
     )
     # Over HTTP its lookup takes every refusal for a lost connection.
@@ -185,7 +185,7 @@ def test_the_official_client(server: Address, what: str, over: str) -> None:
 @pytest.mark.parametrize("over", ["pulsar", "url"])
 def test_our_client(server: Address, what: str, over: str) -> None:
     with (
-        penstock.Client(getattr(server, over), operation_timeout_seconds=5) as client,
+        penstock.Client(getattr(server, over), operation_timeout_seconds=20) as client,
         pytest.raises(TopicNotFound, match="no namespace pubic/defalt"),
     ):
         OURS[what](client)
@@ -295,7 +295,7 @@ def test_the_setting_brings_back_namespaces_on_the_way_and_they_stay(tmp_path: P
         assert over_http("POST", f"/topics/{TYPO}/another", _MESSAGE)(address, None).status == 200
         with penstock.Client(address.pulsar) as client:
             reader = client.create_reader("persistent://acme/shop/orders", penstock.MessageId.earliest)
-            assert reader.read_next(10_000).data() == b"tea"
+            assert reader.read_next(30_000).data() == b"tea"
         assert over_http("POST", "/topics/acme/shoop/orders", _MESSAGE)(address, None).status == 404
 
 

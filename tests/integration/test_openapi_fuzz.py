@@ -100,4 +100,4 @@ def _asks_only(case: schemathesis.Case) -> bool:
 
 def _call(case: schemathesis.Case, server: Address, given: str | None) -> Any:
     headers = {} if given is None else {"Authorization": given}
-    return case.call(base_url=server.url, headers=headers, timeout=30)
+    return case.call(base_url=server.url, headers=headers, timeout=60)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.waiting import until
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
@@ -54,13 +55,6 @@ def waiting(server: Address) -> int:
     text = httpx.get(f"{server.url}/metrics").text
     line = next(line for line in text.splitlines() if line.startswith("penstock_http_requests_in_progress"))
     return int(float(line.split()[-1])) - 1
-
-
-def until(condition: object) -> None:
-    over = time.monotonic() + 20
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < over
-        time.sleep(0.01)
 
 
 def entry(payload: bytes) -> bytes:
@@ -132,7 +126,7 @@ def test_what_our_client_had_waiting_is_stored_by_the_next_server(tmp_path: Path
         with held(tmp_path) as server:
             port, pulsar = server.port, server.pulsar
             client = penstock.Client(pulsar)
-            producer = client.create_producer("t", send_timeout_millis=30_000)
+            producer = client.create_producer("t", send_timeout_millis=90_000)
             fill(server)
             sent = pool.submit(producer.send, b"kept by the client")
             with pytest.raises(FutureTimeout):
@@ -142,7 +136,7 @@ def test_what_our_client_had_waiting_is_stored_by_the_next_server(tmp_path: Path
         with running(tmp_path, port=port, pulsar=pulsar.removeprefix("pulsar://")) as server:
             quota = f"{server.url}/admin/v2/persistent/public/default/t/backlogQuota"
             assert httpx.delete(quota).status_code == 204
-            sent.result(30)
+            sent.result(90)
             got = httpx.get(f"{server.url}{TOPIC}/partitions/0/messages?encoding=text").json()["messages"]
             assert [message["value"] for message in got][1:] == ["kept by the client"]
             client.close()

@@ -67,7 +67,7 @@ def use(server: Pulsar, number: int) -> int:
 def pinged(server: Pulsar) -> None:
     """Wait on a WebSocket until the server has sent a ping."""
     host = httpx.URL(server.server.url)
-    with socket.create_connection((host.host, host.port or 0), timeout=10) as raw:
+    with socket.create_connection((host.host, host.port or 0), timeout=60) as raw:
         head = (
             f"GET {WS.format('pinged')} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"

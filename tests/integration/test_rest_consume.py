@@ -9,6 +9,7 @@ from tests.integration.rest_harness import TOPIC, House, Visit, house
 
 from penstock.model.names import TopicName
 from penstock.protocols.session import Limits
+from penstock.testing.clock import settle
 
 SUB = f"{TOPIC}/subscription/s"
 NAME = TopicName.parse("t")
@@ -149,14 +150,14 @@ async def test_long_polls() -> None:
     async with house() as home:
         path = await consumer(home)
         visit = Visit(home, path, "timeout=5000")
-        await asyncio.sleep(0.01)
+        await settle()
         await home.clock.advance(4999)
         assert not visit.done.done()
         await home.produce("a", "b")
         await visit.done
         assert visit.body.count(b"messageId") == 2
         visit = Visit(home, path)  # a second, when it does not say
-        await asyncio.sleep(0.01)
+        await settle()
         await home.clock.advance(1000)
         await visit.done
         assert visit.body == b'{"messages":[]}'
@@ -166,7 +167,7 @@ async def test_two_fetches_take_turns() -> None:
     async with house() as home:
         path = await consumer(home)
         first, second = Visit(home, path, "timeout=5000"), Visit(home, path, "timeout=9000")
-        await asyncio.sleep(0.01)
+        await settle()
         await home.produce("a")
         await first.done
         assert b'"a"' in first.body
@@ -181,7 +182,7 @@ async def test_what_was_not_written_comes_again() -> None:
         await home.produce("a", "b")
         visit = Visit(home, path, "timeout=0")
         visit.taking.clear()
-        await asyncio.sleep(0.01)
+        await settle()
         visit.hang_up()
         await asyncio.sleep(0)
         visit.taking.set()
@@ -219,7 +220,7 @@ async def test_hanging_up_in_a_long_poll_leaves_nothing_behind() -> None:
     async with house() as home:
         path = await consumer(home)
         visit = Visit(home, path, "timeout=60000")
-        await asyncio.sleep(0.01)
+        await settle()
         visit.hang_up()
         await visit.done
         await home.produce("a")
@@ -250,7 +251,7 @@ async def test_an_instance_does_not_expire_while_it_is_asked() -> None:
     async with house() as home:
         path = await consumer(home, consumer_timeout_ms=1000)
         visit = Visit(home, path, "timeout=5000")
-        await asyncio.sleep(0.01)
+        await settle()
         for _ in range(4):
             await home.clock.advance(1000)
         await home.produce("a")
@@ -432,7 +433,7 @@ async def test_a_topic_that_goes_tells_why() -> None:
     async with house() as home:
         path = await consumer(home)
         visit = Visit(home, path, "timeout=60000")
-        await asyncio.sleep(0.01)
+        await settle()
         await home.broker.delete_topic(NAME, force=True)
         await visit.done
         assert visit.status == 404
@@ -456,7 +457,7 @@ async def test_a_thousand_long_polls() -> None:
     async with house() as home:
         paths = [await consumer(home, subscription_type="Shared") for _ in range(1000)]
         visits = [Visit(home, path, "timeout=60000&max_messages=1") for path in paths]
-        await asyncio.sleep(0.05)
+        await settle()
         await home.produce(*map(str, range(1000)))
         await asyncio.gather(*(v.done for v in visits))
         seen = [msgspec.json.decode(v.body)["messages"] for v in visits]

@@ -30,7 +30,7 @@ def test_the_examples(url: str, tmp_path: Path) -> None:
     for example in EXAMPLES:
         script = "set -euo pipefail\n" + example.replace("http://127.0.0.1:8080", url)
         done = subprocess.run(
-            ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+            ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, done.stderr
         assert '"error_code":4' not in done.stdout, f"{example}\n{done.stdout}"

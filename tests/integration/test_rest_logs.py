@@ -80,7 +80,7 @@ async def test_waiting_for_news(what: str) -> None:
                 await home.broker.topics.set_partitions(TopicName.parse("u"), 2)
             case "goes":
                 await home.broker.topics.delete(TopicName.parse("u"), force=False)
-        found = await asyncio.wait_for(waiting, 10)
+        found = await asyncio.wait_for(waiting, 30)
         assert found["changed"]
         assert all(not topic.followers for topic in home.broker.topics.open_topics)
 
@@ -95,7 +95,7 @@ async def test_waiting_in_vain() -> None:
         await home.clock.advance(499)
         assert not waiting.done()
         await home.clock.advance(1)
-        assert (await asyncio.wait_for(waiting, 10))["changed"] is False
+        assert (await asyncio.wait_for(waiting, 30))["changed"] is False
 
 
 async def test_sizes() -> None:

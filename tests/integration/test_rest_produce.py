@@ -15,6 +15,7 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, NamespacePolicies, ProducerOptions
 from penstock.protocols.session import Limits
+from penstock.testing.clock import settle
 
 SHIPPED = "/topics/persistent/public/default/t"
 RECORD: dict[str, Any] = {
@@ -498,7 +499,7 @@ async def test_requests_and_replies() -> None:
         late = asyncio.get_running_loop().create_task(
             home.client.post(f"{TOPIC}/request?timeout=5", content=b'{"messages":[{"value":"x"}]}')
         )
-        await asyncio.sleep(0.01)
+        await settle()
         await home.clock.advance(5)
         response = await late
         assert (response.status_code, response.json()["error_code"]) == (504, 50401)
@@ -523,7 +524,7 @@ async def test_a_request_in_the_shipped_dialect(body: dict[str, Any]) -> None:
         asked = asyncio.get_running_loop().create_task(
             home.client.post(f"{SHIPPED}/request?timeout=5", content=msgspec.json.encode(body))
         )
-        await asyncio.sleep(0.01)
+        await settle()
         await home.clock.advance(5)
         assert (await asked).status_code == 504
         entry = await topic.entry(0)

@@ -11,6 +11,7 @@ from tests.integration.rest_harness import TOPIC, House, Visit, house
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.testing.clock import settle
 from penstock.wire.entry import WireFormat
 
 PARTITION = f"{TOPIC}/partitions/0"
@@ -97,7 +98,7 @@ async def test_hanging_up_ends_a_wait_and_so_does_draining() -> None:
     async with house() as home:
         await home.produce("a")
         visits = [Visit(home, MESSAGES, "offset=1&timeout=100000") for _ in range(1000)]
-        await asyncio.sleep(0.01)
+        await settle()
         for visit in visits[:500]:
             visit.hang_up()
         await asyncio.gather(*(visit.done for visit in visits[:500]))
@@ -265,7 +266,7 @@ async def test_a_slow_client_is_waited_for() -> None:
         topic.read = counted  # type: ignore[method-assign]
         visit = Visit(home, MESSAGES, accept="application/x-ndjson")
         visit.taking.clear()
-        await asyncio.sleep(0.01)
+        await settle()
         assert reads <= 1
         visit.taking.set()
         await visit.done

@@ -4,13 +4,14 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
+from tests.waiting import until
 
 from penstock.testing.server import Launched, launch
 
@@ -48,8 +49,11 @@ class Server:
         count: int = self.call("GET", f"{SUB}/cursor")[1]["cursor"]["unacknowledged"]
         return count
 
+    def metrics(self) -> str:
+        return httpx.get(f"http://127.0.0.1:{self.port}/metrics").text
+
     def send(self, data: bytes) -> socket.socket:
-        connected = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        connected = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         connected.sendall(data)
         return connected
 
@@ -95,11 +99,11 @@ def test_a_stop_ends_waits_with_an_answer(server: Server) -> None:
     path = server.consumer()
     answers: list[tuple[int, Any]] = []
     waiting = threading.Thread(
-        target=lambda: answers.append(server.call("GET", f"{path}?timeout=60000", timeout=30))
+        target=lambda: answers.append(server.call("GET", f"{path}?timeout=60000", timeout=50))
     )
     waiting.start()
-    time.sleep(0.2)  # only so that it most likely waits already; right either way
+    until(lambda: "penstock_http_requests_in_progress 2" in server.metrics())  # this question, and the wait
     server.process.terminate()
-    waiting.join(timeout=20)
-    assert server.process.wait(timeout=20) == 0
+    waiting.join(timeout=60)
+    assert server.process.wait(timeout=60) == 0
     assert answers == [(200, {"messages": []})]

@@ -22,7 +22,7 @@ def server() -> Iterator[Address]:
 
 @pytest.fixture
 def endpoints(server: Address) -> Iterator[Endpoints]:
-    with httpx.Client(base_url=server.url, timeout=20) as http:
+    with httpx.Client(base_url=server.url, timeout=60) as http:
         yield Endpoints(server, http)
 
 

@@ -22,7 +22,7 @@ def server() -> Iterator[Address]:
 
 @pytest.fixture
 def http(server: Address) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=20) as client:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
 
 

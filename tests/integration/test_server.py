@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
+from tests.waiting import until
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -44,7 +45,7 @@ def test_port_0_picks_a_free_one_and_stdout_has_one_line(tmp_path: Path) -> None
         assert server.process.stdout is not None
         server.process.terminate()
         assert server.process.stdout.read() == ""
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
         lines = [json.loads(line) for line in server.log.splitlines()]
         assert [line["event"] for line in lines] == ["ready", "draining", "stopped"]
 
@@ -55,14 +56,6 @@ def test_what_was_published_is_there_after_a_restart(tmp_path: Path) -> None:
             assert read(server.url) == [str(n) for n in range(number)] if number else True
             publish(server.url, str(number))
             assert server.terminate() == 0
-
-
-def until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for a condition, with a bound."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)
 
 
 def in_progress(url: str) -> int:
@@ -114,15 +107,15 @@ def test_a_stopping_server_answers_what_is_in_flight(server: Launched) -> None:
             )
         )
         polled = pool.submit(poll)
-        started.wait(5)
+        started.wait(30)
         until(lambda: in_progress(server.url) == 3)  # the two polls, and the question itself
         floods = [pool.submit(flood) for _ in range(3)]
         until(lambda: latest(server.url) > 10)
         code = server.terminate()
         assert code == 0
-        assert quiet.result(5).json()["messages"] == []
-        assert polled.result(5)[0] == 200
-        kept = [value for future in floods for value in future.result(5)[0]]
+        assert quiet.result(30).json()["messages"] == []
+        assert polled.result(30)[0] == 200
+        kept = [value for future in floods for value in future.result(30)[0]]
     assert len(kept) > 10
     with launch(server_folder(server)) as again:
         stored = set()
@@ -148,15 +141,15 @@ def test_a_stopping_server_closes_its_sockets_and_saves_their_cursors(server: La
     url = f"{server.ws}/ws/v2/consumer/persistent/public/default/t/s"
     httpx.put(f"{server.url}/admin/v2/persistent/public/default/t/subscription/s", json="earliest")
     with connect(url) as consumer:
-        frame = json.loads(consumer.recv(5))
+        frame = json.loads(consumer.recv(30))
         consumer.send(json.dumps({"messageId": frame["messageId"]}))
-        consumer.recv(5), consumer.recv(5)
+        consumer.recv(30), consumer.recv(30)
         server.process.terminate()
         with pytest.raises(ConnectionClosed) as closed:
-            consumer.recv(5)
+            consumer.recv(30)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1001
-    assert server.process.wait(5) == 0
+    assert server.process.wait(30) == 0
     with launch(server_folder(server)) as again:
         stats = httpx.get(f"{again.url}/admin/v2/persistent/public/default/t/stats").json()
         assert stats["subscriptions"]["s"]["msgBacklog"] == 2
@@ -168,7 +161,7 @@ def test_an_idle_connection_does_not_hold_up_the_end(server: Launched) -> None:
         silent.sendall(b"GET / HTT")  # and never more
         begin = time.monotonic()
         assert server.terminate() == 0
-        assert time.monotonic() - begin < 5  # far below drain_ms
+        assert time.monotonic() - begin < 9  # below drain_ms
 
 
 def test_a_second_server_on_the_same_folder_is_refused_with_one_line(server: Launched) -> None:
@@ -185,7 +178,7 @@ def test_a_second_server_on_the_same_folder_is_refused_with_one_line(server: Lau
         "--pulsar",
         "off",
     ]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    second = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert second.returncode == 1
     assert second.stdout == ""
     assert second.stderr == (f"penstock: data folder {folder} is in use by process {server.process.pid}\n")
@@ -211,7 +204,7 @@ def test_a_bad_configuration_is_refused_with_one_line(
 ) -> None:
     command = [sys.executable, "-m", "penstock", "serve", *flags]
     made = subprocess.run(
-        command, capture_output=True, text=True, timeout=20, env={**os.environ, **environment}
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
     )
     assert made.returncode == 1
     assert made.stdout == ""
@@ -247,11 +240,11 @@ def test_a_large_frame_closes_its_socket_alone(tmp_path: Path) -> None:
         with connect(url) as one, connect(url) as other:
             one.send("x" * 200_000)
             with pytest.raises(ConnectionClosed) as closed:
-                one.recv(5)
+                one.recv(30)
             assert closed.value.rcvd is not None
             assert closed.value.rcvd.code == 1009
             other.send(json.dumps({"payload": "YQ=="}))
-            assert json.loads(other.recv(5))["result"] == "ok"
+            assert json.loads(other.recv(30))["result"] == "ok"
 
 
 def test_a_server_in_this_process_is_there_at_once_and_leaves_nothing() -> None:
@@ -273,7 +266,7 @@ def test_a_server_in_this_process_may_keep_a_folder(tmp_path: Path) -> None:
 
 
 def test_an_endless_head_is_cut_off(server: Launched) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as endless:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as endless:
         endless.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\nA: ")
         with pytest.raises(ConnectionError):
             endless.sendall(b"a" * 100_000_000)
@@ -290,7 +283,7 @@ def test_who_sends_a_frame_too_large_is_told_while_it_still_sends(server: Launch
 
 def _send_and_wait(sending: ClientConnection, frame: str) -> None:
     sending.send(frame)
-    sending.recv(timeout=10)
+    sending.recv(timeout=60)
 
 
 def test_a_second_server_goes_on_without_the_default_pulsar_port(tmp_path: Path) -> None:
@@ -313,7 +306,7 @@ def test_a_second_server_goes_on_without_the_default_pulsar_port(tmp_path: Path)
             assert process.stdout is not None
             ready = process.stdout.readline()
             process.terminate()
-            _, errors = process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=60)
     assert ready.startswith("penstock ready http://127.0.0.1:")
     assert "pulsar://" not in ready
     assert "no Pulsar endpoint" in errors

@@ -1,10 +1,10 @@
 """`storage.size_max_bytes`: at the bound publishes are refused, and all that makes room goes on."""
 
-import time
 from pathlib import Path
 
 import pytest
 from tests.integration.disk_harness import call
+from tests.waiting import until
 
 import penstock
 from penstock.testing.server import launch
@@ -47,10 +47,7 @@ def test_publishes_are_refused_until_there_is_room(tmp_path: Path) -> None:
         assert call(server.port, "POST", f"{ADMIN}/subscription/s/skip_all")[0] == 204
         nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
         assert call(server.port, "POST", f"{ADMIN}/retention", nothing)[0] == 204
-        until = time.monotonic() + 30
-        while "reason" in call(server.port, "GET", "/health/ready")[1]:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: "reason" not in call(server.port, "GET", "/health/ready")[1])
         for _ in range(5):
             assert call(server.port, "POST", TOPIC, {"messages": [{"value": LARGE}]})[0] == 200
         assert sum(file.stat().st_size for file in (tmp_path / "data").iterdir()) <= BOUND

@@ -93,7 +93,7 @@ def test_the_whole_way(house: Address, client: Stages) -> None:
 
 def test_a_consumer_gets_what_was_committed_at_once(house: Address, client: Stages) -> None:
     path = f"{house.url}/topics/public/default/woken/subscription/s"
-    with httpx.Client(timeout=30) as http:
+    with httpx.Client(timeout=60) as http:
         made = http.post(path, json={"initial_position": "earliest"}).json()
         one = entry(b"x")
         client.stage("woken", 0, "s", 0, body(one, topic="persistent://public/default/woken"))

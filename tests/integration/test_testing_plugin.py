@@ -13,19 +13,19 @@ ELSEWHERE = "/topics/acme/shop/orders"
 
 
 def test_the_fixture_is_a_whole_server(penstock: Address) -> None:
-    with urlopen(f"{penstock.url}/health/ready", timeout=10) as answer:
+    with urlopen(f"{penstock.url}/health/ready", timeout=60) as answer:
         assert answer.status == 200
     client = pulsar.Client(penstock.pulsar, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     try:
         consumer = client.subscribe("orders", "copy")
         client.create_producer("orders").send(b"tea")
-        assert consumer.receive(timeout_millis=10_000).data() == b"tea"
+        assert consumer.receive(timeout_millis=30_000).data() == b"tea"
     finally:
         client.close()
 
 
 def test_each_test_has_its_own(penstock: Address) -> None:
-    with urlopen(f"{penstock.url}/admin/v2/namespaces/public/default/topics", timeout=10) as answer:
+    with urlopen(f"{penstock.url}/admin/v2/namespaces/public/default/topics", timeout=60) as answer:
         assert answer.read() == b"[]"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
+from tests.waiting import until_async
 from websockets.asyncio.client import connect
 
 from penstock.testing.server import Address, running
@@ -72,15 +73,14 @@ async def under_load(server: Address, pki: Pki) -> None:
         try:
             for _ in range(ROUNDS):
                 before = dict(done)
-                while any(done[kind] <= before[kind] for kind in done):
-                    await asyncio.sleep(0.005)
+                await until_async(lambda: all(done[kind] > before[kind] for kind in done))  # noqa: B023
                 pki.renew()
                 for url in (server.https, server.pulsar_tls):
                     assert await asyncio.to_thread(shown, url) == on_disk(pki)
         finally:
             over.set()
 
-    async with asyncio.timeout(50), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(120), asyncio.TaskGroup() as group:
         for work in (new_connections, new_connections, an_old_connection, an_old_socket, replace):
             group.create_task(work())
 

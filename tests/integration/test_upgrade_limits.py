@@ -86,8 +86,8 @@ def test_a_handshake_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Broker, "producer", never)
-    with running(limits=Limits(head_ms=200)) as server, talk(server, head()) as client:
-        refused(rest_of(client), 503, "limits.head_ms = 200 ms")
+    with running(limits=Limits(head_ms=700)) as server, talk(server, head()) as client:
+        refused(rest_of(client), 503, "limits.head_ms = 700 ms")
 
 
 def test_a_server_with_such_upgrades_stops(tmp_path: Path) -> None:

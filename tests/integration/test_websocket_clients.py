@@ -25,7 +25,7 @@ async def elsewhere(work: Callable[..., T], *arguments: Any) -> T:
 def node(script: str, url: str) -> str:
     """What a script of tests/js prints."""
     done = subprocess.run(
-        ["node", str(JS / script), url], capture_output=True, text=True, timeout=30, check=False
+        ["node", str(JS / script), url], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

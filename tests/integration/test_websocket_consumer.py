@@ -192,7 +192,7 @@ async def test_what_a_slow_reader_never_got_does_not_count_as_delivered() -> Non
             ping_interval=None,
         )
         await slow.receive()
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # the server writes as far as it may: the bounds hold at any time
         topic = await server.broker.topics.get(TOPIC)
         (at_endpoint,) = topic.subscriptions["s"].consumers
         assert at_endpoint.outbox_bytes <= 1_200_000

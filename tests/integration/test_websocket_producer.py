@@ -287,8 +287,7 @@ async def test_a_message_that_is_not_stored_in_time_is_answered() -> None:
         sending = await server.connect(f"{PRODUCER}/t?sendTimeoutMillis=1000")
         for context in "ab":
             await sending.send({"payload": "", "context": context})
-        await asyncio.sleep(0.05)  # both have come, over the real socket
-        await settle()
+        await sending.fence()
         await clock.advance(999)
         await clock.advance(1001)
         answers = [await sending.receive() for _ in range(2)]
@@ -326,7 +325,7 @@ async def test_a_full_queue_slows_the_reading_down() -> None:
 
         async with asyncio.TaskGroup() as group:
             sent = group.create_task(send_all())
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # for what should not happen: nothing tells of it
             assert not sent.done()  # 56 MB do not fit into what the server and the system hold
             store.may.set()
             for _ in range(count):
@@ -350,7 +349,7 @@ async def test_draining_answers_what_is_in_flight_and_closes() -> None:
     async with endpoint(store=store) as server:
         sending, receiving = await server.connect(f"{PRODUCER}/t"), await consumer(server)
         await sending.send({"payload": "", "context": "in flight"})
-        await asyncio.sleep(0.05)
+        await sending.fence()
         server.context.draining = True
         async with asyncio.TaskGroup() as group:
             drained = group.create_task(server.sockets.drain())
@@ -367,7 +366,7 @@ async def test_a_socket_that_does_not_end_is_cut_off() -> None:
     async with endpoint(clock=clock, store=store) as server:
         sending = await server.connect(f"{PRODUCER}/t?sendTimeoutMillis=0")
         await sending.send({"payload": ""})
-        await asyncio.sleep(0.05)
+        await sending.fence()
         async with asyncio.TaskGroup() as group:
             drained = group.create_task(server.sockets.drain())
             await settle()

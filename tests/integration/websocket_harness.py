@@ -9,6 +9,7 @@ from typing import Any
 
 import uvicorn
 from starlette.routing import Router
+from tests.waiting import until_async
 from websockets.asyncio.client import ClientConnection, connect
 
 from penstock.engines.embedded.broker import Broker
@@ -72,6 +73,11 @@ class Peer:
             assert answer["context"] == fence, answer
             await settle(50)
 
+    async def fence(self) -> None:
+        """Return once the server has read what was sent so far: it answers a ping in its turn."""
+        await (await self.connection.ping())
+        await settle(50)
+
     async def closed(self) -> tuple[int | None, str]:
         """Wait until the server closes; the code and the reason."""
         await self.connection.wait_closed()
@@ -132,8 +138,7 @@ class EndpointServer:
 
     async def until(self, condition: Any) -> None:
         """Let the loop run until something is so."""
-        while not condition():
-            await asyncio.sleep(0.001)
+        await until_async(condition)
 
 
 @asynccontextmanager

@@ -145,6 +145,6 @@ class _Daemon:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join(10)
+        self._reader.join(30)
         assert self._process.stdout is not None
         self._process.stdout.close()

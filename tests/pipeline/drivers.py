@@ -55,7 +55,7 @@ class Driver:
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
+            time.sleep(0.01)  # they are not our children: nothing tells of their end
 
     def _session(self) -> list[int]:
         found = []

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline import census, copying
 from tests.pipeline.gate import Gate, Rule
+from tests.waiting import until
 
 from penstock.client.http import HttpClient
 from penstock.client.paths import admin_path
@@ -131,13 +132,6 @@ def test_a_server_that_dies_under_running_queries(tmp_path: Path, house: Callabl
     assert compared > 3 * publisher.count
 
 
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def earliest(url: str, partition: int = 0) -> int:
     with HttpClient(url) as client:
         return client.offsets(IN, partition).earliest
@@ -202,7 +196,7 @@ def test_retention_that_overtakes_is_told(tmp_path: Path, house: Callable[..., R
         runs = house(gate.url, *files)
         runs.start()
         with pytest.raises(PipelineError, match=r"partition 0: offsets 200 to 499 are gone") as failed:
-            until(runs.tend)
+            until(runs.tend, WAIT_S)
         rule.wait(0)
         assert failed.value.error_class == "data_loss"  # type: ignore[attr-defined]
         before = {place: message for place, message in wanted.items() if place[1] < 200}
@@ -216,7 +210,7 @@ def test_retention_that_overtakes_is_told(tmp_path: Path, house: Callable[..., R
         assert min(offset for _, offset in after) == 500
         copying.write(tmp_path, rows=200, source=f"{unfollowed}\nfail_on_data_loss = false")
         runs.start(once=True)
-        until(runs.tend)
+        until(runs.tend, WAIT_S)
         census.same(before | after, census.copies(server.url, "out-topic", census.marked))
 
 
@@ -237,7 +231,7 @@ def test_a_topic_made_anew_in_the_middle_of_a_batch(tmp_path: Path, house: Calla
         runs = house(gate.url, *copying.write(tmp_path, rows=200)[:1])
         runs.start()
         with pytest.raises(PipelineError, match="the topic was deleted and made anew") as failed:
-            until(runs.tend)
+            until(runs.tend, WAIT_S)
         rule.wait(0)
         assert failed.value.error_class == "data_loss"  # type: ignore[attr-defined]
         before = {place: message for place, message in old.items() if place[1] < 200}
@@ -247,6 +241,6 @@ def test_a_topic_made_anew_in_the_middle_of_a_batch(tmp_path: Path, house: Calla
         new = census.messages(server.url, "in")
         copying.write(tmp_path, rows=500, source="fail_on_data_loss = false")
         runs.start(once=True)
-        until(runs.tend)
+        until(runs.tend, WAIT_S)
         got = census.copies(server.url, "out-topic", census.marked)
         assert got == Counter(before.items()) + Counter(new.items())

@@ -76,7 +76,7 @@ def test_flights_are_read_as_they_were_published(house: Address, spark: SparkSes
 
 def test_messages_of_the_websocket_endpoint(house: Address, spark: SparkSession) -> None:
     url = f"{house.ws}/ws/v2/producer/persistent/public/default/sockets"
-    socket = websocket.create_connection(url, timeout=20)
+    socket = websocket.create_connection(url, timeout=60)
     for n in range(200):
         payload = b64encode(b"%d" % n).decode()
         socket.send(json.dumps({"payload": payload, "key": f"k{n % 7}", "context": str(n)}))

@@ -1,4 +1,7 @@
-"""Clients of a soak over Pulsar's protocol (the official one and ours), and writers that commit in stages."""
+"""Clients of a soak over Pulsar's protocol (the official one and ours), and writers that commit in stages.
+
+The pauses are their pace, and what a client waits for before it tries again.
+"""
 
 import asyncio
 import threading

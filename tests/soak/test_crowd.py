@@ -103,7 +103,7 @@ async def test_a_mixed_crowd(tmp_path: Path) -> None:
             await in_turn([socket.close() for socket in sockets])  # type: ignore[attr-defined]
             await in_turn([writer.wait_closed() for _, writer in [*http, *binary]])  # type: ignore[misc]
             while figures(pid)[1] > before[1] + 10:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # the server closes them by itself: nothing tells
         after = figures(pid)
         print(
             f"\n{3 * EACH} connections: {before[0]:.0f} MB and {before[1]} files before, {during[0]:.0f} MB and "

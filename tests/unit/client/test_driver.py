@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.waiting import until_async
 
 import penstock
 from penstock.wire.frames import Frame
@@ -16,7 +17,7 @@ from .fake import error, fake, receipt
 
 
 def client(port: int, **options: object) -> penstock.aio.Client:
-    return penstock.aio.Client(f"pulsar://127.0.0.1:{port}", operation_timeout_seconds=2, **options)  # type: ignore[arg-type]
+    return penstock.aio.Client(f"pulsar://127.0.0.1:{port}", operation_timeout_seconds=30, **options)  # type: ignore[arg-type]
 
 
 async def test_the_order_of_commands() -> None:
@@ -43,7 +44,7 @@ async def test_a_broker_without_requests_is_told_apart() -> None:
         frame.command.message.consumer_id = 1
         broker.script[BaseCommand.FLOW] = lambda _: []
         broker._protocols[-1].transport.write(_message(frame))
-        message = await consumer.receive(2000)
+        message = await consumer.receive(30_000)
         with pytest.raises(penstock.OperationNotSupported, match="PIP-371"):
             await consumer.acknowledge(message, reply=b"!")
         await consumer.acknowledge(message)
@@ -142,7 +143,7 @@ async def test_a_producer_closed_by_the_broker_comes_back() -> None:
         close = BaseCommand(type=BaseCommand.CLOSE_PRODUCER)
         close.close_producer.producer_id, close.close_producer.request_id = 0, 2**64 - 1
         broker.say(close)
-        await asyncio.sleep(0.05)
+        await until_async(lambda: broker.heard.count("PRODUCER") == 2)
         await producer.send(b"y")
 
         assert broker.heard.count("PRODUCER") == 2
@@ -158,7 +159,7 @@ async def test_no_receipt_is_a_timeout() -> None:
         broker.script[BaseCommand.LOOKUP] = lambda _: []
         with pytest.raises(penstock.Timeout):
             await penstock.aio.Client(
-                f"pulsar://127.0.0.1:{broker.port}", operation_timeout_seconds=0.05
+                f"pulsar://127.0.0.1:{broker.port}", operation_timeout_seconds=0.5
             ).create_producer("u")
 
 
@@ -205,7 +206,7 @@ async def test_tls(certificate: tuple[Path, Path]) -> None:
             await ours.create_producer("t")
         trusting = ssl.create_default_context(cafile=str(chain))
         for options in ({}, {"ssl_context": trusting}):
-            async with penstock.aio.Client(url, operation_timeout_seconds=0.1, **options) as ours:  # type: ignore[arg-type]
+            async with penstock.aio.Client(url, operation_timeout_seconds=0.5, **options) as ours:  # type: ignore[arg-type]
                 with pytest.raises(penstock.ConnectError):  # nobody vouches for it, or it is another host's
                     await ours.create_producer("t")
     with pytest.raises(penstock.InvalidConfiguration):

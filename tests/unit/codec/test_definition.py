@@ -79,14 +79,22 @@ def test_large_unions_are_bounded() -> None:
     assert check(union(1000), [union(999)], Compatibility.BACKWARD) is None
 
 
-@pytest.mark.parametrize("kind", ["STRING", "BYTES", "INT32", "LOCAL_DATE", "NONE"])
-def test_the_primitives_need_none(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("STRING", "ü"), ("BYTES", "AP8="), ("INT32", -7), ("LOCAL_DATE", "2024-02-29"), ("NONE", "AP8=")],
+)
+def test_the_primitives_need_none(kind: str, value: Any) -> None:
     check_definition(schema(kind))
+    codec = codec_for(schema(kind))
+    assert codec.decode(codec.encode(value)) == value
 
 
 def test_json_needs_none() -> None:
-    check_definition(schema("JSON"))
-    check_definition(schema("JSON", b" "))
+    for definition in (schema("JSON"), schema("JSON", b" ")):
+        check_definition(definition)
+        codec = codec_for(definition)
+        for value in ({"any": [1, None, {"b": "ü"}]}, "text", 7):
+            assert codec.decode(codec.encode(value)) == value
 
 
 A = record(field("a", "int"), name="R", namespace="x")

@@ -79,4 +79,4 @@ def test_a_reply_on_the_wire() -> None:
 
 def test_it_lives_beside_the_official_client() -> None:
     code = "import pulsar, penstock.wire.pulsar_pb2"
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

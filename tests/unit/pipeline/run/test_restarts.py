@@ -14,7 +14,7 @@ from penstock.pipeline.run.folder import Owner
 from penstock.pipeline.run.restarts import Restarts
 from penstock.pipeline.run.runner import Failed
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 AWAY = Failed(Cause(ErrorClass.BROKER, "it cannot be reached"))
 NEW = Failed(Cause(ErrorClass.NEW_SCHEMA, "there is version 2"))

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructType
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.sink.columns import check_columns
+from penstock.pipeline.sink.columns import came_from_topic, check_columns
 from penstock.pipeline.sink.options import Delivery, parse_options
 
 URL = {"url": "http://127.0.0.1:1"}
@@ -101,8 +101,15 @@ def test_what_the_source_gives_can_be_written() -> None:
         "timestampType": "integer",
     }
     check_columns(schema(columns), topic=True, dead_letter_topic=False)
-    rejected = {"_raw": "binary", "_error": "string"}
-    check_columns(schema({**columns, **rejected}), topic=True, dead_letter_topic=True)
+    assert came_from_topic(schema(columns))
+    assert not came_from_topic(schema({"value": "binary", "topic": "string"}))
+    rejected = schema({**columns, "_raw": "binary", "_error": "string"})
+    check_columns(rejected, topic=True, dead_letter_topic=True)
+    # It takes both options: the columns alone do not say where the rows go.
+    with pytest.raises(PipelineError, match="option topic is needed"):
+        check_columns(rejected, topic=False, dead_letter_topic=True)
+    with pytest.raises(PipelineError, match="option deadLetterTopic"):
+        check_columns(rejected, topic=True, dead_letter_topic=False)
 
 
 def schema(columns: dict[str, str | DataType]) -> StructType:

@@ -106,7 +106,7 @@ async def test_guessing_is_bounded_and_holds_up_nobody(
     loop = asyncio.get_running_loop()
 
     def slow(self: Hash, password: bytes) -> bool:
-        asyncio.run_coroutine_threadsafe(hold.wait(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(hold.wait(), loop).result(30)
         return False
 
     monkeypatch.setattr(Hash, "matches", slow)

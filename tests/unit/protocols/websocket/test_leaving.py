@@ -26,7 +26,7 @@ async def test_nothing_is_left_of_it(role: str) -> None:
         async def send(event: Any) -> None:
             pass
 
-        await asyncio.wait_for(endpoint(scope, receive, send), 5)
+        await asyncio.wait_for(endpoint(scope, receive, send), 30)
         topic = await made.broker.topics.get(TOPIC)
         assert not topic.producers
         assert all(not subscription.consumers for subscription in topic.subscriptions.values())

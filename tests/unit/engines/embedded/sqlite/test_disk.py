@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until_async
 
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.sqlite import SqliteStore, disk, reserve, tables
@@ -61,9 +62,7 @@ async def started(folder: Path, **options: Any) -> tuple[SqliteStore, int]:
 
 
 async def well(store: SqliteStore) -> None:
-    async with asyncio.timeout(30):
-        while store.health.problem is not None:
-            await asyncio.sleep(0.001)
+    await until_async(lambda: store.health.problem is None)
 
 
 async def kind_of(call: Any) -> ErrorKind | None:
