@@ -163,7 +163,7 @@ class Producer:
             item.sequence_id = self.number(message)
             by_topic.setdefault(number, []).append(item)
 
-        def pack(new: list[Item[OutMessage]]) -> Packed[OutMessage]:
+        def pack(new: Sequence[Item[OutMessage]]) -> Packed[OutMessage]:
             return [(self._encode(run, now), run) for run in entries_of(new, batch=batch)]
 
         work = [publish(self.topics[number], chosen, pack) for number, chosen in by_topic.items()]

@@ -58,24 +58,36 @@ Packed = Sequence[tuple[NewEntry, Sequence[Item[T]]]]
 
 
 async def publish(
-    topic: Topic, items: Sequence[Item[T]], pack: Callable[[list[Item[T]]], Packed[T]]
+    topic: Topic, items: Sequence[Item[T]], pack: Callable[[Sequence[Item[T]]], Packed[T]]
 ) -> Published:
     """Store items in order and set the result of each. What is new is stored all or none.
 
     `pack` makes entries of the items that are new. A repeat gets the id of the first, or `UNKNOWN_ID` where that is
     not known any more. Raises only what is no PenstockError; then the items that are new have failed.
     """
-    new: list[Item[T]] = []
-    repeats: list[tuple[Item[T], asyncio.Future[MessageId]]] = []
-    sequences = topic.sequences
-    for item in items:
-        if item.producer is not None and item.given:
-            earlier = sequences.admit(item.producer, item.sequence_id)
-            if earlier is not None:
-                repeats.append((item, earlier))
-                continue
-        new.append(item)
-    placed, messages = await _append(topic, new, pack) if new else (None, 0)
+    placed: AppendResult | None = None
+    messages = 0
+    if len(items) == 1 and not items[0].given and isinstance(entry := items[0].content, NewEntry):
+        try:  # the fast lane: what the producer itself counted cannot be a repeat
+            placed = await topic.append((entry,))
+        except PenstockError as refused:
+            _failed(topic, items, refused)
+        else:
+            messages = entry.count
+            _settled(topic, items[0], MessageId(topic.ledger, placed.entry_id, topic.name.partition))
+        return Published(placed, messages, 0)
+    new, repeats = _admit(topic, items)
+    if new:
+        try:
+            packed = pack(new)
+            placed = await topic.append([entry for entry, _ in packed])
+        except PenstockError as refused:
+            _failed(topic, new, refused)
+        except BaseException:
+            _failed(topic, new, internal_error())
+            raise
+        else:
+            messages = _placed(topic, placed.entry_id, packed)
     for item, earlier in repeats:
         try:
             item.settle(await asyncio.shield(earlier))
@@ -84,39 +96,53 @@ async def publish(
     return Published(placed, messages, len(repeats))
 
 
-async def _append(
-    topic: Topic, items: list[Item[T]], pack: Callable[[list[Item[T]]], Packed[T]]
-) -> tuple[AppendResult | None, int]:
-    error: PenstockError | None = internal_error()
-    try:
-        packed = pack(items)
-        placed = await topic.append([entry for entry, _ in packed])
-        error = None
-    except PenstockError as refused:
-        error = refused
-        return None, 0
-    finally:
-        if error is not None:
-            for item in items:
-                item.settle(error)
-                if item.producer is not None:
-                    topic.sequences.failed(item.producer, item.sequence_id, error)
+def _admit(
+    topic: Topic, items: Sequence[Item[T]]
+) -> tuple[Sequence[Item[T]], Sequence[tuple[Item[T], asyncio.Future[MessageId]]]]:
+    """The items that are new, and the others with the ids that the first got, or will."""
+    new: list[Item[T]] = []
+    repeats: list[tuple[Item[T], asyncio.Future[MessageId]]] = []
+    for item in items:
+        if item.producer is not None and item.given:
+            earlier = topic.sequences.admit(item.producer, item.sequence_id)
+            if earlier is not None:
+                repeats.append((item, earlier))
+                continue
+        new.append(item)
+    return new, repeats
+
+
+def _failed(topic: Topic, items: Sequence[Item[T]], error: PenstockError) -> None:
+    for item in items:
+        item.settle(error)
+        if item.producer is not None:
+            topic.sequences.failed(item.producer, item.sequence_id, error)
+
+
+def _settled(topic: Topic, item: Item[T], made: MessageId) -> None:
+    item.settle(made)
+    if item.producer is not None:
+        topic.sequences.stored(item.producer, item.sequence_id, made)
+
+
+def _placed(topic: Topic, entry_id: int, packed: Packed[T]) -> int:
+    """Set the ids of what was appended from `entry_id` on; returns how many messages that are."""
     ledger, number, messages = topic.ledger, topic.name.partition, 0
-    for entry_id, (entry, run) in enumerate(packed, placed.entry_id):
+    for entry, run in packed:
         messages += entry.count
+        count = len(run)
         for at, item in enumerate(run):
             made = (
                 MessageId(ledger, entry_id, number)
-                if len(run) == 1
-                else MessageId(ledger, entry_id, number, at, len(run))
+                if count == 1
+                else MessageId(ledger, entry_id, number, at, count)
             )
-            item.settle(made)
-            if item.producer is not None:
-                topic.sequences.stored(item.producer, item.sequence_id, made)
-    return placed, messages
+            _settled(topic, item, made)
+        entry_id += 1
+    return messages
 
 
-def whole(items: list[Item[NewEntry]]) -> Packed[NewEntry]:
+def whole(items: Sequence[Item[NewEntry]]) -> Packed[NewEntry]:
     """Entries as they came, for `publish`."""
     return [(item.content, (item,)) for item in items]
 
