@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.engines.embedded.topic.entries import Submitted, append_entries
 from penstock.engines.embedded.topic.producer import Producer
+from penstock.engines.embedded.topic.publish import Item
 from penstock.engines.embedded.topic.requests import Request
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -54,7 +54,7 @@ class Sending(msgspec.Struct, gc=False):
     sequence_id: int
     highest: int
     size: int
-    submitted: Submitted | None = None
+    submitted: Item[NewEntry] | None = None
     refused: PenstockError | None = None
 
 
@@ -91,7 +91,7 @@ class ProducerHandler:
             # Only the last chunk of a message counts for deduplication: the others know whose they are.
             chunk_of = command.sequence_id if entry.sequence_id < 0 else -1
             request = self._asked(entry) if self._asks else None
-            sending.submitted = Submitted(entry, request, chunk_of)
+            sending.submitted = Item(entry, request=request, chunk_of=chunk_of)
         except PenstockError as refused:
             sending.refused = refused
         self._waiting.append(sending)
@@ -136,8 +136,8 @@ class ProducerHandler:
                 await self._more.wait()
             group = self._take()
             try:
-                results = await append_entries(
-                    self.producer, [s.submitted for s in group if s.submitted is not None]
+                results = await self.producer.publish_entries(
+                    [s.submitted for s in group if s.submitted is not None]
                 )
             except PenstockError as error:
                 results = [error] * len(group)

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from penstock.engines.embedded.broker.writers import Caller
-from penstock.engines.embedded.topic.bulk import append_bulk
+from penstock.engines.embedded.topic.publish import publish_bulk
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
@@ -203,7 +203,7 @@ class StagesEndpoint:
             topic.check_open()
         results: list[Appended] = []
         for topic, entries in sections:
-            placed, repeats = await append_bulk(topic, entries, deduplicate=deduplicate)
+            placed, repeats = await publish_bulk(topic, entries, deduplicate=deduplicate)
             done = Appended(
                 topic=str(topic.name), messages=sum(entry.count for entry in entries), repeats=repeats
             )

@@ -6,22 +6,30 @@ from typing import Final
 
 import msgspec
 
+from penstock.engines.embedded.log.sequences import UNKNOWN_ID
 from penstock.engines.embedded.ports import Clock, EntryFormat
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.model.message_id import MessageId
 from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 
+from .publish import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    Item,
+    Packed,
+    Result,
+    entries_of,
+    internal_error,
+    publish,
+    whole,
+)
 from .requests import Reply, Request, Requests
 from .routing import Router
-from .runs import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, entries_of
 from .topic import Topic
 
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
-
-Result = MessageId | PenstockError
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
@@ -80,35 +88,34 @@ class Producer:
         self.last_sequence_id = max(options.initial_sequence_id, last)
         self._next_sequence = self.last_sequence_id + 1
 
-    # -- the common case, fast
+    # -- publishing
 
     async def publish_plain(
         self, payloads: Sequence[bytes], schema_version: int | None, partition: int | None = None
     ) -> Placement:
-        """Store messages that are nothing but payloads as one entry, all or none.
+        """Store messages that are nothing but payloads as one entry, all or none; faster than `publish`.
 
         For a topic of one partition, or with `partition` given; all within the bounds of a batch.
         """
         self.check()
         topic = self.topics[self._router.choose(None, partition)]
-        sequence_id = self._next_sequence
-        self._next_sequence = sequence_id + len(payloads)
+        first, self._next_sequence = self._next_sequence, self._next_sequence + len(payloads)
         entry = self._encoder.encode_plain(
             payloads,
             producer=self.name,
-            sequence_id=sequence_id,
+            sequence_id=first,
             publish_time=self._clock.now_ms(),
             schema_version=schema_version,
         )
-        tracked = bool(self.options.name) and self.deduplicate()
+        tracked = self._tracked()
         if not tracked:
-            entry.producer = ""  # nobody repeats what a made-up name published: nothing to remember
-        placed = await topic.append((entry,))
-        self.published += entry.count
-        if tracked:
-            last = MessageId(topic.ledger, placed.entry_id, topic.name.partition)
-            topic.sequences.stored(self.name, sequence_id + len(payloads) - 1, last)
-        return Placement(topic, placed.entry_id, placed.offset, entry.count)
+            entry.producer = ""  # a made-up name repeats nothing: nothing to remember
+        item = Item(entry, self.name if tracked else None, self._next_sequence - 1, given=False)
+        done = await publish(topic, (item,), whole)
+        if done.placed is None:
+            raise item.result if isinstance(item.result, PenstockError) else internal_error()
+        self.published += done.messages
+        return Placement(topic, done.placed.entry_id, done.placed.offset, done.messages)
 
     def grow(self, topics: Sequence[Topic]) -> None:
         """The topic has more partitions now: publish to them too."""
@@ -124,7 +131,9 @@ class Producer:
             and sum(map(len, payloads)) <= min(BATCH_BYTES_MAX, self._bytes_max)
         )
 
-    # -- the general case
+    def _tracked(self) -> bool:
+        """Whether sequence ids are remembered; a made-up name repeats nothing."""
+        return bool(self.options.name) and self.deduplicate()
 
     async def publish(self, messages: Sequence[OutMessage], *, batch: bool = True) -> list[Result]:
         """Store messages and return one result each, in their order; a bad one fails alone.
@@ -133,12 +142,13 @@ class Producer:
         messages and requests never do. Messages with a sequence id already published are not stored again while deduplication is on.
         """
         self.check()
-        results: list[Result | None] = [None] * len(messages)
-        now = self._clock.now_ms()
-        by_topic: dict[int, list[int]] = {}
-        repeats: list[tuple[int, asyncio.Future[MessageId]]] = []
-        tracked = self.deduplicate() and bool(self.options.name)  # a made-up name repeats nothing
-        for index, message in enumerate(messages):
+        now, tracked = self._clock.now_ms(), self._tracked()
+        items: list[Item[OutMessage]] = []
+        by_topic: dict[int, list[Item[OutMessage]]] = {}
+        for message in messages:
+            request = self._asked.pop(id(message), None) if self._asked else None
+            item = Item(message, self.name if tracked else None, request=request)
+            items.append(item)
             try:
                 if len(message.payload) > self._bytes_max:
                     raise PenstockError(
@@ -147,108 +157,52 @@ class Producer:
                     )
                 number = self._router.choose(message.key, message.partition)
             except PenstockError as error:
-                results[index] = error
-                self._failed_request(message, error)
+                item.settle(error)
                 continue
-            given = message.sequence_id
-            self.number(message)
-            if given is not None and tracked:
-                earlier = self.topics[number].sequences.admit(self.name, given)
-                if earlier is not None:
-                    repeats.append((index, earlier))
-                    continue
-            by_topic.setdefault(number, []).append(index)
-        work = [
-            self._publish_to(self.topics[n], messages, chosen, results, now, batch=batch, tracked=tracked)
-            for n, chosen in by_topic.items()
-        ]
-        if len(work) == 1:
-            await work[0]
-        elif work:
-            await asyncio.gather(*work)
-        for index, earlier in repeats:
-            try:
-                made = await asyncio.shield(earlier)
-                results[index] = made
-                self._placed(messages[index], made)
-            except PenstockError as error:
-                results[index] = error
-                self._failed_request(messages[index], error)
-        return [r if r is not None else _internal() for r in results]
+            item.given = message.sequence_id is not None
+            item.sequence_id = self.number(message)
+            by_topic.setdefault(number, []).append(item)
 
-    async def _publish_to(
-        self,
-        topic: Topic,
-        messages: Sequence[OutMessage],
-        chosen: list[int],
-        results: list[Result | None],
-        now: int,
-        *,
-        batch: bool,
-        tracked: bool,
-    ) -> None:
-        runs = entries_of(messages, chosen, batch=batch)
-        try:
-            entries = [self._encode(messages, run, now, tracked=tracked) for run in runs]
-            placed = await topic.append(entries)
-        except Exception as error:
-            told = error if isinstance(error, PenstockError) else _internal()
-            self._failed(topic, messages, chosen, told, tracked=tracked)
-            for index in chosen:
-                results[index] = told
-            if not isinstance(error, PenstockError):
-                raise
-            return
-        except BaseException:
-            self._failed(topic, messages, chosen, _internal(), tracked=tracked)
-            raise
-        number, entry_id = topic.name.partition, placed.entry_id
-        for run in runs:
-            alone = len(run) == 1
-            for at, index in enumerate(run):
-                made = (
-                    MessageId(topic.ledger, entry_id, number)
-                    if alone
-                    else MessageId(topic.ledger, entry_id, number, at, len(run))
-                )
-                results[index] = made
-                if self._asked:
-                    self._placed(messages[index], made)
-                if tracked:
-                    topic.sequences.stored(self.name, messages[index].sequence_id or 0, made)
-            entry_id += 1
-        self.published += len(chosen)
+        def pack(new: Sequence[Item[OutMessage]]) -> Packed[OutMessage]:
+            return [(self._encode(run, now), run) for run in entries_of(new, batch=batch)]
 
-    def _failed(
-        self,
-        topic: Topic,
-        messages: Sequence[OutMessage],
-        chosen: list[int],
-        error: PenstockError,
-        *,
-        tracked: bool,
-    ) -> None:
-        for index in chosen:
-            self._failed_request(messages[index], error)
-        if tracked:
-            for index in chosen:
-                topic.sequences.failed(self.name, messages[index].sequence_id or 0, error)
+        work = [publish(self.topics[number], chosen, pack) for number, chosen in by_topic.items()]
+        for done in [await work[0]] if len(work) == 1 else await asyncio.gather(*work):
+            self.published += done.messages
+        return [internal_error() if item.result is None else item.result for item in items]
 
-    def _encode(self, messages: Sequence[OutMessage], run: list[int], now: int, *, tracked: bool) -> NewEntry:
-        first = messages[run[0]]
+    def _encode(self, run: Sequence[Item[OutMessage]], now: int) -> NewEntry:
+        first = run[0]
         entry = self._encoder.encode(
-            [messages[i] for i in run],
+            [item.content for item in run],
             producer=self.name,
-            sequence_id=first.sequence_id or 0,
+            sequence_id=first.sequence_id,
             publish_time=now,
-            schema_version=first.schema_version,
+            schema_version=first.content.schema_version,
         )
-        if tracked:
-            entry.producer = self.name
-            entry.sequence_id = max(messages[i].sequence_id or 0 for i in run)
-        else:
-            entry.producer = ""
+        entry.producer = first.producer or ""
+        if first.producer is not None:
+            entry.sequence_id = max(item.sequence_id for item in run)
         return entry
+
+    async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
+        """Store entries that the client made and counted in the one topic; a result each, in order.
+
+        Repeats are told by the highest sequence id in an entry. Raises why the producer was closed by others.
+        """
+        self.check()
+        (topic,) = self.topics
+        tracked = self.deduplicate()
+        for item in items:
+            if not tracked:
+                item.content.producer = ""
+            elif item.chunk_of < 0:
+                item.producer, item.sequence_id = self.name, item.content.sequence_id
+            elif item.chunk_of <= topic.sequences.last(self.name):
+                item.settle(UNKNOWN_ID)
+        done = await publish(topic, [item for item in items if item.result is None], whole)
+        self.published += done.messages
+        return [internal_error() if item.result is None else item.result for item in items]
 
     async def schema_version(self, schema: SchemaInfo) -> int | None:
         """The version of a schema on this topic, registered when it is new (PIP-43); None for bytes.
@@ -263,13 +217,13 @@ class Producer:
             self._versions[key] = version
         return self._versions[key]
 
-    def number(self, message: OutMessage) -> None:
-        """Give a message the next sequence id, unless it has one."""
-        if message.sequence_id is None:
-            message.sequence_id = self._next_sequence
-            self._next_sequence += 1
-        elif message.sequence_id >= self._next_sequence:
-            self._next_sequence = message.sequence_id + 1
+    def number(self, message: OutMessage) -> int:
+        """Give a message the next sequence id, unless it has one; returns the id."""
+        number = message.sequence_id
+        if number is None:
+            number = message.sequence_id = self._next_sequence
+        self._next_sequence = max(self._next_sequence, number + 1)
+        return number
 
     def ask(self, message: OutMessage, timeout_ms: int) -> Request:
         """Make a message a request (PIP-371) and begin to wait for its reply; `publish` it next, alone or
@@ -295,16 +249,6 @@ class Producer:
             self._asked.pop(id(message), None)
             request.withdraw()
 
-    def _placed(self, message: OutMessage, message_id: MessageId) -> None:
-        request = self._asked.pop(id(message), None)
-        if request is not None:
-            request.placed(message_id)
-
-    def _failed_request(self, message: OutMessage, error: PenstockError) -> None:
-        request = self._asked.pop(id(message), None) if self._asked else None
-        if request is not None:
-            request.fail(error)
-
     def check(self) -> None:
         """Raise why others closed it: one that was fenced off publishes nothing more."""
         if self.close_reason is not None:
@@ -318,7 +262,3 @@ class Producer:
             self._detach(self)
             if reason is not None and self.ousted is not None:
                 self.ousted(reason)
-
-
-def _internal() -> PenstockError:
-    return PenstockError(ErrorKind.INTERNAL, "the message could not be published")

@@ -1,0 +1,208 @@
+"""Publishing to one log: repeats are dropped, the rest is appended at once, and everything gets its id."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from penstock.model.entry import AppendResult, NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
+from penstock.model.message_id import MessageId
+
+from .requests import Request
+from .topic import Topic
+
+BATCH_MESSAGES_MAX: Final = 1000  # Pulsar's batchingMaxMessages
+BATCH_BYTES_MAX: Final = 1 << 20  # keeps one entry a reasonable unit of reading and delivery
+
+Result = MessageId | PenstockError
+T = TypeVar("T", OutMessage, NewEntry)
+
+
+class Item(msgspec.Struct, Generic[T], gc=False):
+    """A message to publish, or an entry that a client made, and what became of it.
+
+    With a `producer` the sequence id is remembered under that name; one that the client has `given` tells repeats.
+    `chunk_of`: the entry is not the last chunk of the message with that sequence id.
+    """
+
+    content: T
+    producer: str | None = None
+    sequence_id: int = -1
+    given: bool = True
+    request: Request | None = None  # waits for a reply to it
+    chunk_of: int = -1
+    result: Result | None = None
+
+    def settle(self, result: Result) -> None:
+        """Set the result, and tell the request that waits for a reply."""
+        self.result = result
+        if self.request is not None:
+            if isinstance(result, PenstockError):
+                self.request.fail(result)
+            else:
+                self.request.placed(result)
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """What a publish did. `placed`: where the first entry lies, None where all items were repeats or failed."""
+
+    placed: AppendResult | None
+    messages: int
+    repeats: int
+
+
+Packed = Sequence[tuple[NewEntry, Sequence[Item[T]]]]
+
+
+async def publish(
+    topic: Topic, items: Sequence[Item[T]], pack: Callable[[Sequence[Item[T]]], Packed[T]]
+) -> Published:
+    """Store items in order and set the result of each. What is new is stored all or none.
+
+    `pack` makes entries of the items that are new. A repeat gets the id of the first, or `UNKNOWN_ID` where that is
+    not known any more. Raises only what is no PenstockError; then the items that are new have failed.
+    """
+    placed: AppendResult | None = None
+    messages = 0
+    if len(items) == 1 and not items[0].given and isinstance(entry := items[0].content, NewEntry):
+        try:  # the fast lane: what the producer itself counted cannot be a repeat
+            placed = await topic.append((entry,))
+        except PenstockError as refused:
+            _failed(topic, items, refused)
+        else:
+            messages = entry.count
+            _settled(topic, items[0], MessageId(topic.ledger, placed.entry_id, topic.name.partition))
+        return Published(placed, messages, 0)
+    new, repeats = _admit(topic, items)
+    if new:
+        try:
+            packed = pack(new)
+            placed = await topic.append([entry for entry, _ in packed])
+        except PenstockError as refused:
+            _failed(topic, new, refused)
+        except BaseException:
+            _failed(topic, new, internal_error())
+            raise
+        else:
+            messages = _placed(topic, placed.entry_id, packed)
+    for item, earlier in repeats:
+        try:
+            item.settle(await asyncio.shield(earlier))
+        except PenstockError as error:
+            item.settle(error)
+    return Published(placed, messages, len(repeats))
+
+
+def _admit(
+    topic: Topic, items: Sequence[Item[T]]
+) -> tuple[Sequence[Item[T]], Sequence[tuple[Item[T], asyncio.Future[MessageId]]]]:
+    """The items that are new, and the others with the ids that the first got, or will."""
+    new: list[Item[T]] = []
+    repeats: list[tuple[Item[T], asyncio.Future[MessageId]]] = []
+    for item in items:
+        if item.producer is not None and item.given:
+            earlier = topic.sequences.admit(item.producer, item.sequence_id)
+            if earlier is not None:
+                repeats.append((item, earlier))
+                continue
+        new.append(item)
+    return new, repeats
+
+
+def _failed(topic: Topic, items: Sequence[Item[T]], error: PenstockError) -> None:
+    for item in items:
+        item.settle(error)
+        if item.producer is not None:
+            topic.sequences.failed(item.producer, item.sequence_id, error)
+
+
+def _settled(topic: Topic, item: Item[T], made: MessageId) -> None:
+    item.settle(made)
+    if item.producer is not None:
+        topic.sequences.stored(item.producer, item.sequence_id, made)
+
+
+def _placed(topic: Topic, entry_id: int, packed: Packed[T]) -> int:
+    """Set the ids of what was appended from `entry_id` on; returns how many messages that are."""
+    ledger, number, messages = topic.ledger, topic.name.partition, 0
+    for entry, run in packed:
+        messages += entry.count
+        count = len(run)
+        for at, item in enumerate(run):
+            made = (
+                MessageId(ledger, entry_id, number)
+                if count == 1
+                else MessageId(ledger, entry_id, number, at, count)
+            )
+            _settled(topic, item, made)
+        entry_id += 1
+    return messages
+
+
+def whole(items: Sequence[Item[NewEntry]]) -> Packed[NewEntry]:
+    """Entries as they came, for `publish`."""
+    return [(item.content, (item,)) for item in items]
+
+
+async def publish_bulk(
+    topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
+) -> tuple[AppendResult | None, int]:
+    """Append entries of any producers in order, all or none; where the first went, and how many were repeats.
+
+    With `deduplicate` an entry whose producer has stored its highest sequence id is passed over, whatever the
+    namespace says. Raises what `Topic.append` raises, and EXCLUSIVE_PRODUCER.
+    """
+    topic.access.check_shared()
+    items = [Item(one, one.producer if deduplicate else None, one.sequence_id) for one in entries]
+    if not deduplicate:
+        for entry in entries:
+            entry.producer = ""
+    done = await publish(topic, items, whole)
+    for item in items:
+        if isinstance(item.result, PenstockError):
+            raise item.result
+    return done.placed, done.repeats
+
+
+def entries_of(items: Sequence[Item[OutMessage]], *, batch: bool) -> list[list[Item[OutMessage]]]:
+    """Cut messages into entries: where the schema version changes, round one that goes alone, at the bounds."""
+    runs: list[list[Item[OutMessage]]] = []
+    size = 0
+    last: OutMessage | None = None
+    for item in items:
+        message = item.content
+        alone = batch and _goes_alone(message)
+        joins = (
+            batch
+            and last is not None
+            and not alone
+            and message.schema_version == last.schema_version
+            and message.replicate_to == last.replicate_to
+            and len(runs[-1]) < BATCH_MESSAGES_MAX
+            and size + len(message.payload) <= BATCH_BYTES_MAX
+        )
+        if joins:
+            runs[-1].append(item)
+            size += len(message.payload)
+        else:
+            runs.append([item])
+            size = len(message.payload)
+        last = None if alone else message
+    return runs
+
+
+def _goes_alone(message: OutMessage) -> bool:
+    properties = message.properties
+    return (
+        message.deliver_at != 0
+        or message.encryption is not None
+        or (properties is not None and REQUEST_TIMEOUT_PROPERTY in properties)
+    )
+
+
+def internal_error() -> PenstockError:
+    """The error of what failed for a reason that is not the caller's."""
+    return PenstockError(ErrorKind.INTERNAL, "the message could not be published")
