@@ -70,18 +70,20 @@ class TopicSink:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         identity, stage = self._identify()
-        outlet: EntryWriter
+        entry_writer: EntryWriter
         if self._options.delivery is Delivery.EXACTLY_ONCE:
-            outlet = StagingWriter(self._options.server, StageKey(identity.writer, identity.batch, stage))
+            entry_writer = StagingWriter(
+                self._options.server, StageKey(identity.writer, identity.batch, stage)
+            )
         else:
             deduplicate = self._options.delivery is Delivery.SEQUENCE
-            outlet = PublishingWriter(self._options.server, deduplicate=deduplicate)
-        with outlet:
-            task = Task(self._options, identity, outlet, self._plans)
+            entry_writer = PublishingWriter(self._options.server, deduplicate=deduplicate)
+        with entry_writer:
+            task = Task(self._options, identity, entry_writer, self._plans)
             task.write(iterator)
         count = None
-        if isinstance(outlet, StagingWriter) and outlet.parts:
-            count = outlet.count(task.messages.total())
+        if isinstance(entry_writer, StagingWriter) and entry_writer.parts:
+            count = entry_writer.count(task.messages.total())
         return Written(identity, count, task.messages)
 
     def _identify(self) -> tuple[Identity, str]:
