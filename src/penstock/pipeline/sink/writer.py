@@ -1,6 +1,6 @@
 """The writers of the data source `penstock`, for Spark's Python data source API.
 
-A writer is made anew, in other processes, for each batch and for its commit: what a commit needs comes with the
+A writer is made in another process for each batch and for its commit: what a commit needs comes with the
 tasks' messages. Every attempt at a task has a stage of its own; the driver commits those of the attempts that won, and
 compares what the server says it committed with the rows that the tasks have.
 """
@@ -99,7 +99,7 @@ class TopicSink:
                 raise PipelineError("Spark does not tell this task which batch of which query it is of")
             number = int(batch)
         partition = context.partitionId()
-        # A driver that was started again counts its attempts anew: hence the random part.
+        # A driver that was started again counts its attempts from the start: hence the random part.
         stage = f"{partition}-{context.taskAttemptId()}-{secrets.token_hex(4)}"
         return Identity(writer, number, partition), stage
 
@@ -140,7 +140,7 @@ class TopicWriter(TopicSink, DataSourceArrowWriter):
         super().__init__(given, schema, streaming=False)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Let everybody see what was written."""
+        """Make what was written visible to consumers."""
         self.finish(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -155,7 +155,7 @@ class TopicStreamWriter(TopicSink, DataSourceStreamArrowWriter):
         super().__init__(given, schema, streaming=True)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Let everybody see the batch, once."""
+        """Make the batch visible to consumers, once."""
         self.finish(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
