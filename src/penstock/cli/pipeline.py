@@ -2,63 +2,33 @@
 
 import signal
 import time
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Final
 
 import click
 
 from penstock.client.access import Access
-from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import Folder, in_use
 from penstock.pipeline.run.orders import Job
 from penstock.pipeline.run.supervise import Supervisor
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
-from penstock.pipeline.spec.units import time_ms
 
-from . import output
+from . import (
+    output,
+    pipeline_tools,  # noqa: F401 - adds archive, replay and redrive to the group
+)
 from .connection import by_reference
+from .pipeline_group import command, declared, parse_time, spark_session
 from .pipeline_show import Display, show_check
 
 LOOK_S: Final = 0.2
-
-P = ParamSpec("P")
-
-
-@click.group("pipeline")
-def command() -> None:
-    """Run declared pipelines: topics to topics and tables, on Spark."""
-
-
-def _declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
-    """Give a command the argument FILE and the options that are stronger than the file."""
-
-    @click.argument("file", type=click.Path(dir_okay=False))
-    @click.option(
-        "--url", envvar="PENSTOCK_URL", help="The server, instead of the file's. [env: PENSTOCK_URL]"
-    )
-    @click.option(
-        "--state", type=click.Path(file_okay=False, path_type=Path), help="Where pipelines keep state."
-    )
-    @click.option("--master", help="Spark's master, like local[4] or spark://host:7077.")
-    @wraps(run)
-    def command(*args: P.args, **options: P.kwargs) -> Any:
-        given: dict[str, Any] = {name: options.pop(name) for name in ("file", "url", "state", "master")}
-        spec = load_spec(
-            given["file"], url=given["url"] or "", state=given["state"], master=given["master"] or ""
-        )
-        return run(spec, *args, **options)
-
-    return command
-
 
 _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
 
 
 @command.command()
-@_declared
+@declared
 @_json
 def check(spec: Spec, as_json: bool) -> None:
     """Check FILE against live topics, and show what would run. Touches nothing."""
@@ -67,12 +37,12 @@ def check(spec: Spec, as_json: bool) -> None:
 
     Folder(spec.home).check_owner(spec)
     preflight(spec)  # before Spark is started: most mistakes show here
-    with _spark(spec) as spark:
+    with spark_session(spec) as spark:
         show_check(spec, checked(spec, spark), as_json=as_json)
 
 
 @command.command()
-@_declared
+@declared
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
 @_json
 def run(spec: Spec, once: bool, as_json: bool) -> None:
@@ -81,7 +51,7 @@ def run(spec: Spec, once: bool, as_json: bool) -> None:
 
 
 @command.command()
-@_declared
+@declared
 @_json
 def refresh(spec: Spec, as_json: bool) -> None:
     """Process what is there, once."""
@@ -89,7 +59,7 @@ def refresh(spec: Spec, as_json: bool) -> None:
 
 
 @command.command("full-refresh")
-@_declared
+@declared
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_json
 def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
@@ -109,7 +79,7 @@ def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
 
 
 @command.command()
-@_declared
+@declared
 @click.option(
     "--to", "to", required=True, metavar="TIME", help="2026-01-31T08:00:00Z, or ms since the epoch."
 )
@@ -118,7 +88,7 @@ def reset(spec: Spec, to: str, yes: bool) -> None:
     """Let the next run begin with the messages published at or after TIME. Sinks keep what they have."""
     from penstock.pipeline.run.remake import reset as again
 
-    start = _time("--to", to)
+    start = parse_time("--to", to)
     assert start is not None
     _sure(yes, f"forget the checkpoint of {spec.name} and begin at {to}")
     again(spec, start)
@@ -126,7 +96,7 @@ def reset(spec: Spec, to: str, yes: bool) -> None:
 
 
 @command.command()
-@_declared
+@declared
 @click.option("--timeout", type=click.FloatRange(0), default=120.0, show_default=True, metavar="SECONDS")
 def stop(spec: Spec, timeout: float) -> None:
     """Stop a running pipeline after its current batch, and wait for that."""
@@ -176,45 +146,6 @@ def _run(spec: Spec, *, once: bool | None, as_json: bool) -> None:
         supervisor.run()
 
 
-class Session:
-    """A Spark session for a command, quiet, ended with it. A context manager."""
-
-    def __init__(self, name: str, master: str, conf: dict[str, str]) -> None:
-        self._name = name
-        self._master = master
-        self._conf = conf
-        self._session: Any = None
-
-    def __enter__(self) -> Any:
-        import logging
-
-        from penstock.pipeline.session import session
-
-        # PySpark logs the errors that it raises; they are said once, by us.
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-        if output.for_people():
-            click.echo("Spark starts …", err=True)
-        self._session = session(self._name, self._master, scratch=None, **self._conf)
-        self._session.sparkContext.setLogLevel("ERROR")
-        return self._session
-
-    def __exit__(self, *error: object) -> None:
-        self._session.stop()
-
-
-def _spark(spec: Spec) -> Session:
-    return Session(spec.name, spec.master, spec.spark)
-
-
-def _time(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return time_ms(text)
-    except ValueError as error:
-        raise PipelineError(f"{option}: {error}") from None
-
-
 def _sure(yes: bool, what: str) -> None:
     """Ask on a terminal; elsewhere --yes is needed."""
     if yes:
@@ -222,6 +153,3 @@ def _sure(yes: bool, what: str) -> None:
     if not output.for_people():
         raise click.ClickException(f"this would {what}: say --yes")
     click.confirm(f"This will {what}. Go on?", abort=True)
-
-
-from . import pipeline_tools  # noqa: E402, F401 - adds archive, replay and redrive to the group

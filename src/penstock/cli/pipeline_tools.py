@@ -20,11 +20,11 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import output
 from .connection import by_reference
-from .pipeline import _declared, _spark, _time, command
+from .pipeline_group import Session, command, declared, parse_time, spark_session
 
 
 @command.command()
-@_declared
+@declared
 @click.option("--error", default="", metavar="REGEX", help="Only letters whose reason matches.")
 @click.option("--since", metavar="TIME", help="Only letters that died at or after it.")
 @click.option("--until", metavar="TIME", help="Only letters that died before it.")
@@ -35,7 +35,7 @@ def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> Non
 
     if not spec.dead_letters:
         raise PipelineError(f"{spec.file}: the pipeline has no dead_letters")
-    choice = Choice(error=error, since=_time("--since", since), until=_time("--until", until))
+    choice = Choice(error=error, since=parse_time("--since", since), until=parse_time("--until", until))
     try:
         re.compile(error)
     except re.error as wrong:
@@ -43,7 +43,7 @@ def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> Non
     Folder(spec.home).owner()
     preflight(spec)
     _check_there(spec.server, [spec.dead_letters], "there are no dead letters: ")
-    with _spark(spec) as spark:
+    with spark_session(spec) as spark:
         report = run_redrive(spec, spark, choice)
     more = f"; {report.without_origin} hold no message of a topic" if report.without_origin else ""
     output.done(
@@ -97,7 +97,7 @@ def archive(
         once=not follow,
     )
     _check_there(server, topics)
-    with _session("penstock-archive", master) as spark:
+    with Session("penstock-archive", master, {}) as spark:
         report = run_archive(spark, spec, progress=_told, stopped=_stopping())
     output.done(
         f"archived {report.rows:,} messages in {report.batches} batches",
@@ -146,13 +146,13 @@ def replay(
         topic=topic,
         id=name,
         source=source,
-        from_time=_time("--from", since),
-        to_time=_time("--until", until),
+        from_time=parse_time("--from", since),
+        to_time=parse_time("--until", until),
         from_offsets=_offsets("--from-offset", from_offset),
         to_offsets=_offsets("--until-offset", until_offset),
         keep_partitions=keep_partitions,
     )
-    with _session("penstock-replay", master) as spark:
+    with Session("penstock-replay", master, {}) as spark:
         report = run_replay(spark, spec, progress=_told, stopped=_stopping())
     output.done(
         f"replayed {report.rows:,} messages in {report.batches} batches",
@@ -175,7 +175,7 @@ def _offsets(option: str, texts: Sequence[str]) -> dict[int, int]:
 
 
 def _stopping() -> Callable[[], bool]:
-    """Whether the user asked for the end: after the batch that runs then."""
+    """Whether a signal asked for the end: after the batch that runs then."""
     asked = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: asked.set())
@@ -185,9 +185,3 @@ def _stopping() -> Callable[[], bool]:
 def _told(progress: Any) -> None:
     if output.for_people():
         click.echo(f"batch {progress.batch}: {progress.rows:,} rows, {progress.lag:,} to go", err=True)
-
-
-def _session(name: str, master: str) -> Any:
-    from .pipeline import Session
-
-    return Session(name, master, {})

@@ -1,6 +1,6 @@
-"""What a pipeline's user is told, and what kind of trouble it is.
+"""The errors of pipelines, and what kind of trouble each is.
 
-Spark hands errors of its workers back as text, within a stack of its own. So those that somebody must tell apart
+Spark hands errors of its workers back as text, within a stack of its own. So errors that a program must tell apart
 carry a marker, which survives.
 """
 
@@ -35,14 +35,14 @@ class PipelineError(PenstockError):
 
 
 class DataLoss(PipelineError):
-    """Messages that were to be read are not there: retention took them, or the topic was made anew."""
+    """Messages that were to be read are not there: retention took them, or the topic was deleted and created again."""
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.MESSAGE_NOT_FOUND) -> None:
         super().__init__(_marked(DATA_LOSS, message), kind)
 
 
 class SchemaChanged(PipelineError):
-    """A schema that the query was not planned with: to be planned anew, from the same checkpoint."""
+    """A schema that the query was not planned with: it is to be planned again, from the same checkpoint."""
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.INCOMPATIBLE_SCHEMA) -> None:
         super().__init__(_marked(SCHEMA_CHANGED, message), kind)
@@ -69,8 +69,8 @@ _AWAY: Final = re.compile(
 def classify(error: BaseException | str) -> Trouble:
     """What kind of trouble an error of a query is, from the error or the text that Spark gives.
 
-    `schema`: plan anew; `broker`: try again later; `data_loss` and `user` (options, SQL, functions, broken
-    records): somebody has to look.
+    `schema`: plan again; `broker`: try again later; `data_loss` and `user` (options, SQL, functions, broken
+    records): a person has to look.
     """
     text = str(error)
     if isinstance(error, SchemaChanged) or SCHEMA_CHANGED in text:

@@ -72,7 +72,7 @@ def probe(java: Path, *arguments: str) -> tuple[int, Path] | None:
 @cache
 def shim(java: Path) -> Path:
     """A Java home that runs `java` without the module it lacks; it goes when this process ends."""
-    home = Path(tempfile.mkdtemp(prefix="penstock-java-"))  # mkdtemp lets nobody else in
+    home = Path(tempfile.mkdtemp(prefix="penstock-java-"))  # mkdtemp lets no other user in
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = home / "bin" / "java"
     script.parent.mkdir()

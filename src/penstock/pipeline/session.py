@@ -119,7 +119,7 @@ def threads(master: str) -> int:
 def _launch(settings: Mapping[str, str]) -> None:
     """Start the JVM, unless this process has one or was started by one.
 
-    A JVM prints lines at its start that nobody can act upon: they are left out.
+    A JVM prints lines at its start that call for no action: they are left out.
     """
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return

@@ -1,7 +1,7 @@
 """What a typed query is planned with, on the driver: the reader's schema, the writers' that there are, the columns.
 
 A plan is small and can be pickled; it travels in every task. Its reader's schema stays for as long as the query:
-newer versions are projected onto it, until the query is planned anew.
+newer versions are projected onto it, until the query is planned again.
 """
 
 import json

@@ -16,7 +16,7 @@ Numbers = NDArray[Any]
 
 
 class BadRows(Exception):
-    """Some rows cannot be columns: `flags` marks them at the level of whoever catches it, `why` is a reason."""
+    """Some rows cannot be columns: `flags` marks them at the level of the caller that catches it, `why` is a reason."""
 
     def __init__(self, flags: Flags, why: str) -> None:
         super().__init__(why)

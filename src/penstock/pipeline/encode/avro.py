@@ -10,11 +10,11 @@ from penstock.codec.avro.varint import encode_long
 from penstock.pipeline.decode.shapes import arrow_type, members, merged, spark_type
 from penstock.pipeline.errors import PipelineError
 
-from .avro_leaves import Write, enum, leaf, longs, sized, unfit
-from .binary import grouped, join
+from .avro_leaves import enum, leaf, longs, sized, unfit
+from .binary import Encode, grouped, join, nullable
 
 
-def compile_write(kind: Type, arrow: pa.DataType, path: str = "value") -> Write:
+def compile_write(kind: Type, arrow: pa.DataType, path: str = "value") -> Encode:
     """From a column without nulls to its encodings. The function raises PipelineError for what does not fit.
 
     Raises PipelineError where no value of that column could.
@@ -36,7 +36,7 @@ def compile_write(kind: Type, arrow: pa.DataType, path: str = "value") -> Write:
     return leaf(kind, arrow, path)
 
 
-def _inner(kind: Type, arrow: pa.DataType, path: str) -> Write:
+def _inner(kind: Type, arrow: pa.DataType, path: str) -> Encode:
     """As `compile_write`, of a column that may hold nulls; only a union may have a place for them."""
     write = compile_write(kind, arrow, path)
     if isinstance(kind, Union) or pa.types.is_null(arrow):
@@ -50,14 +50,14 @@ def _inner(kind: Type, arrow: pa.DataType, path: str) -> Write:
     return checked
 
 
-def _record(kind: Record, arrow: pa.DataType, path: str) -> Write:
+def _record(kind: Record, arrow: pa.DataType, path: str) -> Encode:
     if not pa.types.is_struct(arrow):
         raise unfit(path, arrow, f"record {kind.short}")
     names = [field.name for field in arrow]
     unknown = [name for name in names if name not in {field.name for field in kind.fields}]
     if unknown:
         raise PipelineError(f"{path}.{unknown[0]}: record {kind.short} has no such field")
-    plan: list[tuple[int, Write] | bytes] = []
+    plan: list[tuple[int, Encode] | bytes] = []
     for field in kind.fields:
         inside = f"{path}.{field.name}"
         if field.name in names:
@@ -96,11 +96,11 @@ def _starts(column: pa.Array) -> Any:
     return starts - starts[0]
 
 
-def _array(item: Write) -> Write:
+def _array(item: Encode) -> Encode:
     return lambda column: _blocks(item(column.flatten()), _starts(column))
 
 
-def _map(value: Write) -> Write:
+def _map(value: Encode) -> Encode:
     def maps(column: pa.Array) -> pa.Array:
         offsets = column.offsets
         first, last = offsets[0].as_py(), offsets[-1].as_py()
@@ -110,7 +110,7 @@ def _map(value: Write) -> Write:
     return maps
 
 
-def _union(kind: Union, arrow: pa.DataType, path: str) -> Write:
+def _union(kind: Union, arrow: pa.DataType, path: str) -> Encode:
     branches = kind.branches
     null = next((n for n, branch in enumerate(branches) if branch.kind == "null"), -1)
     whole = merged(kind)
@@ -124,19 +124,14 @@ def _union(kind: Union, arrow: pa.DataType, path: str) -> Write:
         if null < 0:
             raise PipelineError(f"{path}: null, which the schema does not allow here")
         valid = np.asarray(column.is_valid())
-        heads = longs(np.where(valid, number, null))
-        if not valid.any():
-            return heads
-        found = write(column.drop_null())
-        place = pa.array(np.maximum(np.cumsum(valid) - 1, 0), mask=~valid)
-        return join([heads, found.take(place)])
+        return join([longs(np.where(valid, number, null)), nullable(write)(column)])
 
     return union
 
 
-def _fitting(kind: Union, arrow: pa.DataType, path: str) -> tuple[int, Write]:
+def _fitting(kind: Union, arrow: pa.DataType, path: str) -> tuple[int, Encode]:
     """The branch for a column: that of its very type, else the first that takes it."""
-    found: list[tuple[bool, int, Write]] = []
+    found: list[tuple[bool, int, Encode]] = []
     why = ""
     for number, branch in enumerate(kind.branches):
         if branch.kind == "null" and not pa.types.is_null(arrow):
@@ -153,7 +148,7 @@ def _fitting(kind: Union, arrow: pa.DataType, path: str) -> tuple[int, Write]:
     return number, write
 
 
-def _members(kind: Union, arrow: pa.DataType, null: int, path: str) -> Write:
+def _members(kind: Union, arrow: pa.DataType, null: int, path: str) -> Encode:
     """A struct of members as reading makes it: of each row, one is there."""
     numbers = [n for n, branch in enumerate(kind.branches) if branch.kind != "null"]
     writes = [compile_write(branch, arrow.field(n).type, path) for n, branch in enumerate(members(kind))]
@@ -168,9 +163,7 @@ def _members(kind: Union, arrow: pa.DataType, null: int, path: str) -> Write:
         pieces = []
         for child, valid, branch, write in zip(children, there, numbers, writes, strict=True):
             number[valid] = branch
-            if valid.any():
-                place = pa.array(np.maximum(np.cumsum(valid) - 1, 0), mask=~valid)
-                pieces.append(write(child.drop_null()).take(place))
+            pieces.append(nullable(write)(child))
         return join([longs(number), *pieces])
 
     return union

@@ -1,6 +1,5 @@
 """Columns without parts as Avro writes them; see `avro`."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -11,9 +10,7 @@ from penstock.codec.avro.logical import native_in
 from penstock.codec.avro.types import Enum, Fixed, Primitive
 from penstock.pipeline.errors import PipelineError
 
-from .binary import join, of_matrix, sizes, varints
-
-Write = Callable[[pa.Array], pa.Array]
+from .binary import Encode, join, of_matrix, sizes, varints
 
 _INT_MAX: Final = (1 << 31) - 1
 _TICKS: Final = {"millis": -1_000, "micros": 1, "nanos": 1_000}  # of a us; below 0: us in a tick
@@ -34,7 +31,7 @@ def _numbers(column: pa.Array) -> Any:
     return column.to_numpy(zero_copy_only=False)
 
 
-def leaf(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Write:
+def leaf(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Encode:
     """Of numbers, texts, bytes and logical types."""
     name, logical = kind.kind, kind.logical
     if logical is not None and logical.name in ("decimal", "uuid"):
@@ -61,7 +58,7 @@ def sized(column: pa.Array) -> pa.Array:
     return join([longs(sizes(column)), column])
 
 
-def _integer(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Write:
+def _integer(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Encode:
     logical = kind.logical
     if pa.types.is_integer(arrow):
         narrow = kind.kind == "int"
@@ -96,7 +93,7 @@ def _integer(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Write:
     raise unfit(path, arrow, logical.name if logical is not None else kind.kind)
 
 
-def _float(name: str, path: str) -> Write:
+def _float(name: str, path: str) -> Encode:
     layout = np.dtype("<f4" if name == "float" else "<f8")
 
     def floats(column: pa.Array) -> pa.Array:
@@ -110,7 +107,7 @@ def _float(name: str, path: str) -> Write:
     return floats
 
 
-def _fixed(size: int, path: str) -> Write:
+def _fixed(size: int, path: str) -> Encode:
     def fixed(column: pa.Array) -> pa.Array:
         if (sizes(column) != size).any():
             raise PipelineError(f"{path}: bytes that are not {size} long")
@@ -119,7 +116,7 @@ def _fixed(size: int, path: str) -> Write:
     return fixed
 
 
-def _by_item(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Write:
+def _by_item(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Encode:
     """Decimals and UUIDs, one by one."""
     assert kind.logical is not None
     wanted = pa.types.is_decimal(arrow) if kind.logical.name == "decimal" else pa.types.is_string(arrow)
@@ -138,7 +135,7 @@ def _by_item(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Write:
     return items
 
 
-def enum(kind: Enum, arrow: pa.DataType, path: str) -> Write:
+def enum(kind: Enum, arrow: pa.DataType, path: str) -> Encode:
     """Of symbols."""
     if not pa.types.is_string(arrow):
         raise unfit(path, arrow, f"enum {kind.short}")

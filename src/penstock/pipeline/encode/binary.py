@@ -3,7 +3,7 @@
 Everything here is NumPy's and Arrow's work; a row costs no step of Python's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Encode = Callable[[pa.Array], pa.Array]  # of a column without nulls, to bytes
 
 _EMPTY: Final = pa.scalar(b"", pa.binary())
 
@@ -114,3 +115,18 @@ def grouped(flat: Any, starts: npt.NDArray[np.int32]) -> Any:
     inner = np.frombuffer(flat.buffers()[1], np.int32)[flat.offset : flat.offset + len(flat) + 1]
     data = flat.buffers()[2]
     return of_buffers(np.ascontiguousarray(inner[starts]), data if data is not None else b"")
+
+
+def nullable(encode: Encode) -> Encode:
+    """An encoder of a column that may hold nulls: null where the column is."""
+
+    def whole(column: pa.Array) -> pa.Array:
+        if not column.null_count:
+            return encode(column)
+        valid = np.asarray(column.is_valid())
+        if not valid.any():
+            return pa.nulls(len(column), pa.binary())
+        place = pa.array(np.maximum(np.cumsum(valid) - 1, 0), mask=~valid)
+        return encode(column.drop_null()).take(place)
+
+    return whole

@@ -19,9 +19,7 @@ from penstock.pipeline.decode.shapes import arrow_type, spark_type
 from penstock.pipeline.errors import PipelineError
 
 from .avro import compile_write
-from .binary import join, of_matrix, sizes
-
-Encode = Callable[[pa.Array], pa.Array]
+from .binary import Encode, join, nullable, of_matrix, sizes
 
 _LAYOUTS: Final = {
     SchemaType.INT8: "i1",
@@ -70,8 +68,8 @@ def pair_encoder(schema: SchemaInfo, arrow: pa.DataType) -> tuple[Encode, Encode
     key, value, encoding = key_value_parts(schema)
     if not pa.types.is_struct(arrow) or {field.name for field in arrow} != {"key", "value"}:
         raise PipelineError("value: a key/value schema takes a struct of key and value")
-    keys = _nullable(_encoder(key, arrow.field("key").type, "value.key"))
-    values = _nullable(_encoder(value, arrow.field("value").type, "value.value"))
+    keys = nullable(_encoder(key, arrow.field("key").type, "value.key"))
+    values = nullable(_encoder(value, arrow.field("value").type, "value.value"))
     if encoding is KeyValueEncoding.SEPARATED:
         return lambda column: values(_child(column, "value")), lambda column: keys(_child(column, "key"))
     return lambda column: join(
@@ -86,24 +84,6 @@ def _child(column: pa.Array, name: str) -> pa.Array:
 def _part(encoded: pa.Array) -> list[pa.Array]:
     lengths = np.where(np.asarray(encoded.is_valid()), sizes(encoded), -1)
     return [of_matrix(lengths.astype(">i4").view(np.uint8).reshape(-1, 4)), encoded]
-
-
-def _nullable(encode: Encode) -> Encode:
-    """Null where the column is."""
-
-    def whole(column: pa.Array) -> pa.Array:
-        if not column.null_count:
-            return encode(column)
-        valid = np.asarray(column.is_valid())
-        if not valid.any():
-            return pa.nulls(len(column), pa.binary())
-        found = encode(column.drop_null())
-        return found.take(pa.array(np.maximum(np.cumsum(valid) - 1, 0), mask=~valid))
-
-    return whole
-
-
-nullable: Final = _nullable
 
 
 def _primitive(schema: SchemaInfo, arrow: pa.DataType, path: str) -> Encode:

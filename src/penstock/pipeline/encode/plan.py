@@ -20,7 +20,8 @@ from penstock.pipeline.decode.shapes import arrow_type
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
 
-from .encoders import encoder_for, nullable, pair_encoder
+from .binary import nullable
+from .encoders import encoder_for, pair_encoder
 from .infer import avro_schema, plain_schema
 
 OPTION: Final = "value.encode"

@@ -1,4 +1,4 @@
-"""Calls that are made again while a server cannot be reached: one that is started anew ends no query."""
+"""Calls that are made again while a server cannot be reached: a server that restarts ends no query."""
 
 import logging
 import time

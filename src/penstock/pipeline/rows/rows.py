@@ -83,7 +83,7 @@ class _Block:
         self.bytes += len(entry.batch)
 
     def flush(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield what has gathered, if anything of it is asked for, and begin anew."""
+        """Yield what has gathered, if anything of it is asked for, and begin the next."""
         if not self.rows:
             return
         batch = self._decode()

@@ -4,7 +4,7 @@
                owner.json     whose checkpoint it is: the pipeline's name, and what its sources read
                lock           held as long as the pipeline runs
                status.json    the last thing it said about itself
-               control        what somebody asks of it: stop
+               control        orders to the run: stop
                scratch/       what Spark needs while it runs: spilled and cached data, copies of state
 """
 
@@ -49,7 +49,7 @@ class Folder:
         self._control = home / "control"
 
     def owner(self) -> Owner | None:
-        """Whose it is; None for nobody's. Raises PipelineError for a file that is none of ours."""
+        """Whose it is; None for a free one. Raises PipelineError for a file that is none of ours."""
         try:
             return msgspec.json.decode(self._owner.read_bytes(), type=Owner)
         except FileNotFoundError:
@@ -87,7 +87,7 @@ class Folder:
         replace(self._owner, msgspec.json.encode(owner))
 
     def forget(self) -> None:
-        """Remove the checkpoint: the next run begins anew."""
+        """Remove the checkpoint: the next run begins from the start."""
         gone = self.home / "checkpoint.gone"  # first out of the way: half a checkpoint is worse than none
         shutil.rmtree(gone, ignore_errors=True)
         if self.checkpoint.exists():
@@ -96,7 +96,7 @@ class Folder:
         shutil.rmtree(gone, ignore_errors=True)
 
     def vacate(self) -> None:
-        """Leave nothing where nothing has run: no checkpoint, and nobody's name on it. For who holds the lock."""
+        """Leave nothing where nothing has run: no checkpoint, and no name on it. For the holder of the lock."""
         if self._owner.exists() or self.checkpoint.exists():
             return
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -143,7 +143,7 @@ class Lock:
 
     def __enter__(self) -> Self:
         home = self._folder.home
-        while not self._taken(home):  # whoever had it took the file with him, see `vacate`
+        while not self._taken(home):  # the holder before removed the file, see `vacate`
             pass
         return self
 
@@ -192,7 +192,7 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def in_use(folder: Folder) -> bool:
-    """Whether somebody holds the lock. Creates nothing."""
+    """Whether a process holds the lock. Creates nothing."""
     try:
         file = os.open(folder.lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -122,7 +122,7 @@ class Pipeline:
     def _keep(self, keeper: Restarts) -> None:
         try:
             cause = keeper.keep()
-        except BaseException as error:  # a thread's error is nobody's else
+        except BaseException as error:  # no other thread sees this thread's error
             cause = cause_of(error)
         self._end(cause)
 

@@ -27,7 +27,7 @@ Word = Literal["start", "stop", "kill"]
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the worker's: an event of the pipeline's, or a step of starting up that somebody may wait for."""
+    """A line of the worker's: an event of the pipeline's, or a step of starting up that the supervisor may wait for."""
 
     event: dict[str, Any] | None = None
     waiting: str = ""

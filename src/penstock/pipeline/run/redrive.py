@@ -60,7 +60,7 @@ class State(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How many letters were published again, and how many nobody knows the origin of."""
+    """How many letters were published again, and how many have no known origin."""
 
     redriven: int
     without_origin: int

@@ -1,4 +1,4 @@
-"""Begin anew: from the start, with tables emptied, or from a time."""
+"""Begin again: from the start, with tables emptied, or from a time."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def empty(path: Path) -> bool:
 
 
 def _check_name(spec: Spec, folder: Folder) -> None:
-    """Other sources are a reason to begin anew, another pipeline is none."""
+    """Other sources are a reason to begin again, another pipeline is none."""
     owner = folder.owner()
     if owner is None:
         folder.check_owner(spec)

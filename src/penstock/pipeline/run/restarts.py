@@ -11,7 +11,7 @@ from .causes import Cause, ErrorClass, cause_of
 from .folder import Owner
 from .runner import Failed
 
-# Not what is unknown: nobody here could start Spark anew, and who sits at a notebook wants to see it.
+# Not what is unknown: nothing here could start Spark again, and the user of a notebook wants to see it.
 _AGAIN: Final = (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER)
 
 
@@ -102,7 +102,7 @@ class Restarts:
         return None
 
     def _paused(self, cause: Cause) -> bool:
-        """Say why, and wait; True where somebody wants it to end."""
+        """Say why, and wait; True where an order to stop came."""
         told = {"error": cause.sentence, "error_class": cause.kind.value}
         self._report(progress.state_event(progress.RESTARTING) | told)
         if cause.kind is ErrorClass.NEW_SCHEMA:

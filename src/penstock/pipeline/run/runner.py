@@ -60,7 +60,7 @@ class Runner:
         self._emit = emit
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
-        self._news = threading.Event()  # a batch is over, the query is over, or somebody wants it to stop
+        self._news = threading.Event()  # a batch is over, the query is over, or an order to stop came
         self._listener: _Listener | None = None
         self.branches = 1
 
@@ -166,7 +166,7 @@ class _Listener(StreamingQueryListener):
         self.query = ""
         self._idle_at = NEVER  # when it was last told that there is nothing to do
         self.over = threading.Event()
-        self.batch_over = threading.Event()  # set only while somebody waits for it
+        self.batch_over = threading.Event()  # set only while a thread waits for it
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
         self.query = self.query or str(event.id)

@@ -119,7 +119,7 @@ class Worker:
                 self._out.write(msgspec.json.encode(said) + b"\n")
                 self._out.flush()
             except (OSError, ValueError):
-                pass  # nobody listens any more: stdin has ended too
+                pass  # the supervisor is gone: stdin has ended too
 
     def _listen(self) -> None:
         for line in self._orders:
@@ -140,7 +140,7 @@ class Worker:
 
 
 def main() -> int:
-    """Keep stdout for what is said, and give stderr to everybody who prints."""
+    """Keep stdout for events, and let everything else that prints write to stderr."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # PySpark logs the errors that it raises; they are said once, by us.

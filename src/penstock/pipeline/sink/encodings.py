@@ -64,7 +64,7 @@ class Plans:
 def plan(options: Options, schema: StructType) -> Plans:
     """The encodings of a frame's values, the option's topic's among them already.
 
-    Those of text are left to the tasks: they cannot be refused, and a plan is made anew for every batch.
+    Those of text are left to the tasks: they cannot be refused, and a plan is made for every batch.
     """
     kind = schema["value"].dataType
     plans = Plans(options, kind)

@@ -20,7 +20,7 @@ BYTES_MAX: Final = 256 << 10
 SEQUENCE_BITS: Final = 32  # of a message's number within its batch
 
 
-class Gathering:
+class BatchBuilder:
     """What is on its way to one log. `log` is its full name."""
 
     def __init__(

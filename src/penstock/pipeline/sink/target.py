@@ -10,7 +10,7 @@ from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.pipeline.encode.binary import Numbers
 
-from .entries import MESSAGES_MAX, Gathering
+from .entries import MESSAGES_MAX, BatchBuilder
 from .messages import Columns, Keys, encoded_keys, payloads
 from .routing import Router
 
@@ -54,7 +54,7 @@ class Target:
         version = None if encoding is None else encoding.schema_version
         names = [topic.of_partition(n) for n in range(partitions)] if partitions else [topic]
         self._version = version
-        self._gatherings = [Gathering(str(name), producer, batch, version, compression) for name in names]
+        self._builders = [BatchBuilder(str(name), producer, batch, version, compression) for name in names]
 
     def encode(self, values: Any) -> Any:
         """Values as payloads."""
@@ -89,16 +89,14 @@ class Target:
             delayed = times > 0 if (times > 0).any() else None
         numbers = None if versions is None else versions.fill_null(_NONE).to_numpy(zero_copy_only=False)
         for number in np.unique(chosen):
-            gathering = self._gatherings[number]
+            builder = self._builders[number]
             for where in _runs(np.nonzero(chosen == number)[0], numbers):
                 if numbers is not None:
                     version = int(numbers[where[0]])
-                    self._send(gathering, gathering.use(self._version if version == _NONE else version))
+                    self._send(builder, builder.use(self._version if version == _NONE else version))
                 if delayed is None:
                     whole = len(where) == rows
-                    self._send(
-                        gathering, gathering.add(messages if whole else messages.take(pa.array(where)))
-                    )
+                    self._send(builder, builder.add(messages if whole else messages.take(pa.array(where))))
                     continue
                 for run in np.split(where, np.nonzero(np.diff(delayed[where]) | delayed[where][1:])[0] + 1):
                     if not len(run):
@@ -106,25 +104,25 @@ class Target:
                     if delayed[run[0]]:
                         row = int(run[0])
                         message = _message(columns, row, int(times[row]), properties(row))
-                        self._send(gathering, gathering.alone(message))
+                        self._send(builder, builder.alone(message))
                     else:
-                        self._send(gathering, gathering.add(messages.take(pa.array(run))))
-        if sum(each.size for each in self._gatherings) > GATHERED_BYTES_MAX:
+                        self._send(builder, builder.add(messages.take(pa.array(run))))
+        if sum(each.size for each in self._builders) > GATHERED_BYTES_MAX:
             self.finish()
 
     def finish(self) -> None:
         """Let go of what is left."""
-        for gathering in self._gatherings:
-            self._send(gathering, gathering.finish())
+        for builder in self._builders:
+            self._send(builder, builder.finish())
 
     def last_sequence_ids(self) -> dict[str, int]:
         """By log, the number of the last message that went there."""
-        found = {each.log: each.last_sequence_id for each in self._gatherings}
+        found = {each.log: each.last_sequence_id for each in self._builders}
         return {log: last for log, last in found.items() if last is not None}
 
-    def _send(self, gathering: Gathering, entries: Iterator[bytes]) -> None:
+    def _send(self, builder: BatchBuilder, entries: Iterator[bytes]) -> None:
         for entry in entries:
-            self._put(gathering.log, entry)
+            self._put(builder.log, entry)
 
 
 def _runs(where: Numbers, versions: Numbers | None) -> list[Numbers]:

@@ -33,10 +33,10 @@ class Identity(NamedTuple):
 class Task:
     """Writes the rows of one partition."""
 
-    def __init__(self, options: Options, identity: Identity, outlet: EntryWriter, plans: Plans) -> None:
+    def __init__(self, options: Options, identity: Identity, entry_writer: EntryWriter, plans: Plans) -> None:
         self._options = options
         self._identity = identity
-        self._outlet = outlet
+        self._entry_writer = entry_writer
         self._plans = plans
         self._targets: dict[TopicName, Target] = {}
         self._letters: Target | None = None
@@ -50,9 +50,9 @@ class Task:
         targets = [*self._targets.values(), *filter(None, (self._letters,))]
         for target in targets:
             target.finish()
-        self._outlet.finish()
+        self._entry_writer.finish()
         for target in targets:
-            self._outlet.confirm(target.last_sequence_ids())
+            self._entry_writer.confirm(target.last_sequence_ids())
 
     def _write(self, batch: pa.RecordBatch) -> None:
         if "_error" in batch.schema.names:
@@ -107,7 +107,7 @@ class Task:
 
     def _target(self, topic: TopicName, encoding: Encoding | None, suffix: str = "") -> Target:
         identity = self._identity
-        opened = self._outlet.stages.open_topics([topic])
+        opened = self._entry_writer.stages.open_topics([topic])
         return Target(
             topic,
             opened.partitions[topic],
@@ -116,7 +116,7 @@ class Task:
             batch=identity.batch,
             compression=self._options.compression,
             start=identity.partition,
-            put=self._outlet.put,
+            put=self._entry_writer.put,
         )
 
 

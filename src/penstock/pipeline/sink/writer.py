@@ -1,6 +1,6 @@
 """The writers of the data source `penstock`, for Spark's Python data source API.
 
-A writer is made anew, in other processes, for each batch and for its commit: what a commit needs comes with the
+A writer is made in another process for each batch and for its commit: what a commit needs comes with the
 tasks' messages. Every attempt at a task has a stage of its own; the driver commits those of the attempts that won, and
 compares what the server says it committed with the rows that the tasks have.
 """
@@ -70,18 +70,20 @@ class TopicSink:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         identity, stage = self._identify()
-        outlet: EntryWriter
+        entry_writer: EntryWriter
         if self._options.delivery is Delivery.EXACTLY_ONCE:
-            outlet = StagingWriter(self._options.server, StageKey(identity.writer, identity.batch, stage))
+            entry_writer = StagingWriter(
+                self._options.server, StageKey(identity.writer, identity.batch, stage)
+            )
         else:
             deduplicate = self._options.delivery is Delivery.SEQUENCE
-            outlet = PublishingWriter(self._options.server, deduplicate=deduplicate)
-        with outlet:
-            task = Task(self._options, identity, outlet, self._plans)
+            entry_writer = PublishingWriter(self._options.server, deduplicate=deduplicate)
+        with entry_writer:
+            task = Task(self._options, identity, entry_writer, self._plans)
             task.write(iterator)
         count = None
-        if isinstance(outlet, StagingWriter) and outlet.parts:
-            count = outlet.count(task.messages.total())
+        if isinstance(entry_writer, StagingWriter) and entry_writer.parts:
+            count = entry_writer.count(task.messages.total())
         return Written(identity, count, task.messages)
 
     def _identify(self) -> tuple[Identity, str]:
@@ -97,7 +99,7 @@ class TopicSink:
                 raise PipelineError("Spark does not tell this task which batch of which query it is of")
             number = int(batch)
         partition = context.partitionId()
-        # A driver that was started again counts its attempts anew: hence the random part.
+        # A driver that was started again counts its attempts from the start: hence the random part.
         stage = f"{partition}-{context.taskAttemptId()}-{secrets.token_hex(4)}"
         return Identity(writer, number, partition), stage
 
@@ -138,7 +140,7 @@ class TopicWriter(TopicSink, DataSourceArrowWriter):
         super().__init__(given, schema, streaming=False)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Let everybody see what was written."""
+        """Make what was written visible to consumers."""
         self.finish(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -153,7 +155,7 @@ class TopicStreamWriter(TopicSink, DataSourceStreamArrowWriter):
         super().__init__(given, schema, streaming=True)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Let everybody see the batch, once."""
+        """Make the batch visible to consumers, once."""
         self.finish(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

@@ -30,7 +30,7 @@ def fetch(
 ) -> Iterator[Frame]:
     """Yield the entries that hold `wanted`, each once; the first and the last may hold more.
 
-    Raises DataLoss where offsets are missing or the topic was made anew; without `fail_on_data_loss` what is
+    Raises DataLoss where offsets are missing or the topic was created again; without `fail_on_data_loss` what is
     there is read. Raises UNAVAILABLE and its like when the server is away for too long.
     """
     topic = TopicName.parse(wanted.topic)
@@ -79,7 +79,7 @@ def fetch(
 
 
 class _Retries:
-    """How often, and for how long, a broken range is asked for again; anew where it moved on."""
+    """How often, and for how long, a broken range is asked for again; the count begins again where it moved on."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.absence = Outage(AWAY_S, clock)

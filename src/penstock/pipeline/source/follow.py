@@ -31,7 +31,7 @@ class Follower:
     def begin(self, client: HttpClient, start: Marks, found: Available) -> None:
         """A batch begins in logs that the query did not read before: they are kept for it from there on.
 
-        A query that begins anew takes the subscription with it, back too.
+        A query that begins from the start takes the subscription with it, back too.
         """
         new = {
             key: head._replace(offset=found.begins[key])

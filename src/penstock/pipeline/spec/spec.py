@@ -51,7 +51,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lookup(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that is read anew in each batch, to be joined with."""
+    """A table that is read again in each batch, to be joined with."""
 
     path: str
 

@@ -115,16 +115,16 @@ def test_a_conflict_of_the_servers_is_told_with_the_recipe(monkeypatch: pytest.M
     [((7 << 32) + 4, False), ((7 << 32) + 5, True), (8 << 32, True), ((7 << 32) + 3, True)],
 )
 def test_numbered_messages_end_where_the_topic_does(stored: int, fails: bool) -> None:
-    outlet = PublishingWriter(Access(url="http://127.0.0.1:1"), deduplicate=True)
+    entry_writer = PublishingWriter(Access(url="http://127.0.0.1:1"), deduplicate=True)
 
     def publish(body: bytes, *, deduplicate: bool) -> Any:
         return {"results": [{"topic": T, "repeats": 1, "last_sequence_id": stored}]}
 
-    outlet.stages.publish = publish  # type: ignore[method-assign]
-    with outlet:
-        outlet.send(0, b"")
+    entry_writer.stages.publish = publish  # type: ignore[method-assign]
+    with entry_writer:
+        entry_writer.send(0, b"")
         if fails:
             with pytest.raises(BatchConflict, match=r"the task ends at message 4 of batch 7"):
-                outlet.confirm({T: (7 << 32) + 4})
+                entry_writer.confirm({T: (7 << 32) + 4})
         else:
-            outlet.confirm({T: (7 << 32) + 4})
+            entry_writer.confirm({T: (7 << 32) + 4})

@@ -15,7 +15,7 @@ from penstock.model.message import Message
 from penstock.model.names import TopicName
 from penstock.pipeline.encode import binary
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.sink.entries import BYTES_MAX, MESSAGES_MAX, Gathering
+from penstock.pipeline.sink.entries import BYTES_MAX, MESSAGES_MAX, BatchBuilder
 from penstock.pipeline.sink.messages import columns_of, payloads
 from penstock.pipeline.sink.target import Target
 from penstock.wire.bulk import COMPRESSIONS
@@ -67,9 +67,9 @@ def read(entries: list[bytes]) -> list[Message]:
 
 
 def sent(batch: pa.RecordBatch, compression: str = "none", version: int | None = None) -> list[Message]:
-    gathering = Gathering("log", "p", 3, version, COMPRESSIONS[compression])
+    builder = BatchBuilder("log", "p", 3, version, COMPRESSIONS[compression])
     made = payloads(columns_of(batch, batch.column("value")))
-    return read([*gathering.add(made), *gathering.finish()])
+    return read([*builder.add(made), *builder.finish()])
 
 
 @given(rows=ROWS, compression=st.sampled_from(sorted(COMPRESSIONS)), cut=st.integers(0, 5))
@@ -155,12 +155,12 @@ def test_entries_do_not_depend_on_how_rows_arrive(sizes: list[int], small: int, 
     made = payloads(columns_of(whole, whole.column("value")))
 
     def entries(bounds: list[int]) -> list[tuple[int, int]]:
-        gathering = Gathering("log", "p", 0, None, 0)
+        builder = BatchBuilder("log", "p", 0, None, 0)
         found: list[bytes] = []
         for start, until in pairwise(bounds):
             if until > start:
-                found += gathering.add(made.slice(start, until - start))
-        found += gathering.finish()
+                found += builder.add(made.slice(start, until - start))
+        found += builder.finish()
         assert [m.payload for m in read(found)] == [row["value"] for row in rows]
         return [(admit(e).count, admit(e).sequence_id) for e in found]
 
@@ -172,8 +172,8 @@ def test_entries_do_not_depend_on_how_rows_arrive(sizes: list[int], small: int, 
 def test_an_entry_is_of_a_quarter_mebibyte_unless_a_message_is_larger() -> None:
     batch = frame([{"value": bytes(100_000)}] * 5 + [{"value": bytes(BYTES_MAX + 1)}] + [{"value": b"x"}])
     made = payloads(columns_of(batch, batch.column("value")))
-    gathering = Gathering("log", "p", 0, None, 0)
-    counts = [admit(entry).count for entry in [*gathering.add(made), *gathering.finish()]]
+    builder = BatchBuilder("log", "p", 0, None, 0)
+    counts = [admit(entry).count for entry in [*builder.add(made), *builder.finish()]]
     assert counts == [2, 2, 1, 1, 1]
 
 

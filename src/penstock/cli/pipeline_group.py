@@ -1,0 +1,85 @@
+"""The group `penstock pipeline`, and what its commands share: the file, its session of Spark, times."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
+
+import click
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.spec.parse import load_spec
+from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.spec.units import time_ms
+
+from . import output
+
+P = ParamSpec("P")
+
+
+@click.group("pipeline")
+def command() -> None:
+    """Run declared pipelines: topics to topics and tables, on Spark."""
+
+
+def declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
+    """Give a command the argument FILE and the options that are stronger than the file."""
+
+    @click.argument("file", type=click.Path(dir_okay=False))
+    @click.option(
+        "--url", envvar="PENSTOCK_URL", help="The server, instead of the file's. [env: PENSTOCK_URL]"
+    )
+    @click.option(
+        "--state", type=click.Path(file_okay=False, path_type=Path), help="Where pipelines keep state."
+    )
+    @click.option("--master", help="Spark's master, like local[4] or spark://host:7077.")
+    @wraps(run)
+    def command(*args: P.args, **options: P.kwargs) -> Any:
+        given: dict[str, Any] = {name: options.pop(name) for name in ("file", "url", "state", "master")}
+        spec = load_spec(
+            given["file"], url=given["url"] or "", state=given["state"], master=given["master"] or ""
+        )
+        return run(spec, *args, **options)
+
+    return command
+
+
+class Session:
+    """A Spark session for a command, quiet, ended with it. A context manager."""
+
+    def __init__(self, name: str, master: str, conf: dict[str, str]) -> None:
+        self._name = name
+        self._master = master
+        self._conf = conf
+        self._session: Any = None
+
+    def __enter__(self) -> Any:
+        import logging
+
+        from penstock.pipeline.session import session
+
+        # PySpark logs the errors that it raises; they are said once, by us.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        if output.for_people():
+            click.echo("Spark starts …", err=True)
+        self._session = session(self._name, self._master, scratch=None, **self._conf)
+        self._session.sparkContext.setLogLevel("ERROR")
+        return self._session
+
+    def __exit__(self, *error: object) -> None:
+        self._session.stop()
+
+
+def spark_session(spec: Spec) -> Session:
+    """The session that a file asks for."""
+    return Session(spec.name, spec.master, spec.spark)
+
+
+def parse_time(option: str, text: str | None) -> int | None:
+    """A time in ms since the epoch, None where none is given. Raises PipelineError, which names the option."""
+    if text is None:
+        return None
+    try:
+        return time_ms(text)
+    except ValueError as error:
+        raise PipelineError(f"{option}: {error}") from None
