@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from penstock.pipeline.lake.files import FileWriter
-from penstock.pipeline.lake.partitioning import By
+from penstock.pipeline.lake.partitioning import PartitionColumn
 from penstock.pipeline.lake.tables import snapshot_of
 
 
@@ -329,7 +329,7 @@ def old_commit(folder: Path, name: str, numbers: list[int], **more: object) -> l
     """A commit in the log of a Parquet table of an earlier version; returns the paths of its files."""
     columns = pa.schema([("id", pa.int64()), ("day", pa.date32())])
     days = [date(2024, 1, 1 + n % 2) for n in numbers]
-    writer = FileWriter(folder, columns, [By("day")])
+    writer = FileWriter(folder, columns, [PartitionColumn("day")])
     writer.write(pa.RecordBatch.from_pydict({"id": numbers, "day": days}, schema=columns))
     files = writer.finish()
     grown = columns.append(pa.field("more", pa.string()))

@@ -22,7 +22,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.options import Options, parse_options
 from penstock.pipeline.source.outage import patiently
 
-from .arrears import ArchiveSpec, Step, plan
+from .archive_plan import ArchiveSpec, Step, plan
 from .delta import Table
 from .progress import Progress, Report
 from .tables import folder_of, table_at
