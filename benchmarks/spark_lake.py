@@ -20,7 +20,7 @@ from benchmarks.spark_scan import PARTITIONS, serve
 from penstock.client.access import Access
 from penstock.pipeline.http.logs import LogState
 from penstock.pipeline.lake.archive import ArchiveSpec, append, server_options
-from penstock.pipeline.lake.arrears import Step
+from penstock.pipeline.lake.archive_plan import Step
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.session import session
 

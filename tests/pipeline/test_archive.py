@@ -21,7 +21,8 @@ from penstock.pipeline.http.schemas import register
 from penstock.pipeline.lake import archive as archiving
 from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
 from penstock.pipeline.lake.progress import Progress
-from penstock.pipeline.lake.replay import FOLDER, ORIGIN, ReplaySpec, run_replay
+from penstock.pipeline.lake.replay import ORIGIN, ReplaySpec, run_replay
+from penstock.pipeline.lake.replay_plan import FOLDER, ranges
 from penstock.pipeline.lake.tables import snapshot_of
 from penstock.pipeline.lake.values import Position
 from penstock.pipeline.rows.columns import INCLUDABLE
@@ -316,8 +317,6 @@ def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Pa
 
 
 def test_a_replay_by_times(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
-    from penstock.pipeline.lake import replay
-
     server.create("t")
     fill(server, 5)
     run_archive(spark, spec())
@@ -325,7 +324,7 @@ def test_a_replay_by_times(spark: SparkSession, server: FakeServer, spec: Archiv
 
     def asked(**options: object) -> list[tuple[int, int]]:
         given = {"server": spec().server, "table": spec().table, "topic": "x", "id": "r"} | options
-        pieces = replay.ranges(ReplaySpec(**given), Path(spec().table), now)  # type: ignore[arg-type]
+        pieces = ranges(ReplaySpec(**given), Path(spec().table), now)  # type: ignore[arg-type]
         return [(piece.start, piece.end) for piece in pieces]
 
     assert asked() == [(0, 50)]

@@ -1,9 +1,12 @@
 """Tables written and read by a real Spark session, and by delta-rs alone."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -11,6 +14,8 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from penstock.pipeline.lake.files import FileWriter
+from penstock.pipeline.lake.partitioning import PartitionColumn
 from penstock.pipeline.lake.tables import snapshot_of
 
 
@@ -318,3 +323,40 @@ def test_deletion_vectors_are_refused(spark: SparkSession, path: str) -> None:
     log.write_text("\n".join(json.dumps(line) for line in lines))
     with pytest.raises(PySparkException, match="uses deletionVectors, which is not read here"):
         load(spark, path)
+
+
+def old_commit(folder: Path, name: str, numbers: list[int], **more: object) -> list[str]:
+    """A commit in the log of a Parquet table of an earlier version; returns the paths of its files."""
+    columns = pa.schema([("id", pa.int64()), ("day", pa.date32())])
+    days = [date(2024, 1, 1 + n % 2) for n in numbers]
+    writer = FileWriter(folder, columns, [PartitionColumn("day")])
+    writer.write(pa.RecordBatch.from_pydict({"id": numbers, "day": days}, schema=columns))
+    files = writer.finish()
+    grown = columns.append(pa.field("more", pa.string()))
+    commit = {"version": int(name[:20]), "at": 1, "schema": bytes(grown.serialize()).hex(), "add": files}
+    (folder / "_penstock").mkdir(exist_ok=True)
+    (folder / "_penstock" / name).write_bytes(msgspec.json.encode(commit | {"partition_by": ["day"]} | more))
+    return [file.path for file in files]
+
+
+def test_a_parquet_table_of_an_earlier_version_becomes_delta_as_the_docs_say(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old", str(tmp_path / "new")
+    old_commit(old, f"{0:020d}.json", [90])
+    old_commit(old, f"{1:020d}.json", [0, 1], overwrite=True)
+    old_commit(old, f"{1:020d}.all.json", [0, 1])
+    gone = old_commit(old, f"{2:020d}.json", [2, 3])
+    old_commit(old, f"{3:020d}.json", [4, 5], remove=gone)
+    docs = (Path(__file__).parents[2] / "docs" / "lake.md").read_text()
+    code = re.search(r"```python\n(import json\n.*?)\nfrom_parquet\(", docs, re.DOTALL)
+    assert code is not None
+    names: dict[str, Callable[..., None]] = {}
+    exec(code[1], names)
+    names["from_parquet"](spark, str(old), new)
+    back = load(spark, new)
+    assert back.columns == ["id", "day", "more"]
+    assert rows(back) == [(n, date(2024, 1, 1 + n % 2), None) for n in (0, 1, 4, 5)]
+    assert snapshot_of(Path(new)).partition_by == ("day",)
+    with pytest.raises(PySparkException, match="is a Parquet table, and tables are Delta only: see"):
+        load(spark, str(old))

@@ -85,7 +85,7 @@ def archive(
 ) -> None:
     """Keep TOPICS as a table: append what is new."""
     from penstock.pipeline.lake.archive import run_archive
-    from penstock.pipeline.lake.arrears import ArchiveSpec
+    from penstock.pipeline.lake.archive_plan import ArchiveSpec
 
     spec = ArchiveSpec(
         server=server,

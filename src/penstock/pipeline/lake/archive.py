@@ -22,7 +22,7 @@ from penstock.pipeline.http.logs import LogState, Look, Mark, look, set_marks
 from penstock.pipeline.http.retry import patiently
 from penstock.pipeline.source.options import Options, parse_options
 
-from .arrears import ArchiveSpec, Step, plan
+from .archive_plan import ArchiveSpec, Step, plan
 from .delta import Table
 from .progress import Progress, Report
 from .tables import folder_of, table_at

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from . import stats
 from .delta import Snapshot, Table
 from .files import FileWriter, remove
-from .partitioning import By, constants
+from .partitioning import PartitionColumn, constants
 from .schema import conform
 from .values import File
 
@@ -76,7 +76,7 @@ def compact(
 
 
 def _rewrite(table: Table, now: Snapshot, group: list[File]) -> list[File]:
-    bys = [By(name) for name in now.partition_by]
+    bys = [PartitionColumn(name) for name in now.partition_by]
     writer = FileWriter(table.folder, now.schema, bys, 1 << 62)  # a group becomes one file
     try:
         for file in sorted(group, key=order) if _ranged(group) else group:

@@ -176,7 +176,9 @@ class Table:
                 self.folder, _delta(batch.schema), mode="ignore", partition_by=list(batch.partition_by)
             )
         now = Snapshot(table, self.folder)
-        partitioning.check_same([partitioning.By(name) for name in batch.partition_by], now.partition_by)
+        partitioning.check_same(
+            [partitioning.PartitionColumn(name) for name in batch.partition_by], now.partition_by
+        )
         if not is_new(self.folder, batch, now.last(batch.writer)):
             return False
         marks = _marks(batch, now)

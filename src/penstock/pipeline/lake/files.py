@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from penstock.pipeline.errors import PipelineError
 
 from . import partitioning
-from .partitioning import By
+from .partitioning import PartitionColumn
 from .schema import conform
 from .stats import summary
 from .values import File
@@ -31,7 +31,7 @@ class FileWriter:
     """Writes rows into the files of one task. `schema` is the table's, with its partition columns."""
 
     def __init__(
-        self, root: Path, schema: pa.Schema, bys: Sequence[By], target_bytes: int = TARGET_BYTES
+        self, root: Path, schema: pa.Schema, bys: Sequence[PartitionColumn], target_bytes: int = TARGET_BYTES
     ) -> None:
         self._root = root
         self._bys = tuple(bys)
@@ -60,7 +60,7 @@ class FileWriter:
         return tuple(self.files)
 
     def discard(self) -> None:
-        """Delete everything that was written: nobody has heard of it."""
+        """Delete everything that was written: no commit names it."""
         for file in self._open.values():
             file.abandon()
         self._open.clear()

@@ -14,11 +14,11 @@ from penstock.pipeline.options import flag, number, parse_server
 
 from . import partitioning
 from .files import TARGET_BYTES
-from .partitioning import By
+from .partitioning import PartitionColumn
 from .tables import check_format, folder_of
-from .values import Piece
+from .values import OffsetRange
 
-VACUUM_HOURS: Final = 168  # as Delta: who reads an old version has a week
+VACUUM_HOURS: Final = 168  # as Delta: readers of an old version have a week
 TARGET_LEAST: Final = 1 << 10
 
 _WRITE: Final = (
@@ -42,7 +42,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     `server` is then asked which log they are of."""
 
     path: Path
-    partition_by: tuple[By, ...]
+    partition_by: tuple[PartitionColumn, ...]
     writer: str
     batch: int | None
     compact: bool
@@ -58,7 +58,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     version: int | None
     columns: tuple[str, ...]
-    offsets: tuple[Piece, ...] | None
+    offsets: tuple[OffsetRange, ...] | None
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -90,11 +90,11 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         path=folder_of(texts.get("path", "")),
         version=number(texts, "version", 0, least=0) if "version" in texts else None,
         columns=tuple(name.strip() for name in texts.get("columns", "").split(",") if name.strip()),
-        offsets=parse_pieces(texts["offsets"]) if "offsets" in texts else None,
+        offsets=parse_offsets(texts["offsets"]) if "offsets" in texts else None,
     )
 
 
-def parse_pieces(text: str) -> tuple[Piece, ...]:
+def parse_offsets(text: str) -> tuple[OffsetRange, ...]:
     """`{"persistent://public/default/t": {"0": [0, 100]}}`: from an offset up to another, exclusive."""
     try:
         raw = msgspec.json.decode(text, type=dict[str, dict[int, tuple[int, int]]])
@@ -102,14 +102,14 @@ def parse_pieces(text: str) -> tuple[Piece, ...]:
         raise PipelineError(
             f'option offsets: expected JSON like {{"topic": {{"0": [0, 100]}}}} ({error})'
         ) from None
-    pieces = [Piece(t, p, start, end) for t, ps in raw.items() for p, (start, end) in ps.items()]
+    pieces = [OffsetRange(t, p, start, end) for t, ps in raw.items() for p, (start, end) in ps.items()]
     if any(not 0 <= piece.start <= piece.end for piece in pieces):
         raise PipelineError("option offsets: a range begins at 0 or later, and ends where it begins or later")
     return tuple(sorted(pieces))
 
 
-def write_pieces(pieces: tuple[Piece, ...]) -> str:
-    """The text that `parse_pieces` reads; each partition once."""
+def write_offsets(pieces: tuple[OffsetRange, ...]) -> str:
+    """The text that `parse_offsets` reads; each partition once."""
     found: dict[str, dict[str, list[int]]] = {}
     for piece in pieces:
         found.setdefault(piece.topic, {})[str(piece.partition)] = [piece.start, piece.end]

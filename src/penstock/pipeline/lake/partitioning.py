@@ -20,7 +20,7 @@ _PLAIN: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
-class By(msgspec.Struct, frozen=True):
+class PartitionColumn(msgspec.Struct, frozen=True):
     """A partition column: `name`; derived of a time where it has a `source`, per `unit` (day, month)."""
 
     name: str
@@ -28,7 +28,7 @@ class By(msgspec.Struct, frozen=True):
     unit: str = ""
 
 
-def parse(text: str) -> tuple[By, ...]:
+def parse(text: str) -> tuple[PartitionColumn, ...]:
     """`day(timestamp),carrier`. Raises PipelineError."""
     found = []
     for part in (each.strip() for each in text.split(",")):
@@ -36,29 +36,29 @@ def parse(text: str) -> tuple[By, ...]:
             continue
         if derived := _DERIVED.fullmatch(part):
             unit, source = derived.groups()
-            found.append(By(f"{source}_{unit}", source, unit))
+            found.append(PartitionColumn(f"{source}_{unit}", source, unit))
         elif "(" in part or ")" in part:
             raise PipelineError(f"option partitionBy: {part!r}; a column, day(column) or month(column)")
         else:
-            found.append(By(part))
+            found.append(PartitionColumn(part))
     if len({by.name for by in found}) < len(found):
         raise PipelineError("option partitionBy: a column is named twice")
     return tuple(found)
 
 
-def of_table(names: Sequence[str], incoming: pa.Schema) -> tuple[By, ...]:
+def of_table(names: Sequence[str], incoming: pa.Schema) -> tuple[PartitionColumn, ...]:
     """The partitioning of a table that has these partition columns: `t_day` is of `t`, where only `t` comes."""
     found = []
     for name in names:
         derived = _SUFFIX.fullmatch(name)
         if name not in incoming.names and derived and derived[1] in incoming.names:
-            found.append(By(name, derived[1], derived[2]))
+            found.append(PartitionColumn(name, derived[1], derived[2]))
         else:
-            found.append(By(name))
+            found.append(PartitionColumn(name))
     return tuple(found)
 
 
-def extend(schema: pa.Schema, bys: Sequence[By]) -> pa.Schema:
+def extend(schema: pa.Schema, bys: Sequence[PartitionColumn]) -> pa.Schema:
     """The columns with the derived ones. Raises PipelineError for columns that cannot part a table."""
     for by in bys:
         if by.source:
@@ -86,7 +86,9 @@ def extend(schema: pa.Schema, bys: Sequence[By]) -> pa.Schema:
     return schema
 
 
-def part(batch: pa.RecordBatch, bys: Sequence[By]) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+def part(
+    batch: pa.RecordBatch, bys: Sequence[PartitionColumn]
+) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
     """Cut a batch by its partition values; rows keep their order within each."""
     if not bys:
         yield (), batch
@@ -108,7 +110,7 @@ def part(batch: pa.RecordBatch, bys: Sequence[By]) -> Iterator[tuple[tuple[str |
         yield tuple(group[by.name] for by in bys), batch.filter(mask)
 
 
-def _texts(batch: pa.RecordBatch, by: By) -> pa.Array:
+def _texts(batch: pa.RecordBatch, by: PartitionColumn) -> pa.Array:
     """A partition column's values as text; an empty text is null, as in Delta."""
     column = batch.column(batch.schema.get_field_index(by.source or by.name))
     if by.source and by.name not in batch.schema.names:
@@ -151,13 +153,13 @@ def folder(names: Sequence[str], values: Sequence[str | None]) -> str:
     return "/".join(parts)
 
 
-def file_schema(schema: pa.Schema, bys: Sequence[By] | Sequence[str]) -> pa.Schema:
+def file_schema(schema: pa.Schema, bys: Sequence[PartitionColumn] | Sequence[str]) -> pa.Schema:
     """What is in the files: all but the partition columns."""
     names = {by if isinstance(by, str) else by.name for by in bys}
     return pa.schema([field for field in schema if field.name not in names])
 
 
-def check_same(given: Sequence[By], names: Sequence[str]) -> None:
+def check_same(given: Sequence[PartitionColumn], names: Sequence[str]) -> None:
     """A table stays parted as it was made."""
     if given and tuple(by.name for by in given) != tuple(names):
         have = ", ".join(names) or "nothing"

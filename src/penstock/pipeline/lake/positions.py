@@ -10,17 +10,17 @@ import pyarrow.compute as pc
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import DataLoss, PipelineError
 
-from .values import Piece, Position
+from .values import OffsetRange, Position
 
 COLUMNS = ("topic", "partition", "offset")
 
 
-def pieces(batch: pa.RecordBatch) -> list[Piece]:
+def pieces(batch: pa.RecordBatch) -> list[OffsetRange]:
     """The runs of offsets in a batch, by topic and partition. Raises PipelineError for a null among them."""
     topic, partition, offset = (batch.column(batch.schema.get_field_index(name)) for name in COLUMNS)
     if topic.null_count or partition.null_count or offset.null_count:
         raise PipelineError("an archive's rows need a topic, a partition and an offset each")
-    found: list[Piece] = []
+    found: list[OffsetRange] = []
     topics, partitions = pc.unique(topic).to_pylist(), pc.unique(partition).to_pylist()
     for name in topics:
         for number in partitions:
@@ -28,7 +28,7 @@ def pieces(batch: pa.RecordBatch) -> list[Piece]:
             if len(topics) > 1 or len(partitions) > 1:
                 offsets = offset.filter(pc.and_(pc.equal(topic, name), pc.equal(partition, number)))
             if len(offsets):
-                found += [Piece(name, number, start, end) for start, end in _runs(offsets.to_numpy())]
+                found += [OffsetRange(name, number, start, end) for start, end in _runs(offsets.to_numpy())]
     return found
 
 
@@ -39,19 +39,19 @@ def _runs(offsets: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[tuple[i
     return [(int(ordered[a]), int(ordered[b - 1]) + 1) for a, b in pairwise(edges)]
 
 
-def merge(found: Iterable[Piece]) -> list[Piece]:
+def merge(found: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Pieces that touch become one; those that overlap stay as they are, for `whole` to see."""
-    merged: list[Piece] = []
+    merged: list[OffsetRange] = []
     for each in sorted(found):
         last = merged[-1] if merged else None
         if last and (last.topic, last.partition, last.end) == (each.topic, each.partition, each.start):
-            merged[-1] = Piece(last.topic, last.partition, last.start, each.end)
+            merged[-1] = OffsetRange(last.topic, last.partition, last.start, each.end)
         else:
             merged.append(each)
     return merged
 
 
-def whole(found: Iterable[Piece]) -> list[Piece]:
+def whole(found: Iterable[OffsetRange]) -> list[OffsetRange]:
     """One piece for each partition. Raises DataLoss for a gap, PipelineError for offsets that come twice."""
     merged = merge(found)
     for one, other in pairwise(merged):
@@ -65,7 +65,7 @@ def whole(found: Iterable[Piece]) -> list[Piece]:
     return merged
 
 
-def follow(piece: Piece, position: Position | None, ledger: int) -> Position:
+def follow(piece: OffsetRange, position: Position | None, ledger: int) -> Position:
     """Where a partition stands after a piece.
 
     Raises DataLoss where the piece leaves a gap, ALREADY_EXISTS where the table has some of it already or is the

@@ -26,10 +26,10 @@ from .compaction import compact
 from .delta import Table
 from .files import FileWriter, remove
 from .options import WriteOptions, write_options
-from .partitioning import By
+from .partitioning import PartitionColumn
 from .repeats import is_new
 from .tables import table_at
-from .values import Batch, File, Piece
+from .values import Batch, File, OffsetRange
 
 QUERY: Final = "sql.streaming.queryId"
 
@@ -37,7 +37,7 @@ QUERY: Final = "sql.streaming.queryId"
 class Written(WriterCommitMessage):
     """What a task wrote: its files, what offsets they hold where that is asked for, and for which query."""
 
-    def __init__(self, files: tuple[File, ...], pieces: tuple[Piece, ...], query: str) -> None:
+    def __init__(self, files: tuple[File, ...], pieces: tuple[OffsetRange, ...], query: str) -> None:
         self.files = files
         self.pieces = pieces
         self.query = query
@@ -55,7 +55,7 @@ class TableSink:
         """Write the rows of one task."""
         options = self._options
         writer = FileWriter(options.path, self._columns, self._bys, options.target_bytes)
-        pieces: list[Piece] = []
+        pieces: list[OffsetRange] = []
         try:
             for batch in iterator:
                 if batch.num_rows:
@@ -142,7 +142,7 @@ class StreamWriter(TableSink, DataSourceStreamArrowWriter):
         """Leave the files to vacuum: a commit that was reported as failed may have been made."""
 
 
-def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[By, ...]]:
+def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[PartitionColumn, ...]]:
     """The columns of the files with the derived ones, and how they are parted; checked against the table.
 
     Raises PipelineError where rows of these columns cannot go into it.
@@ -164,7 +164,7 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     return made, bys
 
 
-def _ledgers(options: WriteOptions, pieces: Sequence[Piece]) -> dict[tuple[str, int], int]:
+def _ledgers(options: WriteOptions, pieces: Sequence[OffsetRange]) -> dict[tuple[str, int], int]:
     if options.server is None or not pieces:
         return {}
     topics = sorted({TopicName.parse(piece.topic) for piece in pieces})

@@ -18,7 +18,7 @@ from .delta import Snapshot
 from .files import open_file
 from .partitioning import constants
 from .positions import COLUMNS
-from .values import File, Piece
+from .values import File, OffsetRange
 
 ROWS_MAX: Final = 500_000  # of a task
 BATCH: Final = 16_384
@@ -30,7 +30,7 @@ Source = tuple[str, dict[str, str | None]]  # a file's path and its partition va
 class Slice(InputPartition):
     """One task: a range of offsets, and the files that hold it."""
 
-    def __init__(self, folder: Path, files: Sequence[Source], piece: Piece) -> None:
+    def __init__(self, folder: Path, files: Sequence[Source], piece: OffsetRange) -> None:
         super().__init__(None)
         self.folder = folder
         self.files = tuple(files)
@@ -38,7 +38,7 @@ class Slice(InputPartition):
 
 
 def plan_slices(
-    folder: Path, now: Snapshot, pieces: Sequence[Piece], rows_max: int = ROWS_MAX
+    folder: Path, now: Snapshot, pieces: Sequence[OffsetRange], rows_max: int = ROWS_MAX
 ) -> list[Slice]:
     """The tasks that read `pieces` of an archive. Raises PipelineError where the table is none, DataLoss where
     it does not reach so far."""
@@ -60,12 +60,12 @@ def plan_slices(
         size = piece.end - piece.start
         for n in range(count):
             start, end = piece.start + size * n // count, piece.start + size * (n + 1) // count
-            own = Piece(piece.topic, piece.partition, start, end)
+            own = OffsetRange(piece.topic, piece.partition, start, end)
             found.append(Slice(folder, [(f.path, f.values) for f in holding if holds(f, own)], own))
     return found
 
 
-def holds(file: File, piece: Piece) -> bool:
+def holds(file: File, piece: OffsetRange) -> bool:
     """Whether a file may have rows of a piece, by its bounds; without bounds it may."""
     return _within(file.low, file.high, piece)
 
@@ -101,7 +101,7 @@ def offset_at(folder: Path, now: Snapshot, topic: str, partition: int, ms: int) 
     position = now.position(topic, partition)
     if position is None:
         return None
-    piece = Piece(topic, partition, position.first, position.end)
+    piece = OffsetRange(topic, partition, position.first, position.end)
     wanted = _EPOCH + timedelta(milliseconds=ms)
     best: int | None = None
     for file in sorted(
@@ -155,7 +155,7 @@ def _rows(part: Slice, schema: pa.Schema) -> Iterator[tuple[Any, pa.RecordBatch]
                     yield offsets, schemas.conform(rows, schema, fixed)
 
 
-def _mask(batch: pa.RecordBatch, values: dict[str, str | None], piece: Piece) -> Any:
+def _mask(batch: pa.RecordBatch, values: dict[str, str | None], piece: OffsetRange) -> Any:
     """Which rows are of the piece. A table may be parted by topic or partition: then the files lack them."""
 
     def column(name: str) -> Any:
@@ -172,7 +172,7 @@ def _mask(batch: pa.RecordBatch, values: dict[str, str | None], piece: Piece) ->
     return mask
 
 
-def _group_holds(group: pq.RowGroupMetaData, piece: Piece) -> bool:
+def _group_holds(group: pq.RowGroupMetaData, piece: OffsetRange) -> bool:
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     for number in range(group.num_columns):
@@ -183,7 +183,7 @@ def _group_holds(group: pq.RowGroupMetaData, piece: Piece) -> bool:
     return _within(low, high, piece)
 
 
-def _within(low: dict[str, Any], high: dict[str, Any], piece: Piece) -> bool:
+def _within(low: dict[str, Any], high: dict[str, Any], piece: OffsetRange) -> bool:
     for name, first, last in (
         ("topic", piece.topic, piece.topic),
         ("partition", piece.partition, piece.partition),

@@ -17,7 +17,7 @@ from penstock.pipeline.source.tasks import Elsewhere
 
 from .slices import Slice, offset_at, plan_slices, read_slice
 from .tables import folder_of, snapshot_of
-from .values import Piece, Position
+from .values import OffsetRange, Position
 
 
 class ArchivedSplit(Elsewhere):
@@ -54,12 +54,12 @@ class Span:
             found.append(log)
         return found
 
-    def cut(self, wanted: Sequence[Range]) -> tuple[list[Piece], list[Range]]:
+    def cut(self, wanted: Sequence[Range]) -> tuple[list[OffsetRange], list[Range]]:
         """What of the ranges comes from the table, and what from the log.
 
         Raises DataLoss where neither has some of it; without `fail_on_data_loss` that is left out.
         """
-        archived: list[Piece] = []
+        archived: list[OffsetRange] = []
         live: list[Range] = []
         for each in wanted:
             begin = self._begins[each.topic, each.partition]
@@ -67,7 +67,7 @@ class Span:
             first, end = (position.first, position.end) if position is not None else (each.start, each.start)
             low, high = max(each.start, first), min(each.end, end)
             if low < high:
-                archived.append(Piece(each.topic, each.partition, low, high))
+                archived.append(OffsetRange(each.topic, each.partition, low, high))
                 parts = [(each.start, low), (high, each.end)]
             else:
                 parts = [(each.start, each.end)]
@@ -85,7 +85,7 @@ class Span:
 
     def splits(
         self,
-        pieces: Sequence[Piece],
+        pieces: Sequence[OffsetRange],
         columns: pa.Schema,
         rows_max: int,
         *,

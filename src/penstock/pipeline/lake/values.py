@@ -25,7 +25,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     high: dict[str, Cell] = {}
 
 
-class Piece(msgspec.Struct, frozen=True, order=True):
+class OffsetRange(msgspec.Struct, frozen=True, order=True):
     """The offsets `start .. end-1` of a topic's partition."""
 
     topic: str
@@ -55,7 +55,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     writer: str = ""
     number: int = 0
     overwrite: bool = False
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[OffsetRange, ...] = ()
     ledgers: Mapping[tuple[str, int], int] = {}
 
     @property

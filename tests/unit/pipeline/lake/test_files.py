@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from penstock.pipeline.lake import files as module
 from penstock.pipeline.lake.files import FileWriter
-from penstock.pipeline.lake.partitioning import By
+from penstock.pipeline.lake.partitioning import PartitionColumn
 
 US = pa.timestamp("us", tz="UTC")
 
@@ -57,7 +57,7 @@ def test_files_end_at_the_target_and_rows_keep_their_order(tmp_path: Path, monke
 
 def test_many_partitions_keep_few_files_open(tmp_path: Path) -> None:
     rows = batch(0, 500)
-    writer = FileWriter(tmp_path, rows.schema, [By("kind")])
+    writer = FileWriter(tmp_path, rows.schema, [PartitionColumn("kind")])
     writer.write(rows)
     assert len(writer._open) <= module.OPEN_MAX
     made = writer.finish()

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.lake import partitioning
-from penstock.pipeline.lake.partitioning import By
+from penstock.pipeline.lake.partitioning import PartitionColumn
 
 US = pa.timestamp("us", tz="UTC")
 
 
 def test_what_partition_by_says() -> None:
     assert partitioning.parse("day(timestamp), carrier") == (
-        By("timestamp_day", "timestamp", "day"),
-        By("carrier"),
+        PartitionColumn("timestamp_day", "timestamp", "day"),
+        PartitionColumn("carrier"),
     )
     assert partitioning.parse("") == ()
 
@@ -46,7 +46,10 @@ def test_columns_that_cannot_part_a_table(text: str, words: str) -> None:
 
 def test_a_table_knows_its_derived_columns_by_their_names() -> None:
     incoming = pa.schema([("t", US), ("b_day", pa.date32())])
-    assert partitioning.of_table(["t_day", "b_day"], incoming) == (By("t_day", "t", "day"), By("b_day"))
+    assert partitioning.of_table(["t_day", "b_day"], incoming) == (
+        PartitionColumn("t_day", "t", "day"),
+        PartitionColumn("b_day"),
+    )
 
 
 @given(
@@ -97,6 +100,6 @@ def test_values_come_back_as_they_were() -> None:
         ("x", pa.string()),
     ):
         batch = pa.RecordBatch.from_arrays([pa.array([value], kind), pa.array([1])], names=["p", "n"])
-        ((text,), _), *rest = partitioning.part(batch, [By("p")])
+        ((text,), _), *rest = partitioning.part(batch, [PartitionColumn("p")])
         assert not rest
         assert partitioning.value(text, kind) == value

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.lake import positions
-from penstock.pipeline.lake.values import Piece, Position
+from penstock.pipeline.lake.values import OffsetRange, Position
 
 SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
 
@@ -38,7 +38,7 @@ def test_rows_in_any_order_make_one_piece_a_partition(logs, random, size) -> Non
     pieces = [
         piece for at in range(0, len(found), size) for piece in positions.pieces(rows(found[at : at + size]))
     ]
-    expected = sorted(Piece(t, p, start, start + count) for (t, p), (start, count) in logs.items())
+    expected = sorted(OffsetRange(t, p, start, start + count) for (t, p), (start, count) in logs.items())
     assert positions.whole(pieces) == expected
 
 
@@ -47,7 +47,7 @@ def test_whole_means_every_offset_once(offsets: list[int]) -> None:
     pieces = positions.pieces(rows([("t", 0, each) for each in offsets]))
     complete = len(set(offsets)) == len(offsets) == max(offsets) - min(offsets) + 1
     if complete:
-        assert positions.whole(pieces) == [Piece("t", 0, min(offsets), max(offsets) + 1)]
+        assert positions.whole(pieces) == [OffsetRange("t", 0, min(offsets), max(offsets) + 1)]
     else:
         with pytest.raises((DataLoss, PipelineError), match=r"t, partition 0"):
             positions.whole(pieces)
@@ -62,9 +62,9 @@ def test_null_offsets_are_refused() -> None:
 
 
 def test_a_piece_follows_where_the_table_ends() -> None:
-    assert positions.follow(Piece("t", 0, 5, 9), None, 3) == Position(5, 9, 3)
-    assert positions.follow(Piece("t", 0, 9, 12), Position(5, 9, 3), 3) == Position(5, 12, 3)
-    assert positions.follow(Piece("t", 0, 9, 12), Position(5, 9, 3), -1) == Position(5, 12, 3)
+    assert positions.follow(OffsetRange("t", 0, 5, 9), None, 3) == Position(5, 9, 3)
+    assert positions.follow(OffsetRange("t", 0, 9, 12), Position(5, 9, 3), 3) == Position(5, 12, 3)
+    assert positions.follow(OffsetRange("t", 0, 9, 12), Position(5, 9, 3), -1) == Position(5, 12, 3)
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_a_piece_follows_where_the_table_ends() -> None:
 )
 def test_what_does_not_follow_is_refused(start: int, ledger: int, error: type, words: str) -> None:
     with pytest.raises(error, match=words):
-        positions.follow(Piece("t", 0, start, 12), Position(5, 9, 3), ledger)
+        positions.follow(OffsetRange("t", 0, start, 12), Position(5, 9, 3), ledger)

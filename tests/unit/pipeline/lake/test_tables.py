@@ -13,10 +13,10 @@ from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.lake.compaction import compact
 from penstock.pipeline.lake.delta import Table
 from penstock.pipeline.lake.files import FileWriter
-from penstock.pipeline.lake.partitioning import By
+from penstock.pipeline.lake.partitioning import PartitionColumn
 from penstock.pipeline.lake.repeats import Last
 from penstock.pipeline.lake.tables import check_format, snapshot_of, table_at
-from penstock.pipeline.lake.values import Batch, File, Piece, Position
+from penstock.pipeline.lake.values import Batch, File, OffsetRange, Position
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
@@ -27,7 +27,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def files(table: Table, numbers: list[int], schema: pa.Schema = SCHEMA, by: str = "") -> tuple[File, ...]:
-    bys = [By(by)] if by else []
+    bys = [PartitionColumn(by)] if by else []
     writer = FileWriter(table.folder, schema, bys)
     columns = {"n": numbers, "text": [str(n % 3) for n in numbers], "more": numbers}
     writer.write(
@@ -90,12 +90,12 @@ def test_columns_grow_with_a_batch(table: Table) -> None:
 
 def test_what_is_archived_goes_on_where_it_ended(table: Table) -> None:
     ledgers = {("t", 0): 7}
-    add(table, [1], pieces=(Piece("t", 0, 10, 20),), ledgers=ledgers)
+    add(table, [1], pieces=(OffsetRange("t", 0, 10, 20),), ledgers=ledgers)
     with pytest.raises(DataLoss, match="ends at 20, and the batch begins at 21"):
-        add(table, [2], pieces=(Piece("t", 0, 21, 22),), ledgers=ledgers)
+        add(table, [2], pieces=(OffsetRange("t", 0, 21, 22),), ledgers=ledgers)
     with pytest.raises(PipelineError, match="already"):
-        add(table, [2], pieces=(Piece("t", 0, 10, 20),), ledgers=ledgers)
-    add(table, [2], pieces=(Piece("t", 0, 20, 30), Piece("t", 1, 0, 5)), ledgers=ledgers)
+        add(table, [2], pieces=(OffsetRange("t", 0, 10, 20),), ledgers=ledgers)
+    add(table, [2], pieces=(OffsetRange("t", 0, 20, 30), OffsetRange("t", 1, 0, 5)), ledgers=ledgers)
     now = table.snapshot()
     assert now is not None
     assert now.position("t", 0) == Position(10, 30, 7)
@@ -149,7 +149,7 @@ def test_overwriting_keeps_the_past(table: Table) -> None:
 
 def test_small_files_become_one_in_their_order(table: Table) -> None:
     for n in range(20):
-        add(table, [2 * n, 2 * n + 1], "q", n, pieces=(Piece("t", 0, 2 * n, 2 * n + 2),))
+        add(table, [2 * n, 2 * n + 1], "q", n, pieces=(OffsetRange("t", 0, 2 * n, 2 * n + 2),))
     assert compact(table, 1 << 30) == 20
     now = table.snapshot()
     assert now is not None

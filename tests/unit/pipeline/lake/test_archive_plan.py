@@ -6,7 +6,7 @@ import pytest
 from penstock.client.access import Access
 from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.http.logs import LogState
-from penstock.pipeline.lake.arrears import ArchiveSpec, plan
+from penstock.pipeline.lake.archive_plan import ArchiveSpec, plan
 from penstock.pipeline.lake.values import Position
 
 SPEC = ArchiveSpec(server=Access(url="http://any"), table="/t", topics=("t",), rows_max=10)

@@ -1,4 +1,4 @@
-"""What is archived, and what the next commit brings. Pure."""
+"""What is archived, and what the next commit brings: planned from the table and the logs. Pure."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -78,7 +78,7 @@ def plan(
 ) -> list[Step]:
     """What the next commit brings: from where the table ends, or `starts`, up to `ends`.
 
-    Raises DataLoss where messages are gone that the table has not, and PipelineError where a topic was made anew.
+    Raises DataLoss where messages are gone that the table has not, and PipelineError where a topic was made again.
     """
     begins: dict[Key, int] = {}
     latest: dict[Key, int] = {}

@@ -1,0 +1,173 @@
+"""What a replay publishes: written down beside the table, under the replay's id, before it begins."""
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from penstock.client.access import Access
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import PipelineError
+
+from .delta import Snapshot
+from .slices import offset_at
+from .tables import snapshot_of
+from .values import OffsetRange
+
+FOLDER: Final = "_replays"
+ROWS_MAX: Final = 500_000  # of a commit
+
+
+class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What is published again, and where to.
+
+    `source` is the archived topic; it may be left out where the table has one only. The range is given by times
+    (ms since the epoch, the end exclusive) or by offsets of partitions (the end exclusive); what is left out
+    reaches to the end of the archive. `id` names the replay. `keep_partitions`: into the partitions they came
+    from, else where their keys belong.
+    """
+
+    server: Access
+    table: str
+    topic: str
+    id: str
+    source: str = ""
+    from_time: int | None = None
+    to_time: int | None = None
+    from_offsets: dict[int, int] = {}
+    to_offsets: dict[int, int] = {}
+    keep_partitions: bool = False
+    rows_max: int = ROWS_MAX
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A replay written down: what was asked for, as a digest, the batches, and the name of the writer.
+
+    A plan that was lost with its table is made again under another writer: what the server has of the first says
+    nothing of it. Earlier versions wrote no `writer`.
+    """
+
+    asked: str
+    batches: list[list[OffsetRange]]
+    writer: str = ""
+
+
+def planned(spec: ReplaySpec, folder: Path) -> Plan:
+    """The plan of this id: the one that is written down, or a new one."""
+    if not spec.id.strip():
+        raise PipelineError("a replay needs an id: what is published under it is published once")
+    try:
+        TopicName.parse(spec.topic)
+    except PenstockError as error:
+        raise PipelineError(f"option topic: {error.message}") from None
+    now = snapshot_of(folder)
+    if "value" not in now.schema.names:
+        raise PipelineError(f"the table {folder} has no column value: its messages cannot be published again")
+    offsets = sorted(spec.from_offsets.items()), sorted(spec.to_offsets.items())
+    wanted = [spec.topic, spec.source, spec.from_time, spec.to_time, offsets, spec.keep_partitions]
+    asked = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
+    path = folder / FOLDER / f"{hashlib.sha256(spec.id.encode()).hexdigest()[:32]}.json"
+    if not path.exists():
+        writer = f"replay-{spec.id}-{secrets.token_hex(8)}"
+        _write(path, Plan(asked, batches(ranges(spec, folder, now), spec.rows_max), writer))
+    plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+    if plan.asked != asked:
+        raise PipelineError(
+            f"the replay {spec.id} was begun with another range or topic; another replay needs another id",
+            ErrorKind.ALREADY_EXISTS,
+        )
+    return plan
+
+
+def ranges(spec: ReplaySpec, folder: Path, now: Snapshot) -> list[OffsetRange]:
+    """What is asked for, within what is archived. Raises PipelineError."""
+    topic = _source(spec, now)
+    timed = spec.from_time is not None or spec.to_time is not None
+    if timed and (spec.from_offsets or spec.to_offsets):
+        raise PipelineError("a replay's range is given by times or by offsets, not by both")
+    pieces = []
+    there = _partitions(now, topic)
+    if not there:
+        raise PipelineError(f"the table {folder} has nothing of {topic}", ErrorKind.NOT_FOUND)
+    for partition in {*spec.from_offsets, *spec.to_offsets} - set(there):
+        raise PipelineError(f"the table {folder} has nothing of {topic}, partition {partition}")
+    for partition in there:
+        position = now.position(topic, partition)
+        assert position is not None
+        start = spec.from_offsets.get(partition, position.first)
+        end = spec.to_offsets.get(partition, position.end)
+        if spec.from_time is not None:
+            start = _at(folder, now, topic, partition, spec.from_time, position.end)
+        if spec.to_time is not None:
+            end = _at(folder, now, topic, partition, spec.to_time, position.end)
+        if not position.first <= start <= position.end or not end <= position.end:
+            raise PipelineError(
+                f"{topic}, partition {partition}: {start} to {end} is asked for, and the archive has"
+                f" {position.first} to {position.end}"
+            )
+        if start < end:
+            pieces.append(OffsetRange(topic, partition, start, end))
+    return pieces
+
+
+def batches(pieces: list[OffsetRange], rows_max: int) -> list[list[OffsetRange]]:
+    """Cut into batches of at most `rows_max` rows, partition by partition in order. Pure."""
+    found: list[list[OffsetRange]] = []
+    room = 0
+    for piece in pieces:
+        start = piece.start
+        while start < piece.end:
+            if room == 0:
+                found.append([])
+                room = rows_max
+            end = min(piece.end, start + room)
+            found[-1].append(OffsetRange(piece.topic, piece.partition, start, end))
+            room -= end - start
+            start = end
+    return found
+
+
+def _write(path: Path, plan: Plan) -> None:
+    path.parent.mkdir(exist_ok=True)
+    aside = path.with_name(f".{uuid4()}.tmp")
+    with aside.open("wb") as file:
+        file.write(msgspec.json.encode(plan))
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        pass  # another process began the same replay at the same moment: its plan counts
+    finally:
+        aside.unlink()
+
+
+def _source(spec: ReplaySpec, now: Snapshot) -> str:
+    if spec.source:
+        return str(TopicName.parse(spec.source))
+    topics = {
+        str(bound["topic"])
+        for file in now.files()
+        for bound in (file.low, file.high, file.values)
+        if "topic" in bound
+    }
+    if len(topics) != 1:
+        raise PipelineError("the table has several topics: the replay's source is needed")
+    return topics.pop()
+
+
+def _partitions(now: Snapshot, topic: str) -> list[int]:
+    """The archived partitions of a topic."""
+    bounds = [int((file.high | file.values).get("partition") or 0) for file in now.files()]
+    last = max(bounds, default=-1)
+    return [n for n in range(last + 1) if now.position(topic, n) is not None]
+
+
+def _at(folder: Path, now: Snapshot, topic: str, partition: int, ms: int, end: int) -> int:
+    found = offset_at(folder, now, topic, partition, ms)
+    return end if found is None else found
