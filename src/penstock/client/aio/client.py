@@ -12,7 +12,7 @@ from penstock.client.enums import ConsumerType
 from penstock.client.errors import AlreadyClosed
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
-from penstock.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ReaderOptions
+from penstock.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ReaderOptions, complete
 from penstock.client.schema import Schema
 
 from .consumer import Consumer
@@ -47,8 +47,11 @@ class Client:
         **options: Unpack[ClientOptions],
     ) -> None:
         self.service_url = service_url
-        self._service = Service(service_url, authentication, float(operation_timeout_seconds), **options)
-        self._context = Context(self._service.lookup, float(operation_timeout_seconds))
+        timeout_s = float(operation_timeout_seconds)
+        self._service = Service(
+            service_url, authentication, timeout_s, complete(ClientOptions, "Client", options)
+        )
+        self._context = Context(self._service.lookup, timeout_s)
         self._open: list[Producer | Consumer | Reader] = []
         self._closed = False
 
@@ -72,7 +75,9 @@ class Client:
             IncompatibleSchema: The topic has another schema.
         """
         self._check()
-        producer = await open_producer(self._context, topic, producer_name, schema, **options)
+        producer = await open_producer(
+            self._context, topic, producer_name, schema, complete(ProducerOptions, "create_producer", options)
+        )
         self._open.append(producer)
         return producer
 
@@ -101,7 +106,12 @@ class Client:
         """
         self._check()
         consumer = await open_consumer(
-            self._context, topic, subscription_name, consumer_type, schema, **options
+            self._context,
+            topic,
+            subscription_name,
+            consumer_type,
+            schema,
+            complete(ConsumerOptions, "subscribe", options),
         )
         self._open.append(consumer)
         if message_listener is not None:
@@ -127,7 +137,9 @@ class Client:
             options: See `penstock.client.options.ReaderOptions`.
         """
         self._check()
-        reader = await open_reader(self._context, topic, start_message_id, schema, **options)
+        reader = await open_reader(
+            self._context, topic, start_message_id, schema, complete(ReaderOptions, "create_reader", options)
+        )
         self._open.append(reader)
         if reader_listener is not None:
             job = self._context.tasks.spawn(read_on(reader, reader_listener), "call a reader listener")

@@ -13,7 +13,8 @@ from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
 from penstock.client.session import commands
 from penstock.client.session.commands import Subscription
-from penstock.client.session.inbox import Inbox, Receiving
+from penstock.client.session.inbox import Inbox
+from penstock.client.session.redelivery import Receiving
 from penstock.model.names import TopicName
 from penstock.wire.fields import signed
 from penstock.wire.frames import Frame

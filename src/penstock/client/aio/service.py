@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.client.authentication import ActingFor, Authentication
+from penstock.client.options import ClientOptions
 from penstock.client.session.service_url import parse_service_url
 
 from .lookup import BinaryLookup, Lookup
@@ -17,48 +17,33 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """`options.ClientOptions` describes the arguments; those of the official client's own machinery are passed over."""
+    """Made with complete options."""
 
     def __init__(
         self,
         service_url: str,
         authentication: Authentication | None,
         timeout_s: float,
-        *,
-        connection_timeout_ms: int = 10_000,
-        listener_name: str | None = None,
-        use_tls: bool = False,
-        tls_trust_certs_file_path: str | None = None,
-        tls_allow_insecure_connection: bool = False,
-        tls_validate_hostname: bool = False,
-        tls_private_key_file_path: str | None = None,
-        tls_certificate_file_path: str | None = None,
-        original_principal: str | None = None,
-        original_authentication: Authentication | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        io_threads: int = 1,
-        message_listener_threads: int = 1,
-        concurrent_lookup_requests: int = 50_000,
-        log_conf_file_path: str | None = None,
-        stats_interval_in_seconds: int = 600,
-        logger: Any = None,
+        options: ClientOptions,
     ) -> None:
-        if use_tls and service_url.startswith("pulsar://"):
+        if options["use_tls"] and service_url.startswith("pulsar://"):
             service_url = "pulsar+ssl://" + service_url.removeprefix("pulsar://")
         url = parse_service_url(service_url)
         authentication = authentication or Authentication()
-        if original_principal is not None or original_authentication is not None:
-            authentication = ActingFor(authentication, original_principal or "", original_authentication)
+        principal, forwarded = options["original_principal"], options["original_authentication"]
+        if principal is not None or forwarded is not None:
+            authentication = ActingFor(authentication, principal or "", forwarded)
+        ssl_context = options["ssl_context"]
         if url.tls and ssl_context is None:
             ssl_context = tls_context(
-                trust_certs=tls_trust_certs_file_path,
-                insecure=tls_allow_insecure_connection,
-                validate_hostname=tls_validate_hostname,
-                certificate=tls_certificate_file_path,
-                private_key=tls_private_key_file_path,
+                trust_certs=options["tls_trust_certs_file_path"],
+                insecure=options["tls_allow_insecure_connection"],
+                validate_hostname=options["tls_validate_hostname"],
+                certificate=options["tls_certificate_file_path"],
+                private_key=options["tls_private_key_file_path"],
                 authentication=authentication,
             )
-        self._pool = Pool(authentication, ssl_context, connection_timeout_ms / 1000)
+        self._pool = Pool(authentication, ssl_context, options["connection_timeout_ms"] / 1000)
         self._http: HttpLookup | None = None
         self.lookup: Lookup
         if url.http:
@@ -66,7 +51,7 @@ class Service:
 
             self.lookup = self._http = HttpLookup(self._pool, url, authentication, ssl_context, timeout_s)
         else:
-            self.lookup = BinaryLookup(self._pool, url, listener_name, timeout_s)
+            self.lookup = BinaryLookup(self._pool, url, options["listener_name"], timeout_s)
 
     async def close(self) -> None:
         """Drop all connections."""

@@ -14,7 +14,7 @@ from penstock.client.errors import InvalidTopicName, PulsarException, TopicNotFo
 from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
 from penstock.client.session.commands import Subscription
-from penstock.client.session.inbox import Receiving
+from penstock.client.session.redelivery import Receiving
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 
