@@ -10,6 +10,7 @@ from penstock.client.session.batch import Sending
 from penstock.client.session.commands import Publication
 
 from .context import Context
+from .outgoing import Outgoing
 from .partitions import Partitions
 from .producer import Producer
 from .subscribing import topic_name
@@ -64,14 +65,16 @@ async def open_producer(
     await partitions.open(count)
     pending = options["max_pending_messages"] or 2**31
     return Producer(
-        partitions,
-        schema,
-        max_pending=min(
-            pending * max(1, count), max(pending, options["max_pending_messages_across_partitions"])
-        ),
-        block_if_queue_full=options["block_if_queue_full"],
-        interceptors=options["interceptors"],
-        multi_schema=options["multi_schema"],
+        Outgoing(
+            partitions,
+            schema,
+            max_pending=min(
+                pending * max(1, count), max(pending, options["max_pending_messages_across_partitions"])
+            ),
+            block_if_queue_full=options["block_if_queue_full"],
+            interceptors=options["interceptors"],
+            multi_schema=options["multi_schema"],
+        )
     )
 
 
