@@ -116,7 +116,7 @@ class Client:
         self._open.append(consumer)
         if message_listener is not None:
             job = self._context.tasks.spawn(listen(consumer, message_listener), "call a message listener")
-            consumer._jobs.append(job)
+            consumer.incoming.jobs.append(job)
         return consumer
 
     async def create_reader(
@@ -143,7 +143,7 @@ class Client:
         self._open.append(reader)
         if reader_listener is not None:
             job = self._context.tasks.spawn(read_on(reader, reader_listener), "call a reader listener")
-            reader._consumer._jobs.append(job)
+            reader.incoming.jobs.append(job)
         return reader
 
     async def get_topic_partitions(self, topic: str) -> list[str]:

@@ -16,6 +16,7 @@ from penstock.model.schema import SchemaInfo, SchemaType
 from .consumer import Consumer
 from .context import Context
 from .dead_letters import DeadLetters
+from .incoming import Incoming
 from .producer import Producer
 from .producing import open_producer
 from .subscribing import Subscribing, topic_name
@@ -36,19 +37,18 @@ async def open_consumer(
     policy = options["dead_letter_policy"] if shared else None
     if isinstance(topic, str) and not options["is_pattern_topic"]:
         names = [str(topic_name(topic))]
-    consumer = Consumer(
+    incoming = Incoming(
         ",".join(names),
         subscription_name,
         options["consumer_name"] or secrets.token_hex(5),
         kind,
-        queue_size=options["receiver_queue_size"],
-        batch_policy=options["batch_receive_policy"],
+        options["receiver_queue_size"],
     )
     schema = schema or BytesSchema()
     how = Subscription(
         topic="",
         name=subscription_name,
-        consumer_name=consumer.consumer_name(),
+        consumer_name=incoming.name,
         type=kind,
         initial_position=options["initial_position"],
         read_compacted=options["is_read_compacted"],
@@ -59,7 +59,7 @@ async def open_consumer(
     )
     receiving = Receiving(
         type=kind,
-        queue_size=options["receiver_queue_size"],
+        queue_size=incoming.queue_size,
         nack_delay_s=options["negative_ack_redelivery_delay_ms"] / 1000,
         unacked_timeout_s=(options["unacked_messages_timeout_ms"] or 0) / 1000,
         batch_index_ack=options["batch_index_ack_enabled"],
@@ -70,10 +70,10 @@ async def open_consumer(
     )
     if policy is not None:
         graves = _Graves(context)
-        consumer._dead_letters = DeadLetters(policy, subscription_name, graves.producer, graves.schema_of)
+        incoming.dead_letters = DeadLetters(policy, subscription_name, graves.producer, graves.schema_of)
     subscribing = Subscribing(
         context,
-        consumer,
+        incoming,
         how,
         receiving,
         schema,
@@ -86,7 +86,7 @@ async def open_consumer(
         )
     else:
         await subscribing.topics(names)
-    return consumer
+    return Consumer(incoming, options["batch_receive_policy"])
 
 
 class _Graves:

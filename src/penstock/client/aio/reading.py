@@ -12,8 +12,8 @@ from penstock.client.schema import BytesSchema, Schema
 from penstock.client.session.commands import Subscription
 from penstock.client.session.redelivery import Receiving
 
-from .consumer import Consumer
 from .context import Context
+from .incoming import Incoming
 from .reader import Reader
 from .subscribing import Subscribing, topic_name
 
@@ -32,13 +32,8 @@ async def open_reader(
     role = options["subscription_role_prefix"]
     prefix = f"{role}-" if role else ""
     subscription = f"{prefix}reader-{secrets.token_hex(5)}"
-    consumer = Consumer(
-        name,
-        subscription,
-        options["reader_name"] or "",
-        ConsumerType.Exclusive,
-        queue_size=options["receiver_queue_size"],
-    )
+    size = options["receiver_queue_size"]
+    incoming = Incoming(name, subscription, options["reader_name"] or "", ConsumerType.Exclusive, size)
     schema = schema or BytesSchema()
     how = Subscription(
         topic="",
@@ -50,9 +45,9 @@ async def open_reader(
     )
     subscribing = Subscribing(
         context,
-        consumer,
+        incoming,
         how,
-        Receiving(queue_size=options["receiver_queue_size"], crypto=options["crypto_failure_action"]),
+        Receiving(queue_size=size, crypto=options["crypto_failure_action"]),
         schema,
         total_queue_size=_TOTAL_QUEUE_SIZE,
         start=start_message_id,
@@ -60,8 +55,8 @@ async def open_reader(
     )
     await subscribing.topics([name])
     if start_message_id == MessageId.latest and options["start_message_id_inclusive"]:
-        for receiver in consumer._receivers.values():
+        for receiver in incoming.receivers.values():
             last, _ = await receiver.last_message_id()
             if last.entry_id() >= 0:
                 await receiver.seek(last)
-    return Reader(consumer)
+    return Reader(incoming)
