@@ -187,6 +187,7 @@ class Publisher:
         self._write()
         self._tell()
         self._registration.ask(self._link)
+        self._arm_due()  # of messages that waited longer than their batch would have
 
     def _write(self) -> None:
         if self._link is not None:
@@ -225,11 +226,13 @@ class Publisher:
 
     def _tick(self) -> None:
         self._timer, self._timer_at = None, float("inf")
-        now = time.time()
-        self.outbox.tick(now)
+        self.outbox.tick(time.time())
         self._written()
-        due = self.outbox.deadline()
-        if due is not None and self.error is None:
+        self._arm_due()
+
+    def _arm_due(self) -> None:
+        due, now = self.outbox.deadline(), time.time()
+        if due is not None and due < self._timer_at and self.error is None:
             self._arm(now, max(due, now + 0.001))
 
     # -- in
