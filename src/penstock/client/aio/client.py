@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import re
 from collections.abc import Callable
 from types import TracebackType
@@ -18,13 +20,13 @@ from penstock.client.schema import Schema
 from .consumer import Consumer
 from .consuming import open_consumer
 from .context import Context
-from .listening import listen, read_on
 from .producer import Producer
 from .producing import open_producer
 from .reader import Reader
 from .reading import open_reader
 from .service import Service
 from .subscribing import topic_name
+from .tasks import log
 
 Listener = Callable[[Consumer, Message], Any]
 
@@ -115,7 +117,9 @@ class Client:
         )
         self._open.append(consumer)
         if message_listener is not None:
-            job = self._context.tasks.spawn(listen(consumer, message_listener), "call a message listener")
+            job = self._context.tasks.spawn(
+                _listen(consumer.receive, consumer, message_listener), "call a message listener"
+            )
             consumer.incoming.jobs.append(job)
         return consumer
 
@@ -142,7 +146,9 @@ class Client:
         )
         self._open.append(reader)
         if reader_listener is not None:
-            job = self._context.tasks.spawn(read_on(reader, reader_listener), "call a reader listener")
+            job = self._context.tasks.spawn(
+                _listen(reader.read_next, reader, reader_listener), "call a reader listener"
+            )
             reader.incoming.jobs.append(job)
         return reader
 
@@ -188,3 +194,21 @@ class Client:
     def _check(self) -> None:
         if self._closed:
             raise AlreadyClosed("the client is closed")
+
+
+async def _listen(receive: Callable[[], Any], source: Any, listener: Callable[[Any, Message], Any]) -> None:
+    """Call `listener` with each message; the messages it fails for are not acknowledged."""
+    while True:
+        try:
+            message = await receive()
+        except AlreadyClosed:
+            return
+        try:
+            outcome = listener(source, message)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("a message listener failed")
+        await asyncio.sleep(0)  # a full queue must not keep the loop

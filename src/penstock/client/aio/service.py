@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
 
 from penstock.client.authentication import ActingFor, Authentication
+from penstock.client.errors import InvalidConfiguration
 from penstock.client.options import ClientOptions
 from penstock.client.session.service_url import parse_service_url
 
 from .lookup import BinaryLookup, Lookup
 from .pool import Pool
-from .tls import tls_context
 
 if TYPE_CHECKING:
     from .http_lookup import HttpLookup
@@ -35,14 +36,7 @@ class Service:
             authentication = ActingFor(authentication, principal or "", forwarded)
         ssl_context = options["ssl_context"]
         if url.tls and ssl_context is None:
-            ssl_context = tls_context(
-                trust_certs=options["tls_trust_certs_file_path"],
-                insecure=options["tls_allow_insecure_connection"],
-                validate_hostname=options["tls_validate_hostname"],
-                certificate=options["tls_certificate_file_path"],
-                private_key=options["tls_private_key_file_path"],
-                authentication=authentication,
-            )
+            ssl_context = tls_context(options, authentication)
         self._pool = Pool(authentication, ssl_context, options["connection_timeout_ms"] / 1000)
         self._http: HttpLookup | None = None
         self.lookup: Lookup
@@ -58,3 +52,24 @@ class Service:
         await self._pool.close()
         if self._http is not None:
             await self._http.close()
+
+
+def tls_context(options: ClientOptions, authentication: Authentication) -> ssl.SSLContext:
+    """A context for connections to the broker. Raises InvalidConfiguration."""
+    insecure = options["tls_allow_insecure_connection"]
+    trust_certs, certificate = options["tls_trust_certs_file_path"], options["tls_certificate_file_path"]
+    context = ssl.create_default_context()
+    context.check_hostname = options["tls_validate_hostname"] and not insecure
+    if insecure:
+        context.verify_mode = ssl.CERT_NONE
+    try:
+        if trust_certs:
+            context.load_verify_locations(trust_certs)
+        files = authentication.certificate() or (
+            (certificate, options["tls_private_key_file_path"]) if certificate else None
+        )
+        if files is not None:
+            context.load_cert_chain(*files)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidConfiguration(f"the certificates cannot be used: {error}") from error
+    return context

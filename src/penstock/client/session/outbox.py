@@ -17,10 +17,9 @@ from penstock.client.errors import NotConnected, PulsarException, Timeout
 from penstock.client.schema.schema import Schema
 from penstock.model.message import OutMessage
 
-from .batch import Batch, Sending, batch_key
-from .held import Held
+from .batch import Batch, Held, Sending, batch_key
 from .sent import Encoder, Sent, Settled, failed
-from .waiting import LongPolls
+from .waiting import PendingRequests
 
 
 class Outbox:
@@ -32,7 +31,7 @@ class Outbox:
         self.attached = False
         self.urgent = False  # somebody waits for what is in the batches
         self.last_sequence_id = -1
-        self.waits = LongPolls()
+        self.waits = PendingRequests()
         self.wanted: Schema | None = None
         self._version: int | None = None
         self._versions: dict[bytes, int | None] = {}

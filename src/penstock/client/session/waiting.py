@@ -15,7 +15,7 @@ class Waiting(Protocol):
     is_request: bool
 
 
-class LongPolls:
+class PendingRequests:
     """The requests of one producer that wait for a reply."""
 
     def __init__(self) -> None:
