@@ -173,7 +173,7 @@ class Outgoing:
             await room
 
     def _make_room(self) -> None:
-        """Whoever waits looks again."""
+        """Those that wait for room look again."""
         if self._room and self.partitions.count < self.max_pending:
             waiting, self._room = self._room, []
             for room in waiting:

@@ -128,7 +128,7 @@ class Producer:
             timeout_ms: How long to wait.
 
         Raises:
-            TimeoutError: Nobody replied in time.
+            TimeoutError: No reply came in time.
             OperationNotSupported: The broker does not know requests.
         """
         return await self.outgoing.request(Draft(value=content), timeout_ms)

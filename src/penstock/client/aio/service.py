@@ -41,7 +41,7 @@ class Service:
         self._http: HttpLookup | None = None
         self.lookup: Lookup
         if url.http:
-            from .http_lookup import HttpLookup  # here, so that nobody else imports an HTTP client
+            from .http_lookup import HttpLookup  # here: other users import no HTTP client
 
             self.lookup = self._http = HttpLookup(self._pool, url, authentication, ssl_context, timeout_s)
         else:

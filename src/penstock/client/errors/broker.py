@@ -157,7 +157,7 @@ class ConsumerAssignError(PulsarException):
 
 
 class TransactionCoordinatorNotFoundError(PulsarException):
-    """Nobody coordinates transactions."""
+    """There is no coordinator of transactions."""
 
 
 class InvalidTxnStatusError(PulsarException):

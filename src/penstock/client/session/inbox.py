@@ -208,7 +208,7 @@ class Inbox:
             self._used = 0
 
     def _passed_over(self, count: int) -> None:
-        """So many messages were not for the application: whoever waits still does."""
+        """So many messages were not for the application: a waiting `receive` still waits."""
         if self._settings.queue_size == 0:
             self.ask(count)
         else:
