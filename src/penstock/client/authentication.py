@@ -31,7 +31,7 @@ class Authentication:
 
 
 class ActingFor(Authentication):
-    """A proxy that acts for somebody else, under its own credentials.
+    """A proxy that acts for another principal, under its own credentials.
 
     Args:
         proxy: How the proxy itself is authenticated.

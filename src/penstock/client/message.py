@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
 from penstock.model.message import Message as Stored
@@ -15,7 +15,12 @@ from .message_id import MessageId
 if TYPE_CHECKING:
     from penstock.model.schema import SchemaInfo
 
-    from .schema.schema import Schema
+
+class Decoder(Protocol):
+    """What tells a message's value: a schema."""
+
+    def decode_message(self, message: Message) -> Any:
+        """The value of a message."""
 
 
 class Message:
@@ -29,7 +34,7 @@ class Message:
         message_id: MessageId,
         topic: str,
         redeliveries: int,
-        schema: Schema,
+        schema: Decoder,
         writer: SchemaInfo | None = None,
     ) -> None:
         self._stored = stored

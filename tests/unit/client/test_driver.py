@@ -136,6 +136,26 @@ async def test_a_message_the_broker_refuses_fails_alone() -> None:
         assert isinstance(results[1], penstock.MessageId)
 
 
+async def test_a_schema_registered_after_the_batch_delay_holds_nothing_back() -> None:
+    async with fake() as broker, client(broker.port) as ours:
+        asked: list[int] = []
+
+        def later(frame: Frame) -> list[BaseCommand]:
+            asked.append(frame.command.get_or_create_schema.request_id)
+            return []
+
+        broker.script[BaseCommand.GET_OR_CREATE_SCHEMA] = later
+        producer = await ours.create_producer("t", batching_max_publish_delay_ms=10)
+        message = producer.new_message("x", schema=penstock.StringSchema())
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            group.create_task(message.send())
+            await asyncio.sleep(0.1)  # the batch's delay passes meanwhile
+            answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE)
+            answer.get_or_create_schema_response.request_id = asked[0]
+            answer.get_or_create_schema_response.schema_version = bytes(8)
+            broker.say(answer)
+
+
 async def test_a_producer_closed_by_the_broker_comes_back() -> None:
     async with fake() as broker, client(broker.port) as ours:
         producer = await ours.create_producer("t")

@@ -1,12 +1,15 @@
 """A consumer's session: entries in, messages out, permits, acknowledgements and redeliveries as commands."""
 
+import pytest
+
 from penstock.client.enums import ConsumerType
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 from penstock.client.schema import AutoConsumeSchema, BytesSchema
 from penstock.client.session.batch import Sending
-from penstock.client.session.inbox import Inbox, Receiving
+from penstock.client.session.inbox import Inbox
 from penstock.client.session.outbox import Outbox
+from penstock.client.session.redelivery import Receiving
 from penstock.model.schema import STRING_SCHEMA
 
 from .broker import delivery, frames, said
@@ -249,6 +252,24 @@ def test_chunks_are_put_together_and_acknowledged_together() -> None:
     made.flush()
     (ack,) = [frame for frame in frames(made.take()) if frame.command.HasField("ack")]
     assert sorted(one.entryId for one in ack.command.ack.message_id) == list(range(half))
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+def test_the_oldest_incomplete_chunked_message_is_given_up_and_acknowledged_if_asked(
+    acknowledged: bool,
+) -> None:
+    sender = Outbox(1, Sending(chunking=True))
+    sender.attach("ann", -1, None, 200)
+    sender.add_plain(b"x" * 300, None, 1.0)
+    sender.add_plain(b"y" * 300, None, 1.0)
+    parts = [frame.entry for frame in frames(sender.take())]
+    half = len(parts) // 2
+    made = inbox(chunked_max=1, ack_oldest_chunked=acknowledged)
+    for index in (0, *range(half, len(parts))):
+        made.deliver(delivery(index, data=parts[index]))
+
+    assert data(made.arrived()) == [b"y" * 300]
+    assert said(made.take()) == (["ACK ack_type=0 message_id=[1:0]"] if acknowledged else [])
 
 
 def test_what_cannot_be_opened_is_let_go_with_the_reason() -> None:

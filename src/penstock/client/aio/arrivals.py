@@ -65,7 +65,7 @@ class Arrivals:
             if waker in self._wakers:
                 self._wakers.remove(waker)
             elif self._queue:
-                self.wake(1)  # whoever was woken may have given up: another looks
+                self.wake(1)  # the one that was woken may have given up: another looks
 
     def wake(self, count: int | None = None) -> None:
         """Let so many look, None: all of them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import re
 from collections.abc import Callable
 from types import TracebackType
@@ -12,19 +14,19 @@ from penstock.client.enums import ConsumerType
 from penstock.client.errors import AlreadyClosed
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
-from penstock.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ReaderOptions
+from penstock.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ReaderOptions, complete
 from penstock.client.schema import Schema
 
 from .consumer import Consumer
 from .consuming import open_consumer
 from .context import Context
-from .listening import listen, read_on
 from .producer import Producer
 from .producing import open_producer
 from .reader import Reader
 from .reading import open_reader
 from .service import Service
 from .subscribing import topic_name
+from .tasks import log
 
 Listener = Callable[[Consumer, Message], Any]
 
@@ -47,8 +49,11 @@ class Client:
         **options: Unpack[ClientOptions],
     ) -> None:
         self.service_url = service_url
-        self._service = Service(service_url, authentication, float(operation_timeout_seconds), **options)
-        self._context = Context(self._service.lookup, float(operation_timeout_seconds))
+        timeout_s = float(operation_timeout_seconds)
+        self._service = Service(
+            service_url, authentication, timeout_s, complete(ClientOptions, "Client", options)
+        )
+        self._context = Context(self._service.lookup, timeout_s)
         self._open: list[Producer | Consumer | Reader] = []
         self._closed = False
 
@@ -72,7 +77,9 @@ class Client:
             IncompatibleSchema: The topic has another schema.
         """
         self._check()
-        producer = await open_producer(self._context, topic, producer_name, schema, **options)
+        producer = await open_producer(
+            self._context, topic, producer_name, schema, complete(ProducerOptions, "create_producer", options)
+        )
         self._open.append(producer)
         return producer
 
@@ -101,12 +108,19 @@ class Client:
         """
         self._check()
         consumer = await open_consumer(
-            self._context, topic, subscription_name, consumer_type, schema, **options
+            self._context,
+            topic,
+            subscription_name,
+            consumer_type,
+            schema,
+            complete(ConsumerOptions, "subscribe", options),
         )
         self._open.append(consumer)
         if message_listener is not None:
-            job = self._context.tasks.spawn(listen(consumer, message_listener), "call a message listener")
-            consumer._jobs.append(job)
+            job = self._context.tasks.spawn(
+                _listen(consumer.receive, consumer, message_listener), "call a message listener"
+            )
+            consumer.incoming.jobs.append(job)
         return consumer
 
     async def create_reader(
@@ -127,11 +141,15 @@ class Client:
             options: See `penstock.client.options.ReaderOptions`.
         """
         self._check()
-        reader = await open_reader(self._context, topic, start_message_id, schema, **options)
+        reader = await open_reader(
+            self._context, topic, start_message_id, schema, complete(ReaderOptions, "create_reader", options)
+        )
         self._open.append(reader)
         if reader_listener is not None:
-            job = self._context.tasks.spawn(read_on(reader, reader_listener), "call a reader listener")
-            reader._consumer._jobs.append(job)
+            job = self._context.tasks.spawn(
+                _listen(reader.read_next, reader, reader_listener), "call a reader listener"
+            )
+            reader.incoming.jobs.append(job)
         return reader
 
     async def get_topic_partitions(self, topic: str) -> list[str]:
@@ -176,3 +194,21 @@ class Client:
     def _check(self) -> None:
         if self._closed:
             raise AlreadyClosed("the client is closed")
+
+
+async def _listen(receive: Callable[[], Any], source: Any, listener: Callable[[Any, Message], Any]) -> None:
+    """Call `listener` with each message; the messages it fails for are not acknowledged."""
+    while True:
+        try:
+            message = await receive()
+        except AlreadyClosed:
+            return
+        try:
+            outcome = listener(source, message)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("a message listener failed")
+        await asyncio.sleep(0)  # a full queue must not keep the loop

@@ -56,7 +56,7 @@ class DeadLetters:
             },
             event_timestamp=stored.event_time,
         )
-        await producer._send(made)
+        await producer.outgoing.send(made)
 
     async def close(self) -> None:
         """Leave the topics."""

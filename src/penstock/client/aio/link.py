@@ -75,7 +75,7 @@ class Link(asyncio.Protocol):
         why = self.session.broken or ReadError("the connection broke" + (f": {error}" if error else ""))
         if not self._ready.done():
             self._ready.set_exception(why)
-            self._ready.exception()  # nobody may be waiting any more
+            self._ready.exception()  # its waiter may be gone
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(why)

@@ -32,7 +32,7 @@ _ITS_OWN = frozenset((1, 9, 10, 17, 18, 22))
 
 
 class Publisher:
-    """Tokens are called with an error, or None and the message's id; None is nobody."""
+    """Tokens are called with an error, or None and the message's id; a token may be None."""
 
     def __init__(
         self, context: Context, how: Publication, sending: Sending, partition: int, schema: Schema
@@ -187,13 +187,14 @@ class Publisher:
         self._write()
         self._tell()
         self._registration.ask(self._link)
+        self._arm_due()  # of messages that waited longer than their batch would have
 
     def _write(self) -> None:
         if self._link is not None:
             self._link.write(self.outbox.take())
 
     def awaited(self) -> None:
-        """Somebody waits for what was just posted: it shall go with this turn, not after the batch's delay."""
+        """A caller waits for what was just posted: send it in this turn, not after the batch's delay."""
         if self.outbox.settings.batching and not self.outbox.urgent:
             self.outbox.urgent = True
             self._loop.call_soon(self.push)
@@ -225,11 +226,13 @@ class Publisher:
 
     def _tick(self) -> None:
         self._timer, self._timer_at = None, float("inf")
-        now = time.time()
-        self.outbox.tick(now)
+        self.outbox.tick(time.time())
         self._written()
-        due = self.outbox.deadline()
-        if due is not None and self.error is None:
+        self._arm_due()
+
+    def _arm_due(self) -> None:
+        due, now = self.outbox.deadline(), time.time()
+        if due is not None and due < self._timer_at and self.error is None:
             self._arm(now, max(due, now + 0.001))
 
     # -- in
@@ -260,7 +263,7 @@ class Publisher:
             self._end(error)
 
     def _give_up(self, error: PulsarException) -> None:
-        """Begin anew on another connection: what has no receipt is sent again, in order."""
+        """Use another connection: what has no receipt is sent again, in order."""
         log.warning("the producer of %s connects again: %s", self.topic, error)
         if self._link is not None:
             self._link.abort(error)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from penstock.client.errors import AlreadyClosed
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 
-from .consumer import Consumer
+from .incoming import Incoming
 from .receiver import Receiver
 
 
 class Reader:
     """Reads a topic from a position of its own, made by `Client.create_reader`."""
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
+    def __init__(self, incoming: Incoming) -> None:
+        self.incoming = incoming  # the blocking client reads through it, too
 
     def topic(self) -> str:
         """The topic."""
-        return self._consumer.topic()
+        return self.incoming.topic
 
     def is_connected(self) -> bool:
         """Whether there is a connection to every broker concerned."""
-        return self._consumer.is_connected()
+        return self.incoming.connected
 
     async def read_next(self, timeout_millis: int | None = None) -> Message:
         """Wait for the next message.
@@ -34,43 +35,39 @@ class Reader:
         Raises:
             Timeout: There was none in time.
         """
-        message = await self._consumer.receive(timeout_millis)
-        self._done(message)
-        return message
+        return await self.incoming.receive(None if timeout_millis is None else timeout_millis / 1000)
 
     async def has_message_available(self) -> bool:
         """Whether there is a message to be read now."""
-        if self._consumer._arrivals:
+        incoming = self.incoming
+        if incoming.arrivals:
             return True
-        for receiver in self._consumer._receivers.values():
+        incoming.settle()
+        for receiver in incoming.receivers.values():
             if await _has_more(receiver):
                 return True
         return False
 
     async def seek(self, messageid: MessageId | int) -> None:
         """Go to after a message, or to the first one published at a time, in ms."""
-        await self._consumer.seek(messageid)
+        await self.incoming.seek(messageid)
 
     async def close(self) -> None:
         """Leave the topic."""
-        await self._consumer.close()
+        await self.incoming.close()
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
 
     async def __anext__(self) -> Message:
-        message = await self._consumer.__anext__()
-        self._done(message)
-        return message
-
-    def _done(self, message: Message) -> None:
-        """The broker need not remember what was read."""
-        receiver = self._consumer._receivers.get(message._topic)
-        if receiver is not None and receiver.error is None:
-            receiver.acknowledge_up_to(message._id)
+        try:
+            return await self.incoming.receive(None)
+        except AlreadyClosed:
+            raise StopAsyncIteration from None
 
 
 async def _has_more(receiver: Receiver) -> bool:
+    """Whether the topic has a message after the last one that was taken."""
     last, done = await receiver.last_message_id()
     if last.entry_id() < 0:
         return False

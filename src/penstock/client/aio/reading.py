@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, Final
+from typing import Final
 
-from penstock.client.enums import ConsumerCryptoFailureAction, ConsumerType
+from penstock.client.enums import ConsumerType
 from penstock.client.message_id import MessageId
+from penstock.client.options import ReaderOptions
 from penstock.client.schema import BytesSchema, Schema
 from penstock.client.session.commands import Subscription
-from penstock.client.session.inbox import Receiving
+from penstock.client.session.redelivery import Receiving
 
-from .consumer import Consumer
 from .context import Context
+from .incoming import Incoming
 from .reader import Reader
 from .subscribing import Subscribing, topic_name
 
@@ -24,45 +25,38 @@ async def open_reader(
     topic: str,
     start_message_id: MessageId,
     schema: Schema | None,
-    *,
-    receiver_queue_size: int = 1000,
-    reader_name: str | None = None,
-    subscription_role_prefix: str | None = None,
-    is_read_compacted: bool = False,
-    crypto_key_reader: Any = None,
-    start_message_id_inclusive: bool = False,
-    crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+    options: ReaderOptions,
 ) -> Reader:
-    """A reader of a topic or of all its partitions; `options.ReaderOptions` describes the arguments."""
+    """A reader of a topic or of all its partitions; `options` are complete."""
     name = str(topic_name(topic))
-    prefix = f"{subscription_role_prefix}-" if subscription_role_prefix else ""
+    role = options["subscription_role_prefix"]
+    prefix = f"{role}-" if role else ""
     subscription = f"{prefix}reader-{secrets.token_hex(5)}"
-    consumer = Consumer(
-        name, subscription, reader_name or "", ConsumerType.Exclusive, queue_size=receiver_queue_size
-    )
+    size = options["receiver_queue_size"]
+    incoming = Incoming(name, subscription, options["reader_name"] or "", ConsumerType.Exclusive, size)
     schema = schema or BytesSchema()
     how = Subscription(
         topic="",
         name=subscription,
-        consumer_name=reader_name or subscription,
+        consumer_name=options["reader_name"] or subscription,
         durable=False,
-        read_compacted=is_read_compacted,
+        read_compacted=options["is_read_compacted"],
         schema=schema.schema_info() if schema.registered else None,
     )
     subscribing = Subscribing(
         context,
-        consumer,
+        incoming,
         how,
-        Receiving(queue_size=receiver_queue_size, crypto=crypto_failure_action),
+        Receiving(queue_size=size, crypto=options["crypto_failure_action"]),
         schema,
         total_queue_size=_TOTAL_QUEUE_SIZE,
         start=start_message_id,
-        inclusive=start_message_id_inclusive,
+        inclusive=options["start_message_id_inclusive"],
     )
     await subscribing.topics([name])
-    if start_message_id == MessageId.latest and start_message_id_inclusive:
-        for receiver in consumer._receivers.values():
+    if start_message_id == MessageId.latest and options["start_message_id_inclusive"]:
+        for receiver in incoming.receivers.values():
             last, _ = await receiver.last_message_id()
             if last.entry_id() >= 0:
                 await receiver.seek(last)
-    return Reader(consumer)
+    return Reader(incoming)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from penstock.client.errors import AlreadyClosed, NotConnected, OperationNotSupported, PulsarException
@@ -13,7 +13,8 @@ from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
 from penstock.client.session import commands
 from penstock.client.session.commands import Subscription
-from penstock.client.session.inbox import Inbox, Receiving
+from penstock.client.session.inbox import Inbox
+from penstock.client.session.redelivery import Receiving
 from penstock.model.names import TopicName
 from penstock.wire.fields import signed
 from penstock.wire.frames import Frame
@@ -36,7 +37,7 @@ class Owner(Protocol):
     def forget(self, receiver: Receiver) -> int:
         """The messages that were not taken yet are void; returns how many they were."""
 
-    def bury(self, receiver: Receiver, messages: list[Message]) -> Awaitable[None]:
+    def bury(self, receiver: Receiver, messages: list[Message]) -> Coroutine[Any, Any, None]:
         """Bring messages to the dead-letter topic, then acknowledge them."""
 
     def ended(self, receiver: Receiver, error: PulsarException) -> None:
@@ -176,9 +177,9 @@ class Receiver:
         answer = await self.ask(commands.last_message_id)
         partition = self.inbox.partition
         last = _message_id(answer.last_message_id, partition, self.topic)
-        if not answer.HasField("consumer_mark_delete_position"):
-            return last, None
-        return last, _message_id(answer.consumer_mark_delete_position, partition, self.topic)
+        done = answer.consumer_mark_delete_position
+        known = answer.HasField("consumer_mark_delete_position")
+        return last, _message_id(done, partition, self.topic) if known else None
 
     # -- the application's side
 
@@ -188,6 +189,8 @@ class Receiver:
         self.inbox.handed_out(message._id, now)
         if not self._how.durable:
             self.position, self.inclusive, self.by_time = message._id, False, False
+            if self.error is None:  # the broker need not remember what was read
+                self.inbox.acknowledge_up_to(message._id, now)
         self._settle_soon()
 
     def acknowledge(self, message_id: MessageId) -> None:
@@ -255,7 +258,7 @@ class Receiver:
             self._fetching = True
             self._context.tasks.spawn(self._fetch(inbox.wanted), f"fetch a schema of {self.topic}")
         for messages in inbox.dead():
-            self._context.tasks.spawn(self._bury(messages), f"dead letters of {self.topic}")
+            self._context.tasks.spawn(self._owner.bury(self, messages), f"dead letters of {self.topic}")
         if self._link is not None:
             out = inbox.take()
             if out:
@@ -289,9 +292,6 @@ class Receiver:
         finally:
             self._fetching = False
         self._settle()
-
-    async def _bury(self, messages: list[Message]) -> None:
-        await self._owner.bury(self, messages)
 
 
 def _message_id(data: Any, partition: int, topic: str) -> MessageId:

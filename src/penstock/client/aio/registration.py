@@ -27,7 +27,7 @@ class Registration:
         self._asking = False
 
     def ask(self, link: Link | None) -> None:
-        """Ask, where there is something to be asked and somebody to be asked."""
+        """Ask, where a version is wanted and there is a connection."""
         schema = self._outbox.wanted
         if schema is not None and link is not None and not self._asking:
             self._asking = True

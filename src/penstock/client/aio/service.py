@@ -3,73 +3,73 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.client.authentication import ActingFor, Authentication
+from penstock.client.errors import InvalidConfiguration
+from penstock.client.options import ClientOptions
 from penstock.client.session.service_url import parse_service_url
 
 from .lookup import BinaryLookup, Lookup
 from .pool import Pool
-from .tls import tls_context
 
 if TYPE_CHECKING:
     from .http_lookup import HttpLookup
 
 
 class Service:
-    """`options.ClientOptions` describes the arguments; those of the official client's own machinery are passed over."""
+    """Made with complete options."""
 
     def __init__(
         self,
         service_url: str,
         authentication: Authentication | None,
         timeout_s: float,
-        *,
-        connection_timeout_ms: int = 10_000,
-        listener_name: str | None = None,
-        use_tls: bool = False,
-        tls_trust_certs_file_path: str | None = None,
-        tls_allow_insecure_connection: bool = False,
-        tls_validate_hostname: bool = False,
-        tls_private_key_file_path: str | None = None,
-        tls_certificate_file_path: str | None = None,
-        original_principal: str | None = None,
-        original_authentication: Authentication | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        io_threads: int = 1,
-        message_listener_threads: int = 1,
-        concurrent_lookup_requests: int = 50_000,
-        log_conf_file_path: str | None = None,
-        stats_interval_in_seconds: int = 600,
-        logger: Any = None,
+        options: ClientOptions,
     ) -> None:
-        if use_tls and service_url.startswith("pulsar://"):
+        if options["use_tls"] and service_url.startswith("pulsar://"):
             service_url = "pulsar+ssl://" + service_url.removeprefix("pulsar://")
         url = parse_service_url(service_url)
         authentication = authentication or Authentication()
-        if original_principal is not None or original_authentication is not None:
-            authentication = ActingFor(authentication, original_principal or "", original_authentication)
+        principal, forwarded = options["original_principal"], options["original_authentication"]
+        if principal is not None or forwarded is not None:
+            authentication = ActingFor(authentication, principal or "", forwarded)
+        ssl_context = options["ssl_context"]
         if url.tls and ssl_context is None:
-            ssl_context = tls_context(
-                trust_certs=tls_trust_certs_file_path,
-                insecure=tls_allow_insecure_connection,
-                validate_hostname=tls_validate_hostname,
-                certificate=tls_certificate_file_path,
-                private_key=tls_private_key_file_path,
-                authentication=authentication,
-            )
-        self._pool = Pool(authentication, ssl_context, connection_timeout_ms / 1000)
+            ssl_context = tls_context(options, authentication)
+        self._pool = Pool(authentication, ssl_context, options["connection_timeout_ms"] / 1000)
         self._http: HttpLookup | None = None
         self.lookup: Lookup
         if url.http:
-            from .http_lookup import HttpLookup  # here, so that nobody else imports an HTTP client
+            from .http_lookup import HttpLookup  # here: other users import no HTTP client
 
             self.lookup = self._http = HttpLookup(self._pool, url, authentication, ssl_context, timeout_s)
         else:
-            self.lookup = BinaryLookup(self._pool, url, listener_name, timeout_s)
+            self.lookup = BinaryLookup(self._pool, url, options["listener_name"], timeout_s)
 
     async def close(self) -> None:
         """Drop all connections."""
         await self._pool.close()
         if self._http is not None:
             await self._http.close()
+
+
+def tls_context(options: ClientOptions, authentication: Authentication) -> ssl.SSLContext:
+    """A context for connections to the broker. Raises InvalidConfiguration."""
+    insecure = options["tls_allow_insecure_connection"]
+    trust_certs, certificate = options["tls_trust_certs_file_path"], options["tls_certificate_file_path"]
+    context = ssl.create_default_context()
+    context.check_hostname = options["tls_validate_hostname"] and not insecure
+    if insecure:
+        context.verify_mode = ssl.CERT_NONE
+    try:
+        if trust_certs:
+            context.load_verify_locations(trust_certs)
+        files = authentication.certificate() or (
+            (certificate, options["tls_private_key_file_path"]) if certificate else None
+        )
+        if files is not None:
+            context.load_cert_chain(*files)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidConfiguration(f"the certificates cannot be used: {error}") from error
+    return context

@@ -14,12 +14,12 @@ from penstock.client.errors import InvalidTopicName, PulsarException, TopicNotFo
 from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
 from penstock.client.session.commands import Subscription
-from penstock.client.session.inbox import Receiving
+from penstock.client.session.redelivery import Receiving
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 
-from .consumer import Consumer
 from .context import Context
+from .incoming import Incoming
 from .receiver import Receiver
 from .tasks import log
 
@@ -40,7 +40,7 @@ class Subscribing:
     def __init__(
         self,
         context: Context,
-        consumer: Consumer,
+        incoming: Incoming,
         how: Subscription,
         receiving: Receiving,
         schema: Schema,
@@ -50,7 +50,7 @@ class Subscribing:
         inclusive: bool = False,
     ) -> None:
         self._context = context
-        self._consumer = consumer
+        self._incoming = incoming
         self._how = how
         self._receiving = receiving
         self._schema = schema
@@ -80,8 +80,8 @@ class Subscribing:
         self._later(self._follow_pattern(namespace, expression, mode, period_s), "look for topics")
 
     def _later(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._context.tasks.spawn(work, f"{name} of {self._consumer.topic()}")
-        self._consumer._jobs.append(task)
+        task = self._context.tasks.spawn(work, f"{name} of {self._incoming.topic}")
+        self._incoming.jobs.append(task)
 
     async def _parts(self, name: TopicName) -> list[TopicName]:
         if name.partition >= 0:
@@ -90,17 +90,17 @@ class Subscribing:
         return [name.of_partition(number) for number in range(count)] if count else [name]
 
     async def _add(self, parts: list[TopicName], position: InitialPosition) -> None:
-        consumer = self._consumer
-        parts = [part for part in parts if str(part) not in consumer._receivers]
+        incoming = self._incoming
+        parts = [part for part in parts if str(part) not in incoming.receivers]
         size = self._receiving.queue_size
-        count = len(parts) + len(consumer._receivers)
+        count = len(parts) + len(incoming.receivers)
         if count > 1 and size > 0:
             size = max(1, min(size, self._total // count))
         receiving = replace(self._receiving, queue_size=size)
         made = [
             Receiver(
                 self._context,
-                consumer,
+                incoming,
                 replace(self._how, topic=str(part), initial_position=position),
                 receiving,
                 self._schema,
@@ -110,17 +110,17 @@ class Subscribing:
             for part in parts
         ]
         for receiver in made:
-            consumer._receivers[receiver.topic] = receiver
+            incoming.receivers[receiver.topic] = receiver
         results = await asyncio.gather(*(r.start() for r in made), return_exceptions=True)
         failures = [error for error in results if isinstance(error, BaseException)]
         if failures:
             for receiver in made:
-                del consumer._receivers[receiver.topic]
+                del incoming.receivers[receiver.topic]
             await asyncio.gather(*(r.close() for r in made if r.connected), return_exceptions=True)
             raise failures[0]
-        if consumer._queue_size == 0:
+        if incoming.queue_size == 0:
             for receiver in made:
-                for _ in range(consumer.wants()):
+                for _ in range(incoming.wants()):
                     receiver.ask_for(1)
 
     async def _follow_partitions(self, bases: list[TopicName]) -> None:
@@ -131,7 +131,7 @@ class Subscribing:
                     # A partition that is new has nothing from before: all of it is to be received.
                     await self._add(await self._parts(base), InitialPosition.Earliest)
             except PulsarException as error:
-                log.info("the partitions of %s are not known now: %s", self._consumer.topic(), error)
+                log.info("the partitions of %s are not known now: %s", self._incoming.topic, error)
 
     async def _follow_pattern(
         self, namespace: str, expression: re.Pattern[str], mode: RegexSubscriptionMode, period_s: float
@@ -164,5 +164,5 @@ class Subscribing:
             except TopicNotFound:  # gone meanwhile
                 continue
         await self._add(parts, position)
-        for topic in set(self._consumer._receivers) - {str(part) for part in parts}:
-            await self._consumer._receivers.pop(topic).close()
+        for topic in set(self._incoming.receivers) - {str(part) for part in parts}:
+            await self._incoming.receivers.pop(topic).close()

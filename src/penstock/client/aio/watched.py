@@ -53,7 +53,7 @@ class Interceptors:
 
 
 class Watched:
-    """Tells the interceptors of a message, then whoever waits."""
+    """Tells the interceptors of a message, then the message's token."""
 
     def __init__(self, interceptors: Interceptors, producer: Any, made: Draft, token: Any) -> None:
         self._interceptors = interceptors

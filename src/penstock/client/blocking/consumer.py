@@ -7,17 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.client.aio import consumer as aio
-from penstock.client.aio.tasks import log
-from penstock.client.enums import ConsumerType
-from penstock.client.errors import (
-    AlreadyClosed,
-    CumulativeAcknowledgementNotAllowedError,
-    InvalidConfiguration,
-    PulsarException,
-)
+from penstock.client.errors import AlreadyClosed, InvalidConfiguration
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 
+from .following import LISTENER, follow, receive
 from .loop import LoopThread
 
 
@@ -32,14 +26,14 @@ class Consumer:
     ) -> None:
         self._loop = loop
         self._inner = inner
-        self._settle_at = max(1, inner._queue_size // 4)
+        self._incoming = inner.incoming
         self._going = threading.Event()
         self._going.set()
         self._listener = listener
         if listener is not None:
-            if inner._queue_size == 0:
+            if inner.incoming.queue_size == 0:
                 raise InvalidConfiguration("a message listener needs a receiver queue")
-            threading.Thread(target=self._listen, name="penstock-listener", daemon=True).start()
+            follow(LISTENER, "a message listener", self.receive, self._listen)
 
     def topic(self) -> str:
         """The topic, or the several topics or the pattern by commas."""
@@ -66,9 +60,9 @@ class Consumer:
         Raises:
             Timeout: There was none in time.
         """
-        if self._listener is not None and threading.current_thread().name != "penstock-listener":
+        if self._listener is not None and threading.current_thread().name != LISTENER:
             raise InvalidConfiguration("this consumer's messages go to its listener")
-        return self._next(timeout_millis)
+        return receive(self._loop, self._incoming, timeout_millis)
 
     def batch_receive(self) -> list[Message]:
         """Wait for as many messages as the batch receive policy says; fewer, or none, when its time is over."""
@@ -90,8 +84,8 @@ class Consumer:
         if reply is not None:
             self._loop.call(self._inner.acknowledge(message, reply, is_error))
             return
-        self._check(message)
-        self._loop.post(self._inner._acknowledge, message, None, False)
+        self._incoming.check(message)  # here: errors are for the caller, not for the loop
+        self._loop.post(self._incoming.acknowledge, message)
 
     def acknowledge_cumulative(self, message: Message | MessageId) -> None:
         """Acknowledge a message and all before it.
@@ -99,22 +93,18 @@ class Consumer:
         Raises:
             CumulativeAcknowledgementNotAllowedError: The subscription is Shared or KeyShared.
         """
-        kind = self._inner._kind
-        if kind in (ConsumerType.Shared, ConsumerType.KeyShared):
-            raise CumulativeAcknowledgementNotAllowedError(
-                f"a {kind.name} subscription has no order to acknowledge up to"
-            )
-        self._check(message)
-        self._loop.post(self._inner._acknowledge_cumulative, message)
+        self._incoming.check_order()
+        self._incoming.check(message)
+        self._loop.post(self._incoming.acknowledge_cumulative, message)
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
         """Let a message be delivered again after `negative_ack_redelivery_delay_ms`."""
-        self._check(message)
-        self._loop.post(self._inner._negative_acknowledge, message)
+        self._incoming.check(message)
+        self._loop.post(self._incoming.negative_acknowledge, message)
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Let every message that is not acknowledged be delivered again, now."""
-        self._loop.post(self._inner.redeliver_unacknowledged_messages)
+        self._loop.post(self._incoming.redeliver_all)
 
     def pause_message_listener(self) -> None:
         """Let the listener rest after the message it has."""
@@ -153,33 +143,7 @@ class Consumer:
             except AlreadyClosed:
                 return
 
-    def _next(self, timeout_millis: int | None) -> Message:
-        inner = self._inner
-        message = inner._arrivals.take() if inner._error is None else None
-        if message is not None:
-            # Accounted for in groups: the broker is told in halves of the queue anyway.
-            inner._unsettled.append(message)
-            if len(inner._unsettled) >= self._settle_at or not inner._arrivals:
-                self._loop.post(inner._settle)
-            return message
-        return self._loop.call(inner.receive(timeout_millis))
-
-    def _check(self, message: Message | MessageId) -> None:
-        """Errors are for whoever calls, not for the loop."""
-        message_id = message._id if isinstance(message, Message) else message
-        error = self._inner._receiver_of(message_id).error
-        if error is not None:
-            raise error
-
-    def _listen(self) -> None:
+    def _listen(self, message: Message) -> None:
         assert self._listener is not None
-        while True:
-            try:
-                message = self._next(None)
-            except PulsarException:
-                return
-            self._going.wait()
-            try:
-                self._listener(self, message)
-            except Exception:
-                log.exception("a message listener failed")
+        self._going.wait()
+        self._listener(self, message)

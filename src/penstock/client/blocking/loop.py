@@ -26,7 +26,7 @@ class LoopThread:
     """
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()  # held by whoever may touch what is the loop's
+        self._turn = threading.Lock()  # its holder may touch what is the loop's
         self._selector = _Selector(self._turn)
         self._loop = _Loop(self._selector)
         self._mail: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.client.aio import producer as aio
+from penstock.client.aio.outgoing import REQUEST_TIMEOUT_MS, Token
 from penstock.client.builder import MessageBuilder
 from penstock.client.draft import Draft, ReplyResult, draft
 from penstock.client.errors import OperationNotSupported, ProducerQueueIsFull, PulsarException
@@ -15,8 +16,7 @@ from penstock.client.result import Result
 from penstock.client.schema.schema import Schema
 
 from .loop import LoopThread
-from .straight import send_straight
-from .waiter import Waiter
+from .straight import Waiter, send_straight
 
 Callback = Callable[[Result, MessageId | None], Any]
 
@@ -48,7 +48,7 @@ class BlockingMessageBuilder(MessageBuilder):
         """Send it; `callback(result, message_id)` is told when the broker has it."""
         self._producer._send_async(self.draft, callback)
 
-    def request(self, timeout_ms: int = aio.REQUEST_TIMEOUT_MS) -> ReplyResult:
+    def request(self, timeout_ms: int = REQUEST_TIMEOUT_MS) -> ReplyResult:
         """Send it as a request and wait for the reply (PIP-371)."""
         return self._producer._request(self.draft, timeout_ms)
 
@@ -59,6 +59,7 @@ class Producer:
     def __init__(self, loop: LoopThread, inner: aio.Producer) -> None:
         self._loop = loop
         self._inner = inner
+        self._outgoing = inner.outgoing
 
     def topic(self) -> str:
         """The topic."""
@@ -106,35 +107,22 @@ class Producer:
         Raises:
             PulsarException: The message was not stored; Timeout where that is not known.
         """
-        if (
-            self._inner._short
-            and content is not None
-            and not (
-                properties or partition_key or ordering_key or replication_clusters or disable_replication
-            )
-            and sequence_id is None
-            and not (event_timestamp or deliver_at or deliver_after)
-        ):
-            self._check_room()
-            waiter, payload = Waiter(), self._inner._schema.encode(content)
-            only = self._inner._partitions.only
-            if only is None or not send_straight(self._loop, only, payload, waiter):
-                self._loop.post(self._post_plain_now, payload, waiter)
-            return waiter.wait()
-        return self._send(
-            draft(
-                content,
-                properties,
-                partition_key,
-                ordering_key,
-                sequence_id,
-                replication_clusters,
-                disable_replication,
-                event_timestamp,
-                deliver_at,
-                deliver_after,
-            )
-        )
+        outgoing = self._outgoing
+        if not outgoing.is_plain(
+            content, sequence_id, properties, partition_key, ordering_key, replication_clusters,
+            disable_replication, event_timestamp, deliver_at, deliver_after,
+        ):  # fmt: skip
+            made = draft(
+                content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
+                disable_replication, event_timestamp, deliver_at, deliver_after,
+            )  # fmt: skip
+            return self._send(made)
+        self._check_room()
+        waiter, payload = Waiter(), outgoing.encode(content)
+        only = outgoing.partitions.only
+        if only is None or not send_straight(self._loop, only, payload, waiter):
+            self._post(outgoing.post_plain_now, payload, waiter)
+        return waiter.wait()
 
     def send_async(
         self,
@@ -157,26 +145,18 @@ class Producer:
         """
         if not self._room(callback):
             return
-        inner = self._inner
-        if (
-            inner._short
-            and content is not None
-            and not (
-                properties or partition_key or ordering_key or replication_clusters or disable_replication
-            )
-            and sequence_id is None
-            and not (event_timestamp or deliver_at or deliver_after)
-        ):
-            payload = inner._schema.encode(content)
-            self._loop.post(
-                self._post_plain, payload, None if callback is None else _OfficialCallback(callback)
-            )
+        outgoing = self._outgoing
+        if outgoing.is_plain(
+            content, sequence_id, properties, partition_key, ordering_key, replication_clusters,
+            disable_replication, event_timestamp, deliver_at, deliver_after,
+        ):  # fmt: skip
+            self._post(outgoing.post_plain, outgoing.encode(content), _token(callback))
             return
         made = draft(
             content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
             disable_replication, event_timestamp, deliver_at, deliver_after,
         )  # fmt: skip
-        self._send_async(made, callback, room=True)
+        self._post(outgoing.post, outgoing.prepare(made), _token(callback))
 
     def new_message(self, value: Any = None, schema: Schema | None = None) -> BlockingMessageBuilder:
         """Put a message together step by step.
@@ -187,7 +167,7 @@ class Producer:
         """
         return BlockingMessageBuilder(self, value, schema)
 
-    def request(self, content: Any, timeout_ms: int = aio.REQUEST_TIMEOUT_MS) -> ReplyResult:
+    def request(self, content: Any, timeout_ms: int = REQUEST_TIMEOUT_MS) -> ReplyResult:
         """Publish a request and wait for a consumer's reply (PIP-371).
 
         Args:
@@ -195,7 +175,7 @@ class Producer:
             timeout_ms: How long to wait.
 
         Raises:
-            TimeoutError: Nobody replied in time.
+            TimeoutError: No reply came in time.
             OperationNotSupported: The broker does not know requests.
         """
         return self._request(Draft(value=content), timeout_ms)
@@ -213,55 +193,45 @@ class Producer:
     def _send(self, made: Draft) -> MessageId:
         self._check_room()
         waiter = Waiter()
-        self._loop.post(self._post, self._inner._prepare(made), waiter, True)
+        self._post(self._outgoing.post_now, self._outgoing.prepare(made), waiter)
         return waiter.wait()
 
-    def _send_async(self, made: Draft, callback: Callback | None, *, room: bool = False) -> None:
-        if room or self._room(callback):
-            token = None if callback is None else _OfficialCallback(callback)
-            self._loop.post(self._post, self._inner._prepare(made), token, False)
+    def _send_async(self, made: Draft, callback: Callback | None) -> None:
+        if self._room(callback):
+            self._post(self._outgoing.post, self._outgoing.prepare(made), _token(callback))
 
     def _request(self, made: Draft, timeout_ms: int) -> ReplyResult:
-        return self._loop.call(self._inner._request(made, timeout_ms))
+        return self._loop.call(self._outgoing.request(made, timeout_ms))
 
     def _check_room(self) -> None:
         self._loop.check()
         if not self._room(None):
-            raise ProducerQueueIsFull(f"{self._inner._max_pending} messages wait for receipts")
+            raise ProducerQueueIsFull(f"{self._outgoing.max_pending} messages wait for receipts")
 
     def _room(self, callback: Callback | None) -> bool:
-        inner = self._inner
-        while inner._partitions.count + self._loop.posted >= inner._max_pending:
-            if not inner._block:
+        outgoing = self._outgoing
+        while outgoing.partitions.count + self._loop.posted >= outgoing.max_pending:
+            if not outgoing.block_if_queue_full:
                 if callback is not None:
                     callback(Result.ProducerQueueIsFull, None)
                 return False
-            self._loop.call(inner._wait_for_room())
+            self._loop.call(outgoing.wait_for_room())
         return True
 
-    def _post(self, prepared: aio.Prepared, token: Any, now: bool) -> None:
-        try:
-            publisher = self._inner._post(prepared, token)
-            if now:
-                publisher.flush_now()
-        except Exception as error:
-            _fail(token, error)
-
-    def _post_plain(self, payload: bytes, token: Any) -> None:
-        try:
-            self._inner._partitions.any(None).post_plain(payload, token)
-        except Exception as error:
-            _fail(token, error)
-
-    def _post_plain_now(self, payload: bytes, token: Any) -> None:
-        try:
-            self._inner._partitions.any(None).post_now(payload, token)
-        except Exception as error:
-            _fail(token, error)
+    def _post(self, post: Callable[[Any, Token], object], message: Any, token: Token) -> None:
+        self._loop.post(_posted, post, message, token)
 
 
-def _fail(token: Any, error: Exception) -> None:
-    if token is not None:
-        token(error if isinstance(error, PulsarException) else PulsarException(str(error)), None)
-    elif not isinstance(error, OperationNotSupported):
-        raise error
+def _posted(post: Callable[[Any, Token], object], message: Any, token: Token) -> None:
+    """In the loop: post a message; the token is told where that fails."""
+    try:
+        post(message, token)
+    except Exception as error:
+        if token is not None:
+            token(error if isinstance(error, PulsarException) else PulsarException(str(error)), None)
+        elif not isinstance(error, OperationNotSupported):
+            raise
+
+
+def _token(callback: Callback | None) -> Token:
+    return None if callback is None else _OfficialCallback(callback)

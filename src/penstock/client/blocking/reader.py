@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.client.aio import reader as aio
-from penstock.client.aio.tasks import log
-from penstock.client.errors import AlreadyClosed, PulsarException
+from penstock.client.errors import AlreadyClosed
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 
+from .following import LISTENER, follow, receive
 from .loop import LoopThread
 
 
@@ -27,9 +26,8 @@ class Reader:
         self._loop = loop
         self._inner = inner
         if listener is not None:
-            threading.Thread(
-                target=self._listen, args=(listener,), name="penstock-listener", daemon=True
-            ).start()
+            listen = listener
+            follow(LISTENER, "a reader listener", self.read_next, lambda message: listen(self, message))
 
     def topic(self) -> str:
         """The topic."""
@@ -48,13 +46,7 @@ class Reader:
         Raises:
             Timeout: There was none in time.
         """
-        consumer = self._inner._consumer
-        message = consumer._arrivals.take() if consumer._error is None else None
-        if message is not None:
-            consumer._unsettled.append(message)
-            self._loop.post(self._settle, message)
-            return message
-        return self._loop.call(self._inner.read_next(timeout_millis))
+        return receive(self._loop, self._inner.incoming, timeout_millis)
 
     def has_message_available(self) -> bool:
         """Whether there is a message to be read now."""
@@ -74,18 +66,3 @@ class Reader:
                 yield self.read_next()
             except AlreadyClosed:
                 return
-
-    def _settle(self, message: Message) -> None:
-        self._inner._consumer._settle()
-        self._inner._done(message)
-
-    def _listen(self, listener: Callable[[Reader, Message], Any]) -> None:
-        while True:
-            try:
-                message = self.read_next()
-            except PulsarException:
-                return
-            try:
-                listener(self, message)
-            except Exception:
-                log.exception("a reader listener failed")

@@ -9,17 +9,43 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
 from typing import Final
 
 from penstock.client.aio.link import Link
 from penstock.client.aio.publisher import Publisher
+from penstock.client.errors import PulsarException
+from penstock.client.message_id import MessageId
 
 from .loop import LoopThread
-from .waiter import Waiter
 
 PATIENCE_S: Final = 0.002  # how long the loop may stand still
 READ_BYTES: Final = 32 * 1024  # what costs no system call to allocate
+
+
+class Waiter:
+    """A thread that waits for the message's id."""
+
+    __slots__ = ("_lock", "done", "error", "message_id")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.error: PulsarException | None = None
+        self.message_id: MessageId | None = None
+        self.done = False
+
+    def __call__(self, error: PulsarException | None, message_id: MessageId | None) -> None:
+        self.error, self.message_id, self.done = error, message_id, True
+        self._lock.release()
+
+    def wait(self) -> MessageId:
+        """The id. Raises why there is none."""
+        self._lock.acquire()
+        if self.message_id is None:
+            raise self.error or PulsarException("the message was not sent")
+        return self.message_id
 
 
 def send_straight(loop: LoopThread, publisher: Publisher, payload: bytes, waiter: Waiter) -> bool:

@@ -6,10 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from penstock.client.aio.tasks import log
-from penstock.client.errors import PulsarException
 from penstock.client.message import Message
 
+from .following import follow
 from .reader import Reader
 
 Seen = Callable[[str, Any], Any]
@@ -27,7 +26,7 @@ class TableView:
         self._listeners: list[Seen] = []
         while reader.has_message_available():
             self._see(reader.read_next())
-        threading.Thread(target=self._follow, name="penstock-table-view", daemon=True).start()
+        follow("penstock-table-view", "a table view", reader.read_next, self._see)
 
     def get(self, key: str) -> Any:
         """The value of a key, None when it has none."""
@@ -72,14 +71,3 @@ class TableView:
             listeners = list(self._listeners)
         for listener in listeners:
             listener(key, value)
-
-    def _follow(self) -> None:
-        while True:
-            try:
-                message = self._reader.read_next()
-            except PulsarException:
-                return
-            try:
-                self._see(message)
-            except Exception:
-                log.exception("%r could not be shown in a table view", message)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock.client.enums import BatchingType, CompressionType
+from penstock.client.schema.schema import Schema
 from penstock.model.message import OutMessage
 from penstock.wire.batch import MESSAGES_MAX
 
@@ -62,6 +63,31 @@ class Batch:
         self.payloads.append(payload)
         self.tokens.append(token)
         self.size += len(payload)
+
+
+class Held:
+    """A message that may not go yet: the producer has no name, or the message's schema no version.
+
+    `message` None: nothing but its payload. `schema` None: the producer's. `alone`: not to be batched.
+    """
+
+    __slots__ = ("alone", "born", "message", "payload", "schema", "token")
+
+    def __init__(
+        self,
+        payload: bytes,
+        message: OutMessage | None,
+        token: Any,
+        born: float,
+        schema: Schema | None,
+        alone: bool,
+    ) -> None:
+        self.payload = payload
+        self.message = message
+        self.token = token
+        self.born = born
+        self.schema = schema
+        self.alone = alone
 
 
 def batch_key(message: OutMessage | None) -> str | bytes:

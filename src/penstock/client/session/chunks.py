@@ -33,6 +33,7 @@ class Chunks:
     def __init__(self, pending_max: int) -> None:
         self._pending_max = max(1, pending_max)
         self._parts: OrderedDict[str, _Parts] = OrderedDict()
+        self.dropped: list[Place] = []  # parts of messages that were given up for newer ones
 
     def add(self, metadata: MessageMetadata, payload: bytes, place: Place) -> Whole | None:
         """The message that this part completes. A part whose predecessors are missing is passed over."""
@@ -41,7 +42,7 @@ class Chunks:
             self._parts.pop(name, None)
             self._parts[name] = _Parts(min(metadata.total_chunk_msg_size, UNCOMPRESSED_BYTES_MAX))
             while len(self._parts) > self._pending_max:
-                self._parts.popitem(last=False)
+                self.dropped += self._parts.popitem(last=False)[1].places
         parts = self._parts.get(name)
         if parts is None or number != len(parts.data):
             return None  # sent twice, or its beginning was never here
@@ -58,3 +59,4 @@ class Chunks:
     def clear(self) -> None:
         """A new connection: they come again from their beginning."""
         self._parts.clear()
+        self.dropped.clear()

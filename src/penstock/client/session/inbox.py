@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 
-import msgspec
-
-from penstock.client.enums import ConsumerCryptoFailureAction, ConsumerType
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
@@ -23,25 +20,7 @@ from . import commands
 from .acks import Acks, Place, bits_of, wire_place
 from .chunks import Chunks
 from .opening import Opened, open_entry
-from .redelivery import Redelivery
-
-
-class Receiving(msgspec.Struct, frozen=True, kw_only=True):
-    """How a consumer receives. Times are in seconds."""
-
-    type: ConsumerType = ConsumerType.Exclusive
-    queue_size: int = 1000
-    nack_delay_s: float = 60.0
-    unacked_timeout_s: float = 0.0
-    batch_index_ack: bool = False
-    dead_after: int | None = None
-    chunked_max: int = 10
-    crypto: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
-
-    @property
-    def shared(self) -> bool:
-        """Whether the broker delivers single messages again, rather than all from one on."""
-        return self.type in (ConsumerType.Shared, ConsumerType.KeyShared)
+from .redelivery import Receiving, Redelivery
 
 
 class Inbox:
@@ -135,6 +114,8 @@ class Inbox:
         command = frame.command.message
         place = (signed(command.message_id.ledgerId), signed(command.message_id.entryId))
         opened = open_entry(frame.entry, place, self._chunks, self._settings.crypto)
+        if self._chunks.dropped:
+            self._drop_chunked()
         if self.muted:
             self._muted_count += opened.permits
             return
@@ -152,6 +133,12 @@ class Inbox:
             return
         self._redelivery.arrived(place, messages, command.redelivery_count)
         self._pass_on(messages)
+
+    def _drop_chunked(self) -> None:
+        """A split message was given up for newer ones; it is acknowledged where the application wants that."""
+        places, self._chunks.dropped = self._chunks.dropped, []
+        if self._settings.ack_oldest_chunked:
+            self._out.append(commands.acknowledge(self.consumer_id, [wire_place(place) for place in places]))
 
     def _visible(
         self, opened: Opened, place: Place, open_bits: int | None, redeliveries: int
@@ -221,7 +208,7 @@ class Inbox:
             self._used = 0
 
     def _passed_over(self, count: int) -> None:
-        """So many messages were not for the application: whoever waits still does."""
+        """So many messages were not for the application: a waiting `receive` still waits."""
         if self._settings.queue_size == 0:
             self.ask(count)
         else:

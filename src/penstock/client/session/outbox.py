@@ -4,7 +4,7 @@
 
 Order is kept all the way: what comes after a message that waits for its schema waits as well. Nothing is lost
 when a connection is: entries without a receipt go out again, with the sequence ids they had, so that the
-broker can tell them from new ones. Tokens stand for whoever is to be told; the driver knows how.
+broker can tell them from new ones. Tokens stand for the callers to be told; the driver knows how.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from penstock.client.errors import NotConnected, PulsarException, Timeout
 from penstock.client.schema.schema import Schema
 from penstock.model.message import OutMessage
 
-from .batch import Batch, Sending, batch_key
-from .held import Held
+from .batch import Batch, Held, Sending, batch_key
 from .sent import Encoder, Sent, Settled, failed
-from .waiting import LongPolls
+from .waiting import PendingRequests
 
 
 class Outbox:
@@ -30,9 +29,9 @@ class Outbox:
         self.settings = settings
         self.count = 0
         self.attached = False
-        self.urgent = False  # somebody waits for what is in the batches
+        self.urgent = False  # a caller waits for what is in the batches
         self.last_sequence_id = -1
-        self.waits = LongPolls()
+        self.waits = PendingRequests()
         self.wanted: Schema | None = None
         self._version: int | None = None
         self._versions: dict[bytes, int | None] = {}

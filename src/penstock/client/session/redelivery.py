@@ -4,9 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
+from penstock.client.enums import ConsumerCryptoFailureAction, ConsumerType
 from penstock.client.message import Message
 
 from .acks import Place
+
+
+class Receiving(msgspec.Struct, frozen=True, kw_only=True):
+    """How a consumer receives. Times are in seconds."""
+
+    type: ConsumerType = ConsumerType.Exclusive
+    queue_size: int = 1000
+    nack_delay_s: float = 60.0
+    unacked_timeout_s: float = 0.0
+    batch_index_ack: bool = False
+    dead_after: int | None = None
+    chunked_max: int = 10
+    ack_oldest_chunked: bool = False
+    crypto: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
+
+    @property
+    def shared(self) -> bool:
+        """Whether the broker delivers single messages again, rather than all from one on."""
+        return self.type in (ConsumerType.Shared, ConsumerType.KeyShared)
 
 
 class Redelivery:

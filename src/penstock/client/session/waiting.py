@@ -15,7 +15,7 @@ class Waiting(Protocol):
     is_request: bool
 
 
-class LongPolls:
+class PendingRequests:
     """The requests of one producer that wait for a reply."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class LongPolls:
             self._by_id[ledger, entry] = sequence_id
 
     def answered(self, sequence_id: int | None, ledger: int, entry: int) -> Waiting | None:
-        """Whose reply this is; None when nobody waits (any more)."""
+        """Whose reply this is; None when its request does not wait (any more)."""
         if sequence_id is None:
             sequence_id = self._by_id.get((ledger, entry))
         token = None if sequence_id is None else self._by_sequence.get(sequence_id)
