@@ -4,7 +4,7 @@ from tests.integration.admin_operations import END, PAGE, operations, page
 
 from penstock.protocols.admin.refusals import REFUSALS
 from penstock.protocols.admin.routes import ENDPOINTS
-from penstock.protocols.openapi import document
+from penstock.protocols.http.openapi import document
 
 
 def test_every_operation_of_pulsar_is_known() -> None:

@@ -5,8 +5,8 @@ from typing import Any, Final
 from penstock import __version__
 from penstock.model.errors import ErrorKind
 from penstock.protocols.admin.openapi import operations
+from penstock.protocols.http.openapi import Operation, document
 from penstock.protocols.kafka_rest.operations import OPERATIONS as KAFKA_REST
-from penstock.protocols.openapi import Operation, document
 from penstock.protocols.rest.operations import OPERATIONS
 from penstock.protocols.rest.stage_operations import OPERATIONS as STAGES
 from penstock.protocols.session import ServerContext

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .server import BUNDLE, CLUSTER, check_cluster
 from .stats import topic_stats

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from .answers import NO_CONTENT, Answer
+from penstock.protocols.http.answers import NO_CONTENT, Answer
+
 from .call import Call
 from .table import Table
 from .topics import TOPIC

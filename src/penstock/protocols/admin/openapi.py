@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.openapi import ALWAYS, Operation, Parameter
+from penstock.protocols.http.openapi import ALWAYS, Operation, Parameter
 
 from .routes import ENDPOINTS
 from .server import BUNDLE

@@ -8,8 +8,8 @@ import msgspec
 from penstock.engines.embedded.policies import InForce
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import Quota, TopicPolicies
+from penstock.protocols.http.answers import Answer
 
-from .answers import Answer
 from .call import Call
 from .policy_bodies import (
     AutoSubscriptionBody,

@@ -7,8 +7,8 @@ import msgspec
 from penstock.engines.embedded.namespaces import TenantInfo
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import check_entity
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .table import Table
 

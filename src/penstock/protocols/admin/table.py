@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
-from .answers import Answer
+from penstock.protocols.http.answers import Answer
+
 from .call import Call
 
 Handler = Callable[[Call], Awaitable[Answer]]

@@ -2,8 +2,8 @@
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .table import Table
 from .topics import TOPIC

@@ -7,8 +7,8 @@ import msgspec
 from penstock.engines.embedded.policies import InForce
 from penstock.model.names import TopicName
 from penstock.model.policy import TopicPolicies
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .policies import (
     SETTINGS,

@@ -1,23 +1,21 @@
 """The endpoint: which resource a path names, what may be done with it, and an error as an answer."""
 
-import logging
-from typing import Final
-from urllib.parse import quote, unquote_to_bytes
+from typing import Any, Final
+from urllib.parse import quote
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
-from penstock.protocols.long_poll import LongPolls, Receive
+from penstock.protocols.http.answers import Answer, Dialect, not_allowed
+from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send
+from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.media import choose_type
 from penstock.protocols.session import ServerContext, Session
 
-from .exchange import Answer, ClientGoneError, Exchange, RefusedError, Scope, Send, json_answer, refusal
 from .logs import Logs
 from .page import page
 from .positions import TrimmedError
 from .read import Read
 from .write import Write
-
-log = logging.getLogger(__name__)
 
 PREFIX: Final = "/kafka"
 
@@ -35,36 +33,24 @@ class KafkaRestEndpoint:
         self._write = Write(context.broker, context.limits, self._logs)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise PenstockError(ErrorKind.NOT_FOUND, f"there is no WebSocket at {scope['path']}")
         exchange = Exchange(scope, receive, send)
         try:
-            answer = await self._answer(exchange)
-        except RefusedError as refused:
-            answer = refused.answer
-        except PenstockError as error:
-            answer = refusal(error, self._challenge() if error.kind is ErrorKind.UNAUTHENTICATED else None)
-        except TrimmedError:
-            answer = refusal(PenstockError(ErrorKind.UNAVAILABLE, "the log is being trimmed"))
-        except ClientGoneError:
-            return
-        except Exception:
-            log.exception("request failed", extra={"method": exchange.method, "path": scope["path"]})
-            answer = refusal(
-                PenstockError(ErrorKind.INTERNAL, "an error inside the server; its log says more")
-            )
-        await exchange.answer(answer)
+            await exchange.give(await self._answer(exchange))
+        except Exception as error:
+            await exchange.fail(error, self._context, Dialect.REST)
 
     async def _answer(self, exchange: Exchange) -> Answer:
         session = await self._context.admit(exchange.authorization, exchange.scope)
-        segments = _segments(exchange.scope)
+        segments = exchange.segments()[1:]
+        if segments and not segments[-1]:
+            segments.pop()
         match segments:
             case []:
                 _check_method(exchange, _READING)
                 return self._welcome(session, exchange)
             case ["topics"]:
                 _check_method(exchange, _READING)
-                return json_answer([name.local for name in self._names(session)])
+                return _json([name.local for name in self._names(session)])
             case ["topics", topic]:
                 _check_method(exchange, _READING)
                 return self._topic(session, _name(topic))
@@ -77,15 +63,11 @@ class KafkaRestEndpoint:
         """The topics that the session may do anything with."""
         return [name for name in self._logs.names() if session.sees(name)]
 
-    def _challenge(self) -> dict[str, str]:
-        values = [value.decode("latin-1") for _, value in self._context.challenges]
-        return {"www-authenticate": ", ".join(values)}
-
     def _welcome(self, session: Session, exchange: Exchange) -> Answer:
         if choose_type(exchange.headers.get("accept"), ("application/json", "text/html")) == "text/html":
-            host = f"{exchange.scope.get('scheme', 'http')}://{exchange.headers.get('host', 'localhost')}"
+            host = f"{exchange.scope.get('scheme', 'http')}://{exchange.header(b'host') or 'localhost'}"
             return page({n.local: self._logs.partitions(n) for n in self._names(session)}, host)
-        return json_answer(
+        return _json(
             {
                 "topics": f"{PREFIX}/topics",
                 "topic": f"{PREFIX}/topics/{{topic}}",
@@ -98,7 +80,7 @@ class KafkaRestEndpoint:
         session.may_look(name)
         path = f"{PREFIX}/topics/{quote(name.local, safe='')}"
         numbers = range(self._logs.partitions(name))
-        return json_answer(
+        return _json(
             {
                 "topic": name.local,
                 "partitions": [{"partition": n, "href": f"{path}/{n}"} for n in numbers],
@@ -112,7 +94,10 @@ class KafkaRestEndpoint:
             session.may_produce(name)
             return await self._write(name, partition, exchange)
         session.may_consume(name)
-        answer = await self._read(await self._logs.get(name, partition), exchange)
+        try:
+            answer = await self._read(await self._logs.get(name, partition), exchange)
+        except TrimmedError:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "the log is being trimmed") from None
         session.may_consume(name)  # still, where it waited
         return answer
 
@@ -125,23 +110,13 @@ class KafkaRestEndpoint:
         await self._waits.close()
 
 
-def _segments(scope: Scope) -> list[str]:
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    raw = raw.partition(b"?")[0].removeprefix(scope.get("root_path", "").encode())
-    try:
-        segments = [unquote_to_bytes(part).decode() for part in raw.split(b"/")[2:]]
-    except UnicodeDecodeError:
-        raise PenstockError(ErrorKind.INVALID_NAME, "the path is no UTF-8") from None
-    return segments[:-1] if segments and not segments[-1] else segments
+def _json(value: Any) -> Answer:
+    return Answer(body=value, headers={"vary": "Accept"})
 
 
 def _check_method(exchange: Exchange, allowed: tuple[str, ...]) -> None:
     if exchange.method not in allowed:
-        raise RefusedError(
-            ErrorKind.METHOD_NOT_ALLOWED,
-            f"{exchange.method[:20]} is not for this resource",
-            {"allow": ", ".join(allowed)},
-        )
+        raise not_allowed(exchange.method, allowed)
 
 
 def _name(topic: str) -> TopicName:

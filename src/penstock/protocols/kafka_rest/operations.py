@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.openapi import Operation, Parameter
+from penstock.protocols.http.openapi import Operation, Parameter
 
 from .bodies import TAKEN
 from .representations import OFFERED

@@ -16,17 +16,18 @@ from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import SchemaInfo
 from penstock.protocols.clients import client_of
 from penstock.protocols.declarations import Declaration, declared
-from penstock.protocols.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.answers import JSON_TYPE, NO_CONTENT, to_json
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.params import Params
 from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Values
 
 from .consume_shapes import ConsumerAnswer, ConsumerRequest, consumer_request
 from .decoding import Decoding
-from .exchange import JSON_TYPE, Exchange, to_json
 from .fetch import Fetch
 from .instances import Instance, Instances
 from .messages import encode_messages
-from .params import Params
 from .produce_shapes import DECODE_ERRORS, reason
 from .read import DEFAULT_MESSAGES, FORMS
 from .target import Target
@@ -115,7 +116,7 @@ class Consume:
         session.may_consume(target.topic, target.subscription)
         found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
         await self._instances.remove(found)
-        await exchange.empty()
+        await exchange.give(NO_CONTENT)
 
     async def fetch(self, session: Session, target: Target, exchange: Exchange) -> None:
         """GET …/consumer/{id}/messages: what is handed out and not written is given back at once."""

@@ -11,6 +11,8 @@ from penstock.engines.embedded.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import SubscriptionType
+from penstock.protocols.http.answers import to_json
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.reply_values import check_reply
 from penstock.protocols.session import Limits, Session
 
@@ -24,7 +26,6 @@ from .consume_shapes import (
     PartitionCursor,
     cursor_request,
 )
-from .exchange import Exchange, to_json
 from .produce_shapes import DECODE_ERRORS, reason
 from .receipts import error_code
 from .target import Target

@@ -1,17 +1,16 @@
 """The REST endpoint: from a path to what serves it, and from an error to its answer."""
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.long_poll import LongPolls
+from penstock.protocols.http.answers import Dialect, not_allowed
+from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send, raw_path
+from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.session import ServerContext, Session
 
 from .consume import Consume
 from .cursor import Cursors
 from .decoding import Decoding
-from .exchange import ClientGoneError, Exchange, Receive, Scope, Send
 from .instances import Instances
 from .logs import Logs
 from .produce import Produce
@@ -21,8 +20,6 @@ from .read import Read
 from .request import Ask
 from .shipped import ShippedProduce
 from .target import DOMAINS, PREFIX, Target, locate
-
-log = logging.getLogger(__name__)
 
 Handler = Callable[[Session, Target, Exchange], Awaitable[None]]
 
@@ -74,34 +71,18 @@ class RestEndpoint:
             shipped = target.shipped
             handler = methods.get(scope["method"])
             if handler is None:
-                error = PenstockError(
-                    ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for this resource"
-                )
-                await exchange.refuse(error, (b"allow", ", ".join(methods).encode()), shipped=shipped)
-                return
+                raise not_allowed(exchange.method, list(methods))
             session = await self._context.admit(exchange.authorization, scope)
             await handler(session, target, exchange)
-        except PenstockError as error:
-            if exchange.started:
-                log.warning("an answer was cut short: %s", error.message, extra={"path": scope["path"]})
-                return
-            headers = self._context.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
-            await exchange.refuse(error, *headers, shipped=shipped or _shipped(scope))
-        except ClientGoneError:
-            return
-        except Exception:
-            log.exception("request failed", extra={"method": scope["method"], "path": scope["path"]})
-            if not exchange.started:
-                await exchange.refuse(
-                    PenstockError(ErrorKind.INTERNAL, "an error inside the server; its log says more"),
-                    shipped=shipped,
-                )
+        except Exception as error:
+            dialect = Dialect.PULSAR if shipped or _shipped(scope) else Dialect.REST
+            await exchange.fail(error, self._context, dialect)
 
     def _find(self, scope: Scope) -> tuple[Target, Mapping[str, Handler]]:
         path: bytes = scope.get("raw_path") or scope["path"].encode()
         found = self._targets.get(path)
         if found is None:
-            target = locate(path.removeprefix(scope.get("root_path", "").encode()))
+            target = locate(raw_path(scope))
             operation = target.operation
             if target.shipped and operation in ("topic", "partition"):
                 operation = f"shipped {operation}"

@@ -15,10 +15,11 @@ from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
-from penstock.protocols.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.answers import to_json
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.long_poll import LongPoll, LongPolls
 from penstock.protocols.session import Limits, Session
 
-from .exchange import Exchange, to_json
 from .logs_shapes import (
     LogOffsets,
     ManyOffsets,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.openapi import ALWAYS, Operation, Parameter
+from penstock.protocols.http.openapi import ALWAYS, Operation, Parameter
 
 from .answer_shapes import FetchAnswer, OffsetsAnswer, ProduceAnswer, ReadAnswer, ReplyAnswer, ShippedAnswer
 from .consume_shapes import ConsumerAnswer, ConsumerRequest, CursorAnswer, CursorRequest, CursorResult

@@ -7,8 +7,7 @@ from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-
-from .params import Params
+from penstock.protocols.http.params import Params
 
 PLACE_PARAMS: Final = ("message_id", "offset", "publish_time", "end_offset")
 

@@ -4,10 +4,10 @@ import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.protocols.declarations import Declaration
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.session import Limits, Session
 
 from . import receipts
-from .exchange import Exchange
 from .produce_shapes import (
     DECODE_ERRORS,
     Bodies,

@@ -8,15 +8,16 @@ from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.answers import to_json
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.params import Params
 from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Form, Values
 
 from .answered import Answered
 from .decoding import Decoding
-from .exchange import Exchange, to_json
 from .messages import Found, encode_messages, messages_of, schemas_of
-from .params import Params
 from .places import PLACE_PARAMS, log_of, start_of
 from .streams import ENTRIES, EVENTS, LINES, Stream, stream_entries, stream_events, stream_lines
 from .target import Target

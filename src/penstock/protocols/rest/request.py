@@ -8,14 +8,15 @@ from msgspec import UNSET, UnsetType
 from penstock.engines.embedded.requests import Reply, Requests
 from penstock.engines.embedded.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.answers import to_json
+from penstock.protocols.http.exchange import ClientGoneError, Exchange
+from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.params import Params
 from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits, Session
 
 from . import shipped
 from .answer_shapes import ReplyAnswer
-from .exchange import ClientGoneError, Exchange, to_json
-from .params import Params
 from .produce import job_of
 from .produce_shapes import DECODE_ERRORS, ProduceMessage
 from .publishing import Job, Publishing

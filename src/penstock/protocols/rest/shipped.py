@@ -14,12 +14,12 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaType
 from penstock.protocols.declarations import Declaration
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.payloads import BoundSchema
 from penstock.protocols.session import Limits, Session
 
 from . import receipts
 from .avro_json import plain
-from .exchange import Exchange
 from .produce_shapes import (
     Bodies,
     ProduceMessage,

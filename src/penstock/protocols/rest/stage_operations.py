@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.openapi import ALWAYS, Operation, Parameter
+from penstock.protocols.http.openapi import ALWAYS, Operation, Parameter
 
 from .stage_body import MEDIA
 from .stage_shapes import (

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.protocols.openapi import document
+from penstock.protocols.http.openapi import document
 from penstock.protocols.rest.operations import OPERATIONS
 from penstock.protocols.rest.target import locate
 

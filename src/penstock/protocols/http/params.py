@@ -1,4 +1,4 @@
-"""Query parameters, read strictly: a misspelt one is told, not passed over."""
+"""Parameters of a request, with their types and errors."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -6,15 +6,35 @@ from urllib.parse import parse_qsl
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-_TRUE: Final = frozenset(("true", "1", "yes", ""))
+_TRUE: Final = frozenset(("true", "1", "yes"))
 _FALSE: Final = frozenset(("false", "0", "no"))
 _MAX: Final = 2**63 - 1
 # Pulsar's, which asks which broker owns the topic; and a browser's credentials, which the endpoint has read.
 _IGNORED: Final = frozenset(("authoritative", "token"))
 
 
+def whole_number(name: str, text: str, *, least: int = 0, most: int = _MAX) -> int:
+    """A whole number within bounds; raises BAD_PARAMETER."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20) or not least <= int(text) <= most:
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER, f"{name} must be a whole number of at least {least}, not {text[:80]!r}"
+        )
+    return int(text)
+
+
+def flag(name: str, text: str, *, empty: bool) -> bool:
+    """True or false, `empty` where it says nothing; raises BAD_PARAMETER."""
+    if not text:
+        return empty
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be true or false, not {text[:80]!r}")
+
+
 class Params:
-    """The parameters of one request; those not in `known` are refused with BAD_PARAMETER.
+    """The parameters of a query, read strictly: those not in `known` are refused with BAD_PARAMETER.
 
     Those of `repeated` may be given several times.
     """
@@ -68,19 +88,9 @@ class Params:
         value = self._values.get(name)
         if value is None:
             return None
-        if not (value.isascii() and value.isdigit() and len(value) < 20) or not least <= int(value) <= _MAX:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"{name} must be a whole number of at least {least}, not {value[:80]!r}",
-            )
-        return int(value) if most is None else min(int(value), most)
+        number = whole_number(name, value, least=least)
+        return number if most is None else min(number, most)
 
     def flag(self, name: str) -> bool:
         value = self._values.get(name)
-        if value is None:
-            return False
-        if value.lower() in _TRUE:
-            return True
-        if value.lower() in _FALSE:
-            return False
-        raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be true or false, not {value[:80]!r}")
+        return value is not None and flag(name, value, empty=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.model.errors import PenstockError
-from penstock.protocols.rest.params import Params
+from penstock.protocols.http.params import Params
 
 
 def test_reading() -> None:

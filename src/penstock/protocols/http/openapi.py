@@ -10,8 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import ErrorKind
-
-from .session import ServerContext
+from penstock.protocols.session import ServerContext
 
 # What nearly every operation may be refused with.
 ALWAYS: Final = (
