@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from penstock.protocols.http.openapi import document
-from penstock.protocols.kafka_rest.operations import OPERATIONS
+from penstock.protocols.kafka_rest.endpoint import OPERATIONS
 from penstock.testing.server import Address, running
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

@@ -8,8 +8,8 @@ from penstock.protocols.http.answers import NO_CONTENT, Answer
 
 from .call import Call
 from .namespaces import NAMESPACE
-from .server import BUNDLE, BUNDLES
-from .table import Table
+from .server import BUNDLES
+from .table import BUNDLE, Table
 from .topics import logs_of
 
 table = Table()

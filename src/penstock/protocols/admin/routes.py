@@ -11,7 +11,6 @@ from penstock.protocols.session import ServerContext
 
 from . import (
     brokers,
-    compaction,
     lookup,
     messages,
     namespace_actions,
@@ -42,7 +41,6 @@ ENDPOINTS: list[AdminOperation] = [
     *topics.table.endpoints,
     *topic_actions.table.endpoints,
     *topic_policies.table.endpoints,
-    *compaction.table.endpoints,
     *subscriptions.table.endpoints,
     *messages.table.endpoints,
     *single.table.endpoints,
@@ -84,10 +82,10 @@ async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
     except UnicodeDecodeError:
         raise PenstockError(ErrorKind.BAD_PARAMETER, "the URL is not UTF-8") from None
     content = b""
-    if found.endpoint.body is not None:
+    if found.endpoint.request is not None:
         content = await exchange.body(context.limits.max_request_bytes, encoded=True)
     call = Call(session, names, query, content, exchange.header(b"host") or "")
-    answer = await found.endpoint.handler(call)
+    answer: Answer = await found.endpoint.handler(call)
     if method != "GET":
         context.audit.changed(session.role, scope, answer.status, proxy=session.proxy)
     return answer

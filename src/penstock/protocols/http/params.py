@@ -1,8 +1,10 @@
 """Parameters of a request, with their types and errors."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
+
+import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -33,13 +35,23 @@ def flag(name: str, text: str, *, empty: bool) -> bool:
     raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be true or false, not {text[:80]!r}")
 
 
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter of the query, a header or the path; `schema` is JSON schema."""
+
+    name: str
+    description: str
+    schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "string"})
+    where: str = "query"
+
+
 class Params:
     """The parameters of a query, read strictly: those not in `known` are refused with BAD_PARAMETER.
 
-    Those of `repeated` may be given several times.
+    What is declared as an array may be given several times.
     """
 
-    def __init__(self, query: bytes, known: Iterable[str], repeated: Iterable[str] = ()) -> None:
+    def __init__(self, query: bytes, known: Iterable[Parameter]) -> None:
+        self._known = {one.name: one.schema for one in known if one.where == "query"}
         self._values: dict[str, str] = {}
         self._lists: dict[str, list[str]] = {}
         if not query:
@@ -50,17 +62,15 @@ class Params:
             )
         except ValueError:
             raise PenstockError(ErrorKind.BAD_PARAMETER, "the query cannot be read") from None
-        repeated = frozenset(repeated)
-        known = frozenset(known) | repeated
         for name, value in pairs:
             if name in _IGNORED:
                 continue
-            if name not in known:
+            if name not in self._known:
                 raise PenstockError(
                     ErrorKind.BAD_PARAMETER,
-                    f"unknown parameter {name[:80]!r}: {', '.join(sorted(known)) or 'none'} can be given",
+                    f"unknown parameter {name[:80]!r}: {', '.join(sorted(self._known)) or 'none'} can be given",
                 )
-            if name in repeated:
+            if self._known[name].get("type") == "array":
                 self._lists.setdefault(name, []).append(value)
                 continue
             if name in self._values:
@@ -71,11 +81,12 @@ class Params:
         return self._values.get(name)
 
     def texts(self, name: str) -> list[str] | None:
-        """The values of one of `repeated`, None when it is not given."""
+        """The values of an array, None when it is not given."""
         return self._lists.get(name)
 
-    def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of `choices`, the first when it is not given."""
+    def choice(self, name: str) -> str:
+        """One of the declared choices, the first when it is not given."""
+        choices: list[str] = self._known[name]["enum"]
         value = self._values.get(name, choices[0])
         if value not in choices:
             raise PenstockError(
@@ -83,12 +94,12 @@ class Params:
             )
         return value
 
-    def number(self, name: str, *, least: int = 0, most: int | None = None) -> int | None:
-        """A whole number of at least `least`; more than `most` counts as `most`."""
+    def number(self, name: str, *, most: int | None = None) -> int | None:
+        """A whole number of at least the declared minimum; more than `most` counts as `most`."""
         value = self._values.get(name)
         if value is None:
             return None
-        number = whole_number(name, value, least=least)
+        number = whole_number(name, value, least=self._known[name].get("minimum", 0))
         return number if most is None else min(number, most)
 
     def flag(self, name: str) -> bool:

@@ -28,8 +28,9 @@ from penstock.protocols.load import network_of
 from penstock.protocols.session import ServerContext, Session
 from penstock.wire.checksum import crc32c
 
-from .produce_shapes import DECODE_ERRORS, reason
+from .produce_shapes import decoded
 from .stage_body import MEDIA, sections_of
+from .stage_operations import APPEND_PARAMETERS, FORGET_PARAMETERS, LIST_PARAMETERS
 from .stage_shapes import (
     AbortAnswer,
     AppendAnswer,
@@ -145,8 +146,8 @@ class StagesEndpoint:
         )
 
     async def _list(self, session: Session, path: Path, exchange: Exchange) -> WritersAnswer:
-        params = Params(exchange.scope["query_string"], ("after", "max_writers"))
-        most = params.number("max_writers", least=1, most=WRITERS_LISTED_MAX) or WRITERS_LISTED
+        params = Params(exchange.scope["query_string"], LIST_PARAMETERS)
+        most = params.number("max_writers", most=WRITERS_LISTED_MAX) or WRITERS_LISTED
         found, more = await self._staging.writers(
             _caller(session, exchange), params.text("after") or "", most
         )
@@ -181,7 +182,7 @@ class StagesEndpoint:
     async def _forget(self, session: Session, path: Path, exchange: Exchange) -> ForgetAnswer:
         name = _writer(path[0])
         session.may_produce_somewhere()
-        params = Params(exchange.scope["query_string"], ("force",), repeated=("topics",))
+        params = Params(exchange.scope["query_string"], FORGET_PARAMETERS)
         given = params.texts("topics")
         topics = None if given is None else [TopicName.parse(text) for text in given if text]
         await self._staging.forget(name, _caller(session, exchange), topics, force=params.flag("force"))
@@ -189,7 +190,7 @@ class StagesEndpoint:
         return ForgetAnswer(forgotten=name, topics=told)
 
     async def _publish(self, session: Session, path: Path, exchange: Exchange) -> AppendAnswer:
-        deduplicate = Params(exchange.scope["query_string"], ("deduplicate",)).flag("deduplicate")
+        deduplicate = Params(exchange.scope["query_string"], APPEND_PARAMETERS).flag("deduplicate")
         sections = await sections_of(self._broker, session, await self._sections(exchange))
         for topic, _ in sections:
             topic.check_open()
@@ -217,12 +218,7 @@ class StagesEndpoint:
         self, exchange: Exchange, decoder: msgspec.json.Decoder[T], bytes_max: int | None = None
     ) -> T:
         body = await exchange.body(bytes_max or self._context.limits.max_request_bytes)
-        try:
-            return decoder.decode(body)
-        except msgspec.ValidationError as error:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
-        except DECODE_ERRORS as error:
-            raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
+        return decoded(decoder, body)
 
 
 def _caller(session: Session, exchange: Exchange) -> Caller:
