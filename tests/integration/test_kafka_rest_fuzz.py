@@ -12,8 +12,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from penstock.protocols.kafka_rest.operations import OPERATIONS
-from penstock.protocols.openapi import document
+from penstock.protocols.http.openapi import document
+from penstock.protocols.kafka_rest.endpoint import OPERATIONS
 from penstock.testing.server import Address, running
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

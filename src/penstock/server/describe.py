@@ -4,10 +4,11 @@ from typing import Any, Final
 
 from penstock import __version__
 from penstock.model.errors import ErrorKind
-from penstock.protocols.admin.openapi import operations
-from penstock.protocols.kafka_rest.operations import OPERATIONS as KAFKA_REST
-from penstock.protocols.openapi import Operation, document
-from penstock.protocols.rest.operations import OPERATIONS
+from penstock.protocols.admin.routes import ENDPOINTS as ADMIN
+from penstock.protocols.http.openapi import document
+from penstock.protocols.http.operations import Operation
+from penstock.protocols.kafka_rest.endpoint import OPERATIONS as KAFKA_REST
+from penstock.protocols.rest.endpoint import OPERATIONS
 from penstock.protocols.rest.stage_operations import OPERATIONS as STAGES
 from penstock.protocols.session import ServerContext
 from penstock.protocols.websocket import asyncapi as websocket
@@ -15,9 +16,7 @@ from penstock.protocols.websocket import asyncapi as websocket
 
 def openapi(context: ServerContext) -> dict[str, Any]:
     """The OpenAPI document."""
-    made = document(
-        context, [*OPERATIONS, *STAGES, *KAFKA_REST, *operations(), *_HEALTH], version=__version__
-    )
+    made = document(context, [*OPERATIONS, *STAGES, *KAFKA_REST, *ADMIN, *_HEALTH], version=__version__)
     made["info"] |= {
         "description": "HTTP over durable topics: publish, read and consume (PIP-64), and administer.",
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.admin.answers import error_body
+from penstock.protocols.http.answers import error_body
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ LOGGERS: Final = (
     "asyncio",
     "uvicorn.error",
     "penstock.protocols.binary.connection",
-    "penstock.protocols.rest.endpoint",
+    "penstock.protocols.http.exchange",
     "penstock.protocols.websocket.socket",
 )
 

@@ -6,7 +6,7 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.admin.answers import error_body
+from penstock.protocols.http.answers import error_body
 
 RETRY_AFTER_S: Final = 1
 

@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
-from .server import BUNDLE, CLUSTER, check_cluster
+from .server import CLUSTER, check_cluster
 from .stats import topic_stats
-from .table import Table
+from .table import BUNDLE, Table
 
 table = Table()
 

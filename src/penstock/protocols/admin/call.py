@@ -1,17 +1,18 @@
 """One call of the administrator's endpoint: who asks for what, with which parameters and body."""
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from penstock.engines.embedded.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.protocols.http.params import flag, whole_number
 from penstock.protocols.session import Session
 
 T = TypeVar("T")
 
-_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
+_NUMBER_MAX: Final = 10**18 - 1
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -96,29 +97,16 @@ class Call(msgspec.Struct, frozen=True):
     def flag(self, name: str, default: bool = False) -> bool:
         """A boolean parameter; raises BAD_PARAMETER."""
         text = self.query.get(name)
-        if text is None:
-            return default
-        if text.lower() in _TRUE:
-            return True
-        if text.lower() in _FALSE:
-            return False
-        raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be true or false, not {text[:80]!r}")
+        return default if text is None else flag(name, text, empty=False)
 
     def number(self, name: str) -> int:
         """A number in the path, not negative; raises BAD_PARAMETER."""
-        text = self.path[name]
-        if not (text.isascii() and text.isdigit() and len(text) <= 18):
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be a number, not {text[:80]!r}")
-        return int(text)
+        return whole_number(name, self.path[name], most=_NUMBER_MAX)
 
     def query_number(self, name: str, default: int) -> int:
         """A number in the query, not negative; raises BAD_PARAMETER."""
         text = self.query.get(name)
-        if text is None:
-            return default
-        if not (text.isascii() and text.isdigit() and len(text) <= 18):
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} must be a number, not {text[:80]!r}")
-        return int(text)
+        return default if text is None else whole_number(name, text, most=_NUMBER_MAX)
 
     def body(self, type: type[T]) -> T:
         """The body as JSON; raises BAD_PARAMETER."""

@@ -1,6 +1,7 @@
 """Where a topic is served (docs/binary.md): here."""
 
-from .answers import Answer
+from penstock.protocols.http.answers import Answer
+
 from .call import Call
 from .table import Table
 

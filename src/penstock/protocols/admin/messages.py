@@ -10,9 +10,9 @@ from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message
+from penstock.protocols.http.answers import Answer, ExactName
 from penstock.wire.entry import payload_size, whole_batch
 
-from .answers import PROPERTIES_HEADER, Answer
 from .call import Call
 from .position import offset_in_backlog, read_position
 from .subscriptions import SUBSCRIPTION, of_one_partition
@@ -30,6 +30,7 @@ SCANNED_AT_ONCE: Final = 256
 # Clients split the body where they find the first; the second counts the bytes as they are stored.
 BATCH_HEADER: Final = "X-Pulsar-num-batch-message"
 BATCH_SIZE_HEADER: Final = "X-Pulsar-batch-size"
+PROPERTIES_HEADER: Final = ExactName("X-Pulsar-PROPERTY")  # an object of a message's properties
 
 
 async def _log(call: Call) -> Topic:

@@ -4,12 +4,12 @@ import msgspec
 
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .namespaces import NAMESPACE
-from .server import BUNDLE, BUNDLES
-from .table import Table
+from .server import BUNDLES
+from .table import BUNDLE, Table
 from .topics import logs_of
 
 table = Table()

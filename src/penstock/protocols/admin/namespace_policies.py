@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from .answers import NO_CONTENT, Answer
+from penstock.protocols.http.answers import NO_CONTENT, Answer
+
 from .call import Call
 from .namespaces import NAMESPACE
 from .policies import (

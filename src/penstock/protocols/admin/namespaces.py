@@ -7,8 +7,8 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import NamespacePolicies
 from penstock.model.schema import Compatibility
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .policies import QUOTA_FIELDS, SETTINGS, read_quota, show, shown_quotas
 from .policy_bodies import (

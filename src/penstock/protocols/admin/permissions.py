@@ -12,8 +12,8 @@ from penstock.model.names import TopicName
 from penstock.model.policy import NamespacePolicies
 from penstock.protocols.auth.permissions import check_actions
 from penstock.protocols.auth.principal import ROLE_CHARACTERS_MAX
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .namespaces import NAMESPACE
 from .table import Table

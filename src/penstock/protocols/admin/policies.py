@@ -7,8 +7,8 @@ import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import InForce, Quota, TopicPolicies
+from penstock.protocols.http.answers import Answer
 
-from .answers import Answer
 from .call import Call
 from .policy_bodies import (
     AutoSubscriptionBody,

@@ -6,9 +6,9 @@ from penstock.engines.embedded.subscription import Consumer
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.protocols.http.answers import Answer
 from penstock.protocols.proxied import LATENCY_US, Meter, ProxiedSocket
 
-from .answers import Answer
 from .call import Call
 from .stats import shown_owner
 from .table import Table

@@ -7,8 +7,8 @@ import msgspec
 from penstock.codec.key_value import join, key_value_parts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType, SchemaVersion
+from penstock.protocols.http.answers import Answer
 
-from .answers import Answer
 from .call import Call
 from .table import Table
 

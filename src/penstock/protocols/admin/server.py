@@ -7,15 +7,14 @@ import msgspec
 from penstock.engines.embedded.registry.namespaces import TenantInfo
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import check_entity
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
-from .table import Table
+from .table import BUNDLE, Table
 
 table = Table()
 
 CLUSTER: Final = "standalone"  # Pulsar's name for what runs in one process
-BUNDLE: Final = "0x00000000_0xffffffff"  # each namespace is one, as all of it is served here
 BUNDLES: Final = {"boundaries": BUNDLE.split("_"), "numBundles": 1}
 
 

@@ -6,8 +6,8 @@ Each is answered in Pulsar's shape; what would change it is refused (`refusals`)
 from typing import Any, Final
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .namespaces import NAMESPACE
 from .policies import answer

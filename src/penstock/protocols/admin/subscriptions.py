@@ -7,8 +7,8 @@ from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.subscription.source import SubscribedLog
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import check_local
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .position import Position, offset_in_backlog, read_position
 from .table import Table

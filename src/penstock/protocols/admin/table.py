@@ -8,30 +8,52 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
-from .answers import Answer
+from penstock.model.errors import ErrorKind
+from penstock.protocols.http.answers import Answer
+from penstock.protocols.http.operations import ALWAYS, Operation
+from penstock.protocols.http.params import Parameter
+
 from .call import Call
 
 Handler = Callable[[Call], Awaitable[Answer]]
 H = TypeVar("H", bound=Handler)
 
 
-class AdminOperation(NamedTuple):
+BUNDLE: Final = "0x00000000_0xffffffff"  # each namespace is one, as all of it is served here
+
+_NUMBER: Final[dict[str, Any]] = {"type": "integer", "minimum": 0}
+_FLAG: Final[dict[str, Any]] = {"type": "boolean"}
+_MODES: Final[dict[str, Any]] = {"type": "string", "enum": ["PERSISTENT", "NON_PERSISTENT", "ALL"]}
+_QUOTA: Final[dict[str, Any]] = {"type": "string", "enum": ["destination_storage", "message_age"]}
+_PLACES: Final[dict[str, Any]] = {"type": "string", "enum": ["earliest", "latest"]}
+_TEXT: Final[dict[str, Any]] = {"type": "string"}
+_QUERY: Final = {
+    "mode": _MODES,
+    "backlogQuotaType": _QUOTA,
+    "messageTTL": _NUMBER,
+    "initialPosition": _PLACES,
+    "messagePosition": _NUMBER,
+    "key": _TEXT,
+}
+_IN_PATH: Final[dict[str, dict[str, Any]]] = {
+    **dict.fromkeys(("version", "count", "seconds", "timestamp", "position", "ledger", "entry"), _NUMBER),
+    "bundle": {"type": "string", "enum": [BUNDLE]},
+}
+
+_ALWAYS: Final = (*ALWAYS, ErrorKind.NOT_FOUND)
+# What an endpoint whose path has this may be refused with besides.
+_BY_PART: Final = {
+    "{tenant}": (ErrorKind.INVALID_NAME, ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.NAMESPACE_IN_USE),
+    "{topic}": (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.METHOD_NOT_ALLOWED),
+    "{subscription}": (ErrorKind.SUBSCRIPTION_NOT_FOUND, ErrorKind.SUBSCRIPTION_BUSY),
+    "/schemas/": (ErrorKind.SCHEMA_NOT_FOUND,),
+}
+
+
+class AdminOperation(Operation, frozen=True, kw_only=True):
     """One call under its path: `{name}` stands for any segment, the rest for itself."""
 
-    method: str
-    path: str
-    handler: Handler
-    query: tuple[str, ...]  # the parameters it looks at
-    body: Any  # the type of what it expects; None: nothing
-    status: int
-    answer: Any  # the type of what it answers; None: nothing
-    text: bool  # it answers text or bytes rather than JSON
-    fixed: bool  # what it answers is a truth of one server, whatever is configured
-
-    @property
-    def summary(self) -> str:
-        """The first line of what the handler says of itself."""
-        return (self.handler.__doc__ or "").strip().partition("\n")[0]
+    fixed: bool = False  # what it answers is a truth of one server, whatever is configured
 
 
 class Refusal(NamedTuple):
@@ -70,12 +92,50 @@ class Table:
 
         def declare(handler: H) -> H:
             for path in paths:
-                self.endpoints.append(
-                    AdminOperation(method, path, handler, query, body, status, answer, text, fixed)
+                parameters = [Parameter(name, "", _QUERY.get(name, _FLAG)) for name in query]
+                names = re.findall(r"{(\w+)}", path)
+                parameters += [
+                    Parameter(name, "", _IN_PATH[name], "path") for name in names if name in _IN_PATH
+                ]
+                operation = AdminOperation(
+                    method=method,
+                    path=path,
+                    tag="admin",
+                    summary=(handler.__doc__ or "").strip().partition("\n")[0],
+                    parameters=tuple(parameters),
+                    request=body,
+                    request_needed=body in (int, bool) and "messageTTL" not in query,
+                    answer=answer,
+                    status=status,
+                    answers=("text/plain", "application/octet-stream") if text else (),
+                    errors=_errors(method, path, takes=body is not None, fixed=fixed),
+                    handler=handler,
+                    fixed=fixed,
                 )
+                self.endpoints.append(operation)
             return handler
 
         return declare
+
+
+def _errors(method: str, path: str, *, takes: bool, fixed: bool) -> tuple[ErrorKind, ...]:
+    """What a call may be refused with: as its path, its method and its having a body say."""
+    kinds = list(_ALWAYS)
+    for part, more in _BY_PART.items():
+        if part in path:
+            kinds += more
+    if fixed and takes:
+        kinds.append(ErrorKind.METHOD_NOT_ALLOWED)
+    if takes:
+        kinds += (ErrorKind.TOO_LARGE, ErrorKind.BAD_VALUE_SCHEMA, ErrorKind.INCOMPATIBLE_SCHEMA)
+    if method == "PUT":
+        kinds += (
+            ErrorKind.ALREADY_EXISTS,
+            ErrorKind.TOO_MANY_TOPICS,
+            ErrorKind.TOO_MANY_SUBSCRIPTIONS,
+            ErrorKind.TOO_LARGE,
+        )
+    return tuple(kinds)
 
 
 class _Node:

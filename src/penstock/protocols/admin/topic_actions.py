@@ -1,14 +1,23 @@
-"""What is done to a topic as a whole: unload, truncate, trim; and its properties."""
+"""What is done to a topic as a whole: unload, truncate, trim, compact; and its properties."""
+
+from typing import Any, Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .table import Table
 from .topics import TOPIC
 
 table = Table()
+
+_ORDER: Final = (
+    "ERROR",
+    "RUNNING",
+    "NOT_RUN",
+    "SUCCESS",
+)  # which of several partitions' compactions speaks for the topic
 
 
 @table.on("PUT", f"{TOPIC}/unload")
@@ -56,6 +65,22 @@ async def forget_policies(call: Call) -> Answer:
     """Leave every policy of a topic to its namespace."""
     await call.broker.policies.forget(_base(call))
     return NO_CONTENT
+
+
+@table.on("PUT", f"{TOPIC}/compaction")
+async def compact(call: Call) -> Answer:
+    """Begin to compact a topic: who reads it compacted sees each key's last value only."""
+    for log in await call.broker.topics.all_of(call.topic, create=False):
+        call.broker.compactions.start(log)
+    return NO_CONTENT
+
+
+@table.on("GET", f"{TOPIC}/compaction", answer=dict[str, Any])
+async def compaction(call: Call) -> Answer:
+    """How the last compaction went: NOT_RUN, RUNNING, SUCCESS or ERROR."""
+    logs = await call.broker.topics.all_of(call.seen_topic, create=False)
+    found = min((log.compaction for log in logs), key=lambda one: _ORDER.index(one.status))
+    return Answer(body={"status": found.status, "lastError": found.last_error})
 
 
 # -- properties

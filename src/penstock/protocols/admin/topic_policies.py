@@ -6,8 +6,8 @@ import msgspec
 
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce, TopicPolicies
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .policies import (
     SETTINGS,

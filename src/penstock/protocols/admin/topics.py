@@ -7,9 +7,9 @@ import msgspec
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.protocols.http.answers import NO_CONTENT, Answer
 from penstock.wire.entry import batch_size
 
-from .answers import NO_CONTENT, Answer
 from .call import Call
 from .internal import internal_info, internal_stats
 from .policy_bodies import shown_retention

@@ -1,31 +1,94 @@
 """The endpoint: which resource a path names, what may be done with it, and an error as an answer."""
 
-import logging
-from typing import Final
-from urllib.parse import quote, unquote_to_bytes
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
-from penstock.protocols.long_poll import LongPolls, Receive
+from penstock.protocols.http.answers import Answer, Dialect, not_allowed
+from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send
+from penstock.protocols.http.long_poll import LongPolls
+from penstock.protocols.http.operations import Router, Table
+from penstock.protocols.http.params import Parameter
 from penstock.protocols.media import choose_type
 from penstock.protocols.session import ServerContext, Session
 
-from .exchange import Answer, ClientGoneError, Exchange, RefusedError, Scope, Send, json_answer, refusal
+from .bodies import TAKEN
 from .logs import Logs
 from .page import page
 from .positions import TrimmedError
 from .read import Read
+from .representations import OFFERED
 from .write import Write
 
-log = logging.getLogger(__name__)
+Names = Mapping[str, str]
+Handler = Callable[[Session, Names, Exchange], Awaitable[Answer]]
 
 PREFIX: Final = "/kafka"
 
-_READING: Final = ("GET", "HEAD")
+_PARTITION: Final = "/kafka/topics/{topic}/{partition}"
+
+
+class Welcome(msgspec.Struct):
+    """Where to go from `/kafka`."""
+
+    topics: str
+    topic: str
+    partition: str
+    docs: str
+
+
+class PartitionLink(msgspec.Struct):
+    """One partition and where it is."""
+
+    partition: int
+    href: str
+
+
+class TopicAnswer(msgspec.Struct):
+    """A topic of public/default."""
+
+    topic: str
+    partitions: list[PartitionLink]
+
+
+def _header(name: str, description: str) -> Parameter:
+    return Parameter(name, description, {"type": "string"}, "header")
+
+
+_ALWAYS: Final = (ErrorKind.UNAUTHENTICATED, ErrorKind.FORBIDDEN, ErrorKind.UNAVAILABLE)
+_NAMED: Final = (*_ALWAYS, ErrorKind.INVALID_NAME, ErrorKind.TOPIC_NOT_FOUND)
+
+_READING: Final[dict[str, Any]] = {
+    "description": "A range means the whole messages that begin in it, and at least one. `Content-Range` says"
+    " which bytes of the log the answer consumed; positions never change.",
+    "parameters": (
+        _header(
+            "Range", "bytes=first-last, bytes=first-, bytes=-last, or several; default from the earliest."
+        ),
+        _header("Accept-Charset", "For text: the charsets wanted."),
+        _header("Accept-Encoding", "gzip is spoken."),
+        _header("If-None-Match", "Answers 304 where nothing else would be sent."),
+        _header("Prefer", "wait=10 waits so many seconds for the first byte of the range."),
+    ),
+    "answers": OFFERED,
+    "further": ((206, "The messages of a range."), (304, "As it was.")),
+    "errors": (
+        *_NAMED,
+        ErrorKind.PARTITION_NOT_FOUND,
+        ErrorKind.NOT_ACCEPTABLE,
+        ErrorKind.RANGE_NOT_SATISFIABLE,
+    ),
+}
 
 
 class KafkaRestEndpoint:
     """An ASGI application for `/kafka` and everything below it."""
+
+    operations: Final = Table("kafka rest")
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
@@ -33,59 +96,52 @@ class KafkaRestEndpoint:
         self._logs = Logs(context.broker)
         self._read = Read(context.broker, context.limits, self._waits)
         self._write = Write(context.broker, context.limits, self._logs)
+        self._handlers: dict[str, dict[str, Handler]] = {}
+        for operation in self.operations:
+            handlers = self._handlers.setdefault(operation.path, {})
+            handlers[operation.method] = operation.handler.__get__(self)
+            if operation.method == "GET":
+                handlers["HEAD"] = handlers["GET"]
+        self._router = Router(self._handlers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise PenstockError(ErrorKind.NOT_FOUND, f"there is no WebSocket at {scope['path']}")
         exchange = Exchange(scope, receive, send)
         try:
-            answer = await self._answer(exchange)
-        except RefusedError as refused:
-            answer = refused.answer
-        except PenstockError as error:
-            answer = refusal(error, self._challenge() if error.kind is ErrorKind.UNAUTHENTICATED else None)
-        except TrimmedError:
-            answer = refusal(PenstockError(ErrorKind.UNAVAILABLE, "the log is being trimmed"))
-        except ClientGoneError:
-            return
-        except Exception:
-            log.exception("request failed", extra={"method": exchange.method, "path": scope["path"]})
-            answer = refusal(
-                PenstockError(ErrorKind.INTERNAL, "an error inside the server; its log says more")
-            )
-        await exchange.answer(answer)
+            await exchange.give(await self._answer(exchange))
+        except Exception as error:
+            await exchange.fail(error, self._context, Dialect.REST)
 
     async def _answer(self, exchange: Exchange) -> Answer:
         session = await self._context.admit(exchange.authorization, exchange.scope)
-        segments = _segments(exchange.scope)
-        match segments:
-            case []:
-                _check_method(exchange, _READING)
-                return self._welcome(session, exchange)
-            case ["topics"]:
-                _check_method(exchange, _READING)
-                return json_answer([name.local for name in self._names(session)])
-            case ["topics", topic]:
-                _check_method(exchange, _READING)
-                return self._topic(session, _name(topic))
-            case ["topics", topic, partition]:
-                _check_method(exchange, (*_READING, "POST"))
-                return await self._partition(session, _name(topic), _number(partition), exchange)
-        raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {exchange.scope['path'][:200]}")
+        segments = exchange.segments()
+        if len(segments) > 1 and not segments[-1]:
+            segments.pop()
+        found = self._router.find(segments)
+        if found is None:
+            raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {exchange.scope['path'][:200]}")
+        path, names = found
+        handler = self._handlers[path].get(exchange.method)
+        if handler is None:
+            raise not_allowed(exchange.method, list(self._handlers[path]))
+        return await handler(session, names, exchange)
 
     def _names(self, session: Session) -> list[TopicName]:
         """The topics that the session may do anything with."""
         return [name for name in self._logs.names() if session.sees(name)]
 
-    def _challenge(self) -> dict[str, str]:
-        values = [value.decode("latin-1") for _, value in self._context.challenges]
-        return {"www-authenticate": ", ".join(values)}
-
-    def _welcome(self, session: Session, exchange: Exchange) -> Answer:
+    @operations.on(
+        "GET",
+        "/kafka",
+        summary="Welcome: a page for people, JSON for programs.",
+        answer=Welcome,
+        answers=("text/html",),
+        errors=_ALWAYS,
+    )
+    async def welcome(self, session: Session, names: Names, exchange: Exchange) -> Answer:
         if choose_type(exchange.headers.get("accept"), ("application/json", "text/html")) == "text/html":
-            host = f"{exchange.scope.get('scheme', 'http')}://{exchange.headers.get('host', 'localhost')}"
+            host = f"{exchange.scope.get('scheme', 'http')}://{exchange.header(b'host') or 'localhost'}"
             return page({n.local: self._logs.partitions(n) for n in self._names(session)}, host)
-        return json_answer(
+        return _json(
             {
                 "topics": f"{PREFIX}/topics",
                 "topic": f"{PREFIX}/topics/{{topic}}",
@@ -94,27 +150,75 @@ class KafkaRestEndpoint:
             }
         )
 
-    def _topic(self, session: Session, name: TopicName) -> Answer:
+    @operations.on(
+        "GET", "/kafka/topics", summary="The topics of public/default.", answer=list[str], errors=_ALWAYS
+    )
+    async def topics(self, session: Session, names: Names, exchange: Exchange) -> Answer:
+        return _json([name.local for name in self._names(session)])
+
+    @operations.on(
+        "GET",
+        "/kafka/topics/{topic}",
+        summary="The partitions of a topic.",
+        answer=TopicAnswer,
+        errors=_NAMED,
+    )
+    async def topic(self, session: Session, names: Names, exchange: Exchange) -> Answer:
+        name = _name(names["topic"])
         session.may_look(name)
         path = f"{PREFIX}/topics/{quote(name.local, safe='')}"
         numbers = range(self._logs.partitions(name))
-        return json_answer(
+        return _json(
             {
                 "topic": name.local,
                 "partitions": [{"partition": n, "href": f"{path}/{n}"} for n in numbers],
             }
         )
 
-    async def _partition(
-        self, session: Session, name: TopicName, partition: int, exchange: Exchange
-    ) -> Answer:
-        if exchange.method == "POST":
-            session.may_produce(name)
-            return await self._write(name, partition, exchange)
+    @operations.on("HEAD", _PARTITION, summary="What GET would answer, without its body.", **_READING)
+    @operations.on("GET", _PARTITION, summary="Read a partition's bytes.", **_READING)
+    async def read(self, session: Session, names: Names, exchange: Exchange) -> Answer:
+        name, partition = _name(names["topic"]), _number(names["partition"])
         session.may_consume(name)
-        answer = await self._read(await self._logs.get(name, partition), exchange)
+        try:
+            answer = await self._read(await self._logs.get(name, partition), exchange)
+        except TrimmedError:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "the log is being trimmed") from None
         session.may_consume(name)  # still, where it waited
         return answer
+
+    @operations.on(
+        "POST",
+        _PARTITION,
+        summary="Append messages: all of the body's, or none.",
+        description="`Content-Range` of the answer says which bytes of the log they became.",
+        parameters=(
+            _header("Content-MD5", "The digest of the body as sent, in base64 or hex."),
+            _header("Content-Encoding", "gzip is understood."),
+            _header("X-Kafka-Key", "The key of every message of the body, or of one part."),
+        ),
+        bodies=TAKEN,
+        status=204,
+        errors=(
+            *_NAMED,
+            ErrorKind.PARTITION_NOT_FOUND,
+            ErrorKind.BAD_PARAMETER,
+            ErrorKind.CHECKSUM,
+            ErrorKind.INCOMPATIBLE_SCHEMA,
+            ErrorKind.PRODUCER_FENCED,
+            ErrorKind.EXCLUSIVE_PRODUCER,
+            ErrorKind.TOO_LARGE,
+            ErrorKind.BAD_MEDIA_TYPE,
+            ErrorKind.BAD_MESSAGE,
+            ErrorKind.STORAGE_FULL,
+            ErrorKind.STORAGE_FAILED,
+            ErrorKind.TOPIC_TERMINATED,
+        ),
+    )
+    async def write(self, session: Session, names: Names, exchange: Exchange) -> Answer:
+        name, partition = _name(names["topic"]), _number(names["partition"])
+        session.may_produce(name)
+        return await self._write(name, partition, exchange)
 
     def drain(self) -> None:
         """End every wait: the server takes no new work and finishes what is in flight."""
@@ -125,23 +229,8 @@ class KafkaRestEndpoint:
         await self._waits.close()
 
 
-def _segments(scope: Scope) -> list[str]:
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    raw = raw.partition(b"?")[0].removeprefix(scope.get("root_path", "").encode())
-    try:
-        segments = [unquote_to_bytes(part).decode() for part in raw.split(b"/")[2:]]
-    except UnicodeDecodeError:
-        raise PenstockError(ErrorKind.INVALID_NAME, "the path is no UTF-8") from None
-    return segments[:-1] if segments and not segments[-1] else segments
-
-
-def _check_method(exchange: Exchange, allowed: tuple[str, ...]) -> None:
-    if exchange.method not in allowed:
-        raise RefusedError(
-            ErrorKind.METHOD_NOT_ALLOWED,
-            f"{exchange.method[:20]} is not for this resource",
-            {"allow": ", ".join(allowed)},
-        )
+def _json(value: Any) -> Answer:
+    return Answer(body=value, headers={"vary": "Accept"})
 
 
 def _name(topic: str) -> TopicName:
@@ -152,3 +241,6 @@ def _number(partition: str) -> int:
     if partition.isascii() and partition.isdigit() and len(partition) < 10:
         return int(partition)
     raise PenstockError(ErrorKind.PARTITION_NOT_FOUND, f"no partition {partition[:80]!r}")
+
+
+OPERATIONS: Final = tuple(KafkaRestEndpoint.operations)

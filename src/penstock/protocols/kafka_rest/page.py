@@ -5,7 +5,7 @@ from html import escape
 from typing import Final
 from urllib.parse import quote
 
-from .exchange import Answer
+from penstock.protocols.http.answers import Answer
 
 TOPICS_SHOWN: Final = 1000  # the rest is in /kafka/topics
 
@@ -52,4 +52,6 @@ def page(partitions: Mapping[str, int], host: str) -> Answer:
         "vary": "Accept",
         "x-content-type-options": "nosniff",
     }
-    return Answer(200, headers, _PAGE.format(host=escape(host), topics=topics).encode(errors="replace"))
+    return Answer(
+        raw=_PAGE.format(host=escape(host), topics=topics).encode(errors="replace"), headers=headers
+    )

@@ -1,19 +1,20 @@
 """GET and HEAD of a partition: byte ranges of its log (docs/kafka-rest.md; RFC 9110 13-15)."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from penstock.engines.embedded.broker import Broker
 from penstock.model.errors import ErrorKind
-from penstock.protocols.long_poll import LongPoll, LongPolls
-from penstock.protocols.prefer import wait_seconds
+from penstock.protocols.http.answers import Answer, RefusedError
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.long_poll import LongPoll, LongPolls
 from penstock.protocols.session import Limits
 
-from .exchange import Answer, Exchange, Headers, RefusedError
 from .positions import LogPositions, TrimmedError
 from .ranges import Piece, Range, find_pieces, parse_ranges
-from .rendering import Renderer
+from .rendering import Headers, Renderer
 from .representations import Form, negotiate
 
 OPEN_BYTES: Final = 1024 * 1024  # without an end somebody reads on and on: a piece that is soon there
@@ -21,6 +22,7 @@ LASTING_S: Final = 3600  # no longer, as a topic may be deleted and made anew
 
 _ATTEMPTS: Final = 5  # at a log that is trimmed while it is read
 
+_WAIT: Final = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?')
 _WHOLE: Final = (Range(0, None),)
 
 
@@ -72,7 +74,7 @@ class Read:
         if not pieces:
             nothing = {**headers, "content-range": f"bytes */{size}", "cache-control": "no-cache"}
             if ranges is None:
-                return Answer(200, {**nothing, "content-type": form.content_type})
+                return Answer(raw=b"", headers={**nothing, "content-type": form.content_type})
             raise RefusedError(
                 ErrorKind.RANGE_NOT_SATISFIABLE,
                 f"nothing begins in the range: the log ends at {size}",
@@ -87,9 +89,9 @@ class Read:
             "cache-control": _cache_control(pieces, ranges),
         }
         if _matches(exchange.headers.get("if-none-match"), made.etag):
-            return Answer(304, headers)
+            return Answer(status=304, headers=headers)
         body, content = await made.finish()
-        return Answer(200 if ranges is None else 206, {**headers, **content}, body)
+        return Answer(status=200 if ranges is None else 206, headers={**headers, **content}, raw=body)
 
     async def _find(
         self, log: LogPositions, exchange: Exchange, ranges: Sequence[Range], wait_ms: int
@@ -126,3 +128,12 @@ def _matches(header: str | None, etag: str) -> bool:
     if header is None:
         return False
     return header.strip() == "*" or etag in (tag.strip().removeprefix("W/") for tag in header.split(","))
+
+
+def wait_seconds(prefer: str | None) -> int | None:
+    """How long a client would wait (RFC 7240, `Prefer: wait=10`), None when it does not say so understandably."""
+    for preference in (prefer or "").split(","):
+        match = _WAIT.fullmatch(preference.split(";")[0].strip().lower())
+        if match is not None:
+            return int(match.group(1))
+    return None

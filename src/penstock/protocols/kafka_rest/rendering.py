@@ -10,12 +10,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from .digests import Digests, digest, in_header
-from .exchange import Headers
 from .positions import LogPositions
 from .ranges import Piece
 from .representations import Form
 
 T = TypeVar("T")
+Headers = dict[str, str]
 
 INLINE_BYTES: Final = 128 * 1024  # what is larger is hashed, encoded and compressed in a thread
 GZIP_LEVEL: Final = 1  # several times faster than the default, for a tenth more bytes

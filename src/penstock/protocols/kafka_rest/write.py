@@ -9,12 +9,13 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
+from penstock.protocols.http.answers import Answer
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.session import Limits
-from penstock.protocols.trace import trace_of, traced
+from penstock.protocols.trace import traced
 
 from .bodies import read_messages
 from .budget import Budget
-from .exchange import Answer, Exchange
 from .logs import Logs, check_partition
 from .positions import LogPositions, TrimmedError
 from .ranges import Piece
@@ -36,13 +37,13 @@ class Write:
     async def __call__(self, name: TopicName, partition: int, exchange: Exchange) -> Answer:
         """Answer POST."""
         self._check_place(name, partition)
-        body = await exchange.body(self._limits.max_request_bytes)
+        body = await exchange.body(self._limits.max_request_bytes, encoded=True)
         budget = Budget(self._limits.max_read_bytes, self._limits.max_messages_per_request)
-        if len(body) > INLINE_BYTES or "content-encoding" in exchange.headers:
+        if len(body) > INLINE_BYTES or exchange.encoding is not None:
             messages = await asyncio.to_thread(read_messages, exchange.headers, body, budget)
         else:
             messages = read_messages(exchange.headers, body, budget)
-        trace = trace_of(exchange.scope["headers"])
+        trace = exchange.trace()
         bytes_max = self._broker.settings.max_message_bytes
         for message in messages:
             if len(message.payload) > bytes_max:
@@ -60,7 +61,7 @@ class Write:
             producer.close()
         ids = _all(results)
         told = await self._place(await self._logs.get(name, partition), ids[0].entry, ids[-1].entry)
-        return Answer(204, {} if told is None else {"content-range": told})
+        return Answer(status=204, headers={} if told is None else {"content-range": told})
 
     def _check_place(self, name: TopicName, partition: int) -> None:
         """Raise TOPIC_NOT_FOUND or PARTITION_NOT_FOUND before a topic is made for nothing."""

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from penstock.protocols.http.answers import JSON_TYPE
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.pieces import COUNTED
-
-from .exchange import JSON_TYPE, Exchange
 
 SMALL_BYTES: Final = 64 * 1024  # an answer that nobody counts
 

@@ -16,27 +16,38 @@ from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import SchemaInfo
 from penstock.protocols.clients import client_of
 from penstock.protocols.declarations import Declaration, declared
-from penstock.protocols.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.answers import JSON_TYPE, NO_CONTENT, to_json
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.operations import Table
+from penstock.protocols.http.params import Params
 from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Values
 
+from .answer_shapes import FetchAnswer
 from .consume_shapes import ConsumerAnswer, ConsumerRequest, consumer_request
 from .decoding import Decoding
-from .exchange import JSON_TYPE, Exchange, to_json
 from .fetch import Fetch
 from .instances import Instance, Instances
 from .messages import encode_messages
-from .params import Params
-from .produce_shapes import DECODE_ERRORS, reason
+from .operations import ALWAYS, BOUNDS, CONSUMING, SHIPPED, TIMEOUT, TOPIC
+from .produce_shapes import decoded
 from .read import DEFAULT_MESSAGES, FORMS
 from .target import Target
 
-FETCH_PARAMS: Final = ("timeout", "max_messages", "max_bytes", "encoding")
+FETCH: Final = (TIMEOUT, *BOUNDS)
 DEFAULT_TIMEOUT_MS: Final = 1000  # a fetch that does not say waits a little, as Kafka's REST proxy does
+
+_CONSUMER: Final = (
+    "/subscription/{subscription}/consumer/{consumer_id}",
+    "/subscription/{subscription}/consumers/{consumer_id}",
+)
 
 
 class Consume:
     """Consumer requests."""
+
+    operations: Final = Table("consume", TOPIC, SHIPPED)
 
     def __init__(
         self, broker: Broker, limits: Limits, waits: LongPolls, instances: Instances, decoding: Decoding
@@ -47,16 +58,31 @@ class Consume:
         self._waits = waits
         self._instances = instances
 
+    @operations.on(
+        "POST",
+        "/subscription/{subscription}",
+        summary="Create a consumer instance.",
+        request=ConsumerRequest,
+        request_needed=False,
+        answer=ConsumerAnswer,
+        errors=(
+            *ALWAYS,
+            ErrorKind.TOPIC_NOT_FOUND,
+            ErrorKind.CONSUMER_BUSY,
+            ErrorKind.SUBSCRIPTION_BUSY,
+            ErrorKind.INCOMPATIBLE_SCHEMA,
+            ErrorKind.NEEDS_KEY_VALUE_SCHEMA,
+            ErrorKind.NEEDS_VALUE_SCHEMA,
+            ErrorKind.BAD_KEY_SCHEMA,
+            ErrorKind.BAD_VALUE_SCHEMA,
+            ErrorKind.BAD_JSON,
+            ErrorKind.TOO_MANY_REQUESTS,
+        ),
+    )
     async def create(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """POST …/subscription/{subscription}."""
         session.may_consume(target.topic, target.subscription)
         body = await exchange.body(self._limits.max_request_bytes)
-        try:
-            wanted = consumer_request.decode(body or b"{}")
-        except msgspec.ValidationError as error:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
-        except DECODE_ERRORS as error:
-            raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
+        wanted = decoded(consumer_request, body or b"{}")
         found = (
             None
             if wanted.id is None
@@ -110,21 +136,35 @@ class Consume:
                 codec_for(newest.schema, schema)
         return schema
 
+    @operations.on(
+        "DELETE",
+        *_CONSUMER,
+        summary="Remove a consumer instance; what it had goes to the others.",
+        status=204,
+        errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
+    )
     async def delete(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """DELETE …/consumers/{id}."""
         session.may_consume(target.topic, target.subscription)
         found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
         await self._instances.remove(found)
-        await exchange.empty()
+        await exchange.give(NO_CONTENT)
 
+    @operations.on(
+        "GET",
+        *(f"{path}/messages" for path in _CONSUMER),
+        summary="Fetch messages.",
+        parameters=FETCH,
+        answer=FetchAnswer,
+        errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
+    )
     async def fetch(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """GET …/consumer/{id}/messages: what is handed out and not written is given back at once."""
+        """What is handed out and not written is given back at once."""
         session.may_consume(target.topic, target.subscription)
-        params = Params(exchange.scope["query_string"], FETCH_PARAMS)
+        params = Params(exchange.scope["query_string"], FETCH)
         timeout = params.number("timeout", most=self._limits.max_wait_ms)
-        messages_max = params.number("max_messages", least=1) or DEFAULT_MESSAGES
-        bytes_max = params.number("max_bytes", least=1) or self._limits.max_read_bytes
-        form = next(form for form in FORMS if form == params.choice("encoding", FORMS))
+        messages_max = params.number("max_messages") or DEFAULT_MESSAGES
+        bytes_max = params.number("max_bytes") or self._limits.max_read_bytes
+        form = next(form for form in FORMS if form == params.choice("encoding"))
         found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
         found.asking += 1
         try:

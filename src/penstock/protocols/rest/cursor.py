@@ -3,14 +3,15 @@
 import asyncio
 from typing import Final
 
-import msgspec
-
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import SubscriptionType
+from penstock.protocols.http.answers import to_json
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.operations import Table
 from penstock.protocols.reply_values import check_reply
 from penstock.protocols.session import Limits, Session
 
@@ -24,8 +25,8 @@ from .consume_shapes import (
     PartitionCursor,
     cursor_request,
 )
-from .exchange import Exchange, to_json
-from .produce_shapes import DECODE_ERRORS, reason
+from .operations import CONSUMING, SHIPPED, TOPIC
+from .produce_shapes import decoded
 from .receipts import error_code
 from .target import Target
 
@@ -35,12 +36,20 @@ RANGES_MAX: Final = 1000  # of acknowledged messages shown; there may be million
 class Cursors:
     """Cursor requests."""
 
+    operations: Final = Table("consume", TOPIC, SHIPPED)
+
     def __init__(self, broker: Broker, limits: Limits) -> None:
         self._broker = broker
         self._limits = limits
 
+    @operations.on(
+        "GET",
+        "/subscription/{subscription}/cursor",
+        summary="A subscription's cursor.",
+        answer=CursorAnswer,
+        errors=CONSUMING,
+    )
     async def get(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """GET …/cursor."""
         session.may_consume(target.topic, target.subscription)
         found = await self._broker.subscriptions.of(target.topic, target.subscription)
         parts = [await _partition(one) for one in found]
@@ -59,16 +68,19 @@ class Cursors:
         )
         await exchange.answer(to_json(CursorAnswer(cursor=cursor)))
 
+    @operations.on(
+        "POST",
+        "/subscription/{subscription}/cursor",
+        summary="Acknowledge messages, give them back, or seek.",
+        request=CursorRequest,
+        answer=CursorResult,
+        errors=(*CONSUMING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    )
     async def post(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """POST …/cursor: what it answers is durable."""
+        """What it answers is durable."""
         session.may_consume(target.topic, target.subscription)
         body = await exchange.body(self._limits.max_request_bytes)
-        try:
-            wanted = cursor_request.decode(body)
-        except msgspec.ValidationError as error:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
-        except DECODE_ERRORS as error:
-            raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
+        wanted = decoded(cursor_request, body)
         if len(wanted.message_ids) > self._limits.max_messages_per_request:
             raise PenstockError(
                 ErrorKind.TOO_LARGE,

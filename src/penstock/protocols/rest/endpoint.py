@@ -1,33 +1,39 @@
 """The REST endpoint: from a path to what serves it, and from an error to its answer."""
 
-import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.long_poll import LongPolls
+from penstock.protocols.http.answers import Dialect, not_allowed
+from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send, raw_path
+from penstock.protocols.http.long_poll import LongPolls
+from penstock.protocols.http.operations import Operation
 from penstock.protocols.session import ServerContext, Session
 
 from .consume import Consume
 from .cursor import Cursors
 from .decoding import Decoding
-from .exchange import ClientGoneError, Exchange, Receive, Scope, Send
 from .instances import Instances
 from .logs import Logs
+from .operations import SHIPPED
 from .produce import Produce
 from .producer_cache import ProducerCache
 from .publishing import Publishing
 from .read import Read
 from .request import Ask
 from .shipped import ShippedProduce
-from .target import DOMAINS, PREFIX, Target, locate
-
-log = logging.getLogger(__name__)
+from .target import DOMAINS, PREFIX, Paths, Target, below
 
 Handler = Callable[[Session, Target, Exchange], Awaitable[None]]
 
 TARGETS_MAX: Final = 4096  # paths whose meaning is remembered
 TARGET_BYTES_MAX: Final = 1024  # of each: a stranger's may be as long as a head
+
+OPERATIONS: Final[Sequence[Operation]] = [
+    operation
+    for one in (Produce, ShippedProduce, Ask, Read, Logs, Consume, Cursors)
+    for operation in one.operations
+]
+_PATHS: Final = Paths(OPERATIONS)
 
 
 class RestEndpoint:
@@ -46,24 +52,12 @@ class RestEndpoint:
         consume = Consume(broker, limits, self.waits, self._instances, decoding)
         cursors = Cursors(broker, limits)
         logs = Logs(broker, limits, self.waits)
-        self._handlers: dict[str, Mapping[str, Handler]] = {
-            "topic": {"POST": produce},
-            "partition": {"POST": produce},
-            "shipped topic": {"POST": shipped},
-            "shipped partition": {"POST": shipped},
-            "request": {
-                "POST": Ask(publishing, limits, self.waits, context.broker.requests, context.broker.schemas)
-            },
-            "messages": {"GET": read.messages},
-            "offsets": {"GET": read.offsets},
-            "subscription": {"POST": consume.create},
-            "fetch": {"GET": consume.fetch},
-            "consumer": {"DELETE": consume.delete},
-            "cursor": {"GET": cursors.get, "POST": cursors.post},
-            "many offsets": {"POST": logs.offsets},
-            "many sizes": {"POST": logs.sizes},
-            "many cursors": {"POST": logs.cursors},
-        }
+        ask = Ask(publishing, limits, self.waits, broker.requests, broker.schemas)
+        self._handlers: dict[tuple[str, bool], dict[str, Handler]] = {}
+        for one in (produce, shipped, ask, read, logs, consume, cursors):
+            for operation in one.operations:
+                key = below(operation), operation.path.startswith(SHIPPED)
+                self._handlers.setdefault(key, {})[operation.method] = operation.handler.__get__(one)
         self._targets: dict[bytes, tuple[Target, Mapping[str, Handler]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,38 +68,19 @@ class RestEndpoint:
             shipped = target.shipped
             handler = methods.get(scope["method"])
             if handler is None:
-                error = PenstockError(
-                    ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for this resource"
-                )
-                await exchange.refuse(error, (b"allow", ", ".join(methods).encode()), shipped=shipped)
-                return
+                raise not_allowed(exchange.method, list(methods))
             session = await self._context.admit(exchange.authorization, scope)
             await handler(session, target, exchange)
-        except PenstockError as error:
-            if exchange.started:
-                log.warning("an answer was cut short: %s", error.message, extra={"path": scope["path"]})
-                return
-            headers = self._context.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
-            await exchange.refuse(error, *headers, shipped=shipped or _shipped(scope))
-        except ClientGoneError:
-            return
-        except Exception:
-            log.exception("request failed", extra={"method": scope["method"], "path": scope["path"]})
-            if not exchange.started:
-                await exchange.refuse(
-                    PenstockError(ErrorKind.INTERNAL, "an error inside the server; its log says more"),
-                    shipped=shipped,
-                )
+        except Exception as error:
+            dialect = Dialect.PULSAR if shipped or _shipped(scope) else Dialect.REST
+            await exchange.fail(error, self._context, dialect)
 
     def _find(self, scope: Scope) -> tuple[Target, Mapping[str, Handler]]:
         path: bytes = scope.get("raw_path") or scope["path"].encode()
         found = self._targets.get(path)
         if found is None:
-            target = locate(path.removeprefix(scope.get("root_path", "").encode()))
-            operation = target.operation
-            if target.shipped and operation in ("topic", "partition"):
-                operation = f"shipped {operation}"
-            found = target, self._handlers[operation]
+            target = _PATHS.locate(raw_path(scope))
+            found = target, self._handlers[target.operation, target.shipped]
             if len(path) <= TARGET_BYTES_MAX:
                 if len(self._targets) >= TARGETS_MAX:
                     self._targets.clear()

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from penstock.engines.embedded.subscription import Consumer, Delivery
-from penstock.protocols.long_poll import LongPoll
+from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.values import Values
 
 from .decoding import Decoding

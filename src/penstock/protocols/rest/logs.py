@@ -15,10 +15,12 @@ from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
-from penstock.protocols.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.answers import to_json
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.operations import Table
 from penstock.protocols.session import Limits, Session
 
-from .exchange import Exchange, to_json
 from .logs_shapes import (
     LogOffsets,
     ManyOffsets,
@@ -33,8 +35,9 @@ from .logs_shapes import (
     SizesRequest,
     TopicOffsets,
 )
+from .operations import ALWAYS, READING
 from .places import log_of
-from .produce_shapes import DECODE_ERRORS, reason
+from .produce_shapes import decoded
 from .receipts import error_code
 from .target import Target
 
@@ -48,13 +51,23 @@ _marks_request: Final = msgspec.json.Decoder(MarksRequest)
 class Logs:
     """Requests about many logs."""
 
+    operations: Final = Table("read")
+
     def __init__(self, broker: Broker, limits: Limits, waits: LongPolls) -> None:
         self._broker = broker
         self._limits = limits
         self._waits = waits
 
+    @operations.on(
+        "POST",
+        "/topics/offsets",
+        summary="Where the partitions of many topics begin and end.",
+        description="With what an answer before said it had `seen`, waits until there is something new.",
+        request=OffsetsRequest,
+        answer=ManyOffsets,
+        errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    )
     async def offsets(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """POST /topics/offsets: where the logs of topics begin and end; may wait until that changes."""
         wanted = await self._body(exchange, _offsets_request)
         if wanted.wait_ms > self._limits.max_wait_ms:
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"wait_ms is at most {self._limits.max_wait_ms}")
@@ -123,8 +136,15 @@ class Logs:
             for topic in logs:
                 topic.followers.discard(told)
 
+    @operations.on(
+        "POST",
+        "/topics/sizes",
+        summary="How many bytes there are in ranges of offsets.",
+        request=SizesRequest,
+        answer=SizesAnswer,
+        errors=(*READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    )
     async def sizes(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """POST /topics/sizes: how many bytes there are in ranges of offsets."""
         wanted = await self._body(exchange, _sizes_request)
         names = [TopicName.parse(each.topic) for each in wanted.ranges]
         for name in set(names):
@@ -135,8 +155,17 @@ class Logs:
         ]
         await exchange.answer(to_json(SizesAnswer(ranges=sizes)))
 
+    @operations.on(
+        "POST",
+        "/topics/cursors",
+        tag="consume",
+        summary="Have a durable subscription follow a reader, by offsets.",
+        request=MarksRequest,
+        answer=MarksAnswer,
+        errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    )
     async def cursors(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """POST /topics/cursors: a durable subscription follows a reader; what it answers is durable."""
+        """What it answers is durable."""
         wanted = await self._body(exchange, _marks_request)
         check_local("subscription", wanted.subscription)
         names = [TopicName.parse(mark.topic) for mark in wanted.marks]
@@ -164,12 +193,7 @@ class Logs:
 
     async def _body(self, exchange: Exchange, decoder: msgspec.json.Decoder[T]) -> T:
         body = await exchange.body(self._limits.max_request_bytes)
-        try:
-            return decoder.decode(body)
-        except msgspec.ValidationError as error:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
-        except DECODE_ERRORS as error:
-            raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
+        return decoded(decoder, body)
 
 
 class News:

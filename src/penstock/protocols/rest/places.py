@@ -7,10 +7,18 @@ from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.protocols.http.params import Parameter, Params
 
-from .params import Params
+from .operations import NUMBER
 
-PLACE_PARAMS: Final = ("message_id", "offset", "publish_time", "end_offset")
+PLACES: Final = (
+    Parameter("message_id", "Start after this one; also `earliest` and `latest`."),
+    Parameter("offset", "Start at this offset.", NUMBER),
+    Parameter(
+        "publish_time", "Start with what was published at or after this time, ms since the epoch.", NUMBER
+    ),
+    Parameter("end_offset", "Stop before this offset.", NUMBER),
+)
 
 
 async def log_of(broker: Broker, name: TopicName, partition: int) -> Topic:
@@ -28,7 +36,7 @@ async def log_of(broker: Broker, name: TopicName, partition: int) -> Topic:
 
 async def start_of(topic: Topic, params: Params, last_event_id: str | None = None) -> int:
     """The offset to begin with: after `message_id`, at `offset`, at the first since `publish_time`, or the earliest."""
-    given = [name for name in PLACE_PARAMS[:3] if params.text(name) is not None]
+    given = [name for name in ("message_id", "offset", "publish_time") if params.text(name) is not None]
     if len(given) > 1:
         raise PenstockError(ErrorKind.BAD_PARAMETER, f"{' and '.join(given)} exclude one another")
     message_id = last_event_id or params.text("message_id")

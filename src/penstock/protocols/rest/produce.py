@@ -1,13 +1,18 @@
 """POST of messages to a topic or a partition, in PIP-64's dialect."""
 
+from typing import Any, Final
+
 import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.protocols.declarations import Declaration
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.operations import Table
 from penstock.protocols.session import Limits, Session
 
 from . import receipts
-from .exchange import Exchange
+from .answer_shapes import ProduceAnswer
+from .operations import PRODUCING, TOPIC
 from .produce_shapes import (
     DECODE_ERRORS,
     Bodies,
@@ -26,9 +31,13 @@ _plain = msgspec.json.Decoder(PlainRequest)
 _values = msgspec.json.Decoder(ValueRequest)
 _bodies: Bodies[Envelope, ProduceMessage] = Bodies(ProduceRequest, RawProduceRequest, ProduceMessage)
 
+_PRODUCE: Final[dict[str, Any]] = {"request": ProduceRequest, "answer": ProduceAnswer, "errors": PRODUCING}
+
 
 class Produce:
     """Produce requests of PIP-64."""
+
+    operations: Final = Table("produce", TOPIC)
 
     def __init__(self, publishing: Publishing, limits: Limits, producers: ProducerCache) -> None:
         self._publishing = publishing
@@ -36,6 +45,10 @@ class Produce:
         self._cached = producers
         self._receipts = receipts.Receipts()
 
+    @operations.on(
+        "POST", "/partitions/{partition}", summary="Publish messages to one partition.", **_PRODUCE
+    )
+    @operations.on("POST", "", summary="Publish messages.", **_PRODUCE)
     async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
         session.may_produce(target.topic)
         body = await exchange.body(self._limits.max_request_bytes)

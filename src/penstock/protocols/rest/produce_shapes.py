@@ -11,6 +11,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 Long = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Encoding = Literal["json", "base64"]
 E = TypeVar("E")
+T = TypeVar("T")
 M = TypeVar("M")
 SchemaText = str | dict[str, Any]
 
@@ -176,6 +177,16 @@ def reason(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "the body is no UTF-8"
     return str(error)
+
+
+def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """A body as what it is declared to be; raises BAD_JSON, BAD_PARAMETER."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
+    except DECODE_ERRORS as error:
+        raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
 
 
 class Bodies(Generic[E, M]):

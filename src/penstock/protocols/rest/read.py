@@ -8,28 +8,32 @@ from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.answers import to_json
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.operations import Table
+from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Form, Values
 
+from .answer_shapes import OffsetsAnswer, ReadAnswer
 from .answered import Answered
 from .decoding import Decoding
-from .exchange import Exchange, to_json
 from .messages import Found, encode_messages, messages_of, schemas_of
-from .params import Params
-from .places import PLACE_PARAMS, log_of, start_of
+from .operations import BOUNDS, FLAG, NUMBER, READING, SHIPPED, TIMEOUT, TOPIC
+from .places import PLACES, log_of, start_of
 from .streams import ENTRIES, EVENTS, LINES, Stream, stream_entries, stream_events, stream_lines
 from .target import Target
 
-READ_PARAMS: Final = (
-    *PLACE_PARAMS,
-    "timeout",
-    "max_messages",
-    "max_bytes",
-    "include_schema",
-    "follow",
-    "encoding",
+READ: Final = (
+    *PLACES,
+    TIMEOUT,
+    *BOUNDS,
+    Parameter("include_schema", "Name the schemas that occur.", FLAG),
+    Parameter("follow", f"With `{LINES}`: go on when the end is reached.", FLAG),
+    Parameter("Last-Event-ID", f"With `{EVENTS}`: start after this one.", where="header"),
 )
+SINCE: Final = (Parameter("publish_time", "Also the first offset published since, ms.", NUMBER),)
 FORMS: Final[tuple[Form, ...]] = ("json", "base64", "text")
 DEFAULT_MESSAGES: Final = 1000  # an answer of a size that people and tools still handle at once
 
@@ -102,17 +106,29 @@ class Collected:
 class Read:
     """Read requests."""
 
+    operations: Final = Table("read", TOPIC, SHIPPED)
+
     def __init__(self, broker: Broker, limits: Limits, waits: LongPolls, decoding: Decoding) -> None:
         self._decoding = decoding
         self._broker = broker
         self._limits = limits
         self._waits = waits
 
+    @operations.on(
+        "GET",
+        "/partitions/{partition}/messages",
+        summary="Read messages of a partition.",
+        description=f"As JSON; as a stream of lines (`{LINES}`), of server-sent events (`{EVENTS}`), or of raw "
+        f"entries (`{ENTRIES}`: offset u64, count u32, entry id u64, length u32, entry; big endian).",
+        parameters=READ,
+        answer=ReadAnswer,
+        answers=(LINES, EVENTS, ENTRIES),
+        errors=READING,
+    )
     async def messages(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """GET …/partitions/{p}/messages."""
         allowed = partial(session.may_consume, target.topic)
         allowed()
-        params = Params(exchange.scope["query_string"], READ_PARAMS)
+        params = Params(exchange.scope["query_string"], READ)
         kind = negotiate(exchange.header(b"accept"))
         topic = await log_of(self._broker, target.topic, target.partition or 0)
         resumed = exchange.header(b"last-event-id") if kind == EVENTS else None
@@ -122,10 +138,10 @@ class Read:
         if kind == ENTRIES:
             await stream_entries(exchange, topic, start, end, allowed)
             return
-        form = next(form for form in FORMS if form == params.choice("encoding", FORMS))
+        form = next(form for form in FORMS if form == params.choice("encoding"))
         values = Values(self._broker.schemas, target.topic, form=form)
-        messages_max = params.number("max_messages", least=1)
-        bytes_max = params.number("max_bytes", least=1)
+        messages_max = params.number("max_messages")
+        bytes_max = params.number("max_bytes")
         if kind != "json":
             stream = Stream(
                 topic,
@@ -183,10 +199,17 @@ class Read:
         entry = entries[0]
         return str(topic.id_of(entry, before - entry.offset if entry.count > 1 else -1))
 
+    @operations.on(
+        "GET",
+        "/partitions/{partition}/offsets",
+        summary="Where a partition begins and ends.",
+        parameters=SINCE,
+        answer=OffsetsAnswer,
+        errors=READING,
+    )
     async def offsets(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """GET …/partitions/{p}/offsets: where a partition begins and ends, for readers that plan."""
         session.may_consume(target.topic)
-        params = Params(exchange.scope["query_string"], ("publish_time",))
+        params = Params(exchange.scope["query_string"], SINCE)
         topic = await log_of(self._broker, target.topic, target.partition or 0)
         publish_time = params.number("publish_time")
         answer = {"ledger": topic.ledger, "earliest": topic.first_offset, "latest": topic.next_offset}

@@ -7,9 +7,9 @@ from typing import Any, Final
 from penstock.engines.embedded.topic.producer import Placement
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
+from penstock.protocols.http.answers import to_json
 
 from .batch_ids import Ending, split, tails
-from .exchange import to_json
 
 Result = MessageId | PenstockError
 

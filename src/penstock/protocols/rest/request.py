@@ -8,16 +8,19 @@ from msgspec import UNSET, UnsetType
 from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.topic.requests import Reply, Requests
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.answers import to_json
+from penstock.protocols.http.exchange import ClientGoneError, Exchange
+from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.operations import Table
+from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.reply_values import value_of
 from penstock.protocols.session import Limits, Session
 
 from . import shipped
 from .answer_shapes import ReplyAnswer
-from .exchange import ClientGoneError, Exchange, to_json
-from .params import Params
+from .operations import COUNT, PRODUCING, SHIPPED, TOPIC
 from .produce import job_of
-from .produce_shapes import DECODE_ERRORS, ProduceMessage
+from .produce_shapes import DECODE_ERRORS, ProduceMessage, ProduceRequest
 from .publishing import Job, Publishing
 from .target import Target
 
@@ -25,9 +28,13 @@ _message = msgspec.json.Decoder(ProduceMessage)
 
 DEFAULT_TIMEOUT_MS: Final = 30_000  # longer than most servers think, shorter than most clients wait
 
+_TIMEOUT: Final = (Parameter("timeout", "How long to wait, in ms.", COUNT),)
+
 
 class Ask:
     """Requests for a reply."""
+
+    operations: Final = Table("request", TOPIC, SHIPPED)
 
     def __init__(
         self, publishing: Publishing, limits: Limits, waits: LongPolls, requests: Requests, schemas: Schemas
@@ -38,10 +45,21 @@ class Ask:
         self._waits = waits
         self._requests = requests
 
+    @operations.on(
+        "POST",
+        "/request",
+        summary="Publish one message and wait for its reply (PIP-371).",
+        description="The message alone, or one in `messages`. In the dialect that Pulsar shipped it may have a "
+        "`payload`, as in publishing there.",
+        parameters=_TIMEOUT,
+        request=ProduceRequest,
+        answer=ReplyAnswer,
+        errors=(*PRODUCING, ErrorKind.REQUEST_TIMEOUT),
+    )
     async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
         session.may_produce(target.topic)
-        params = Params(exchange.scope["query_string"], ("timeout",))
-        timeout_ms = params.number("timeout", least=1) or DEFAULT_TIMEOUT_MS
+        params = Params(exchange.scope["query_string"], _TIMEOUT)
+        timeout_ms = params.number("timeout") or DEFAULT_TIMEOUT_MS
         self._requests.check(timeout_ms)  # before a topic is made for it
         body = await exchange.body(self._limits.max_request_bytes)
         job = _job(target, body, self._limits, exchange.trace())

@@ -14,12 +14,15 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaType
 from penstock.protocols.declarations import Declaration
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.operations import Table
 from penstock.protocols.payloads import BoundSchema
 from penstock.protocols.session import Limits, Session
 
 from . import receipts
+from .answer_shapes import ShippedAnswer
 from .avro_json import plain
-from .exchange import Exchange
+from .operations import PRODUCING, SHIPPED
 from .produce_shapes import (
     Bodies,
     ProduceMessage,
@@ -35,14 +38,25 @@ _bodies: Bodies[ShippedEnvelope, ShippedMessage] = Bodies(ShippedRequest, RawShi
 
 _TIMES: Final = (SchemaType.DATE, SchemaType.TIME, SchemaType.TIMESTAMP)
 
+_PRODUCE: Final[dict[str, Any]] = {"request": ShippedRequest, "answer": ShippedAnswer, "errors": PRODUCING}
+
 
 class ShippedProduce:
     """Produce requests of the shipped dialect."""
+
+    operations: Final = Table("produce", SHIPPED)
 
     def __init__(self, publishing: Publishing, limits: Limits) -> None:
         self._publishing = publishing
         self._limits = limits
 
+    @operations.on(
+        "POST",
+        "/partitions/{partition}",
+        summary="Publish messages to one partition, in the dialect that Pulsar shipped.",
+        **_PRODUCE,
+    )
+    @operations.on("POST", "", summary="Publish messages, in the dialect that Pulsar shipped.", **_PRODUCE)
     async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
         session.may_produce(target.topic)
         body = await exchange.body(self._limits.max_request_bytes)

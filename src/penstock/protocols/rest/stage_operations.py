@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.openapi import ALWAYS, Operation, Parameter
+from penstock.protocols.http.operations import ALWAYS, Operation
+from penstock.protocols.http.params import Parameter
 
 from .stage_body import MEDIA
 from .stage_shapes import (
@@ -50,16 +51,27 @@ _ABORTING: Final = (*_ALWAYS, ErrorKind.STAGE_CONFLICT)
 _WRITER: Final = "/stages/{writer}"
 _BATCH: Final = f"{_WRITER}/{{batch}}"
 
+LIST_PARAMETERS: Final = (
+    Parameter("after", "Only writers whose names come after this one."),
+    Parameter("max_writers", "At most so many.", {"type": "integer", "minimum": 1, "default": 100}),
+)
+FORGET_PARAMETERS: Final = (
+    Parameter(
+        "topics",
+        "A topic of the set; several are given one by one, and none at all as an empty one.",
+        {"type": "array", "items": {"type": "string"}},
+    ),
+    Parameter("force", "Drop what the writer has staged.", {"type": "boolean"}),
+)
+APPEND_PARAMETERS: Final = (Parameter("deduplicate", "", {"type": "boolean"}),)
+
 OPERATIONS: Final[Sequence[Operation]] = [
     Operation(
         method="GET",
         path="/stages",
         tag="stage",
         summary="The writers, with their last commits: those of the role, or all for a superuser.",
-        parameters=(
-            Parameter("after", "Only writers whose names come after this one."),
-            Parameter("max_writers", "At most so many.", {"type": "integer", "minimum": 1, "default": 100}),
-        ),
+        parameters=LIST_PARAMETERS,
         answer=WritersAnswer,
         errors=ALWAYS,
     ),
@@ -86,14 +98,7 @@ OPERATIONS: Final[Sequence[Operation]] = [
         tag="stage",
         summary="Forget a writer, or its last commit to a set of topics: a batch that comes again is new then.",
         description="A writer that has something staged is not forgotten, unless `force` drops that, too.",
-        parameters=(
-            Parameter(
-                "topics",
-                "A topic of the set; several are given one by one, and none at all as an empty one.",
-                {"type": "array", "items": {"type": "string"}},
-            ),
-            Parameter("force", "Drop what the writer has staged.", {"type": "boolean"}),
-        ),
+        parameters=FORGET_PARAMETERS,
         answer=ForgetAnswer,
         errors=(*_ABORTING, ErrorKind.NOT_FOUND),
     ),
@@ -160,7 +165,7 @@ OPERATIONS: Final[Sequence[Operation]] = [
         tag="stage",
         summary="Publish entries at once.",
         description=f"{_BODY} With `deduplicate`, entries whose ids their producer has stored are passed over.",
-        parameters=(Parameter("deduplicate", "", {"type": "boolean"}),),
+        parameters=APPEND_PARAMETERS,
         bodies=(MEDIA,),
         answer=AppendAnswer,
         errors=(*_PUBLISHING, ErrorKind.EXCLUSIVE_PRODUCER),

@@ -12,7 +12,6 @@ POST   /entries                                 publish entries at once
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -22,14 +21,16 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
 from penstock.model.stage import StageKey, Writer
+from penstock.protocols.http.answers import Dialect, not_allowed, to_json
+from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send
+from penstock.protocols.http.params import Params, whole_number
 from penstock.protocols.load import network_of
 from penstock.protocols.session import ServerContext, Session
 from penstock.wire.checksum import crc32c
 
-from .exchange import ClientGoneError, Exchange, Receive, Scope, Send, to_json
-from .params import Params
-from .produce_shapes import DECODE_ERRORS, reason
+from .produce_shapes import decoded
 from .stage_body import MEDIA, sections_of
+from .stage_operations import APPEND_PARAMETERS, FORGET_PARAMETERS, LIST_PARAMETERS
 from .stage_shapes import (
     AbortAnswer,
     AppendAnswer,
@@ -55,7 +56,6 @@ Handler = Callable[[Session, Path, Exchange], Awaitable[msgspec.Struct]]
 COMMIT_BYTES_MAX: Final = 64 << 20  # a count for each task of the largest job
 WRITERS_LISTED: Final = 100  # in one answer, unless the request says otherwise
 WRITERS_LISTED_MAX: Final = 1_000
-_NUMBER_MAX: Final = 2**63 - 1
 
 _open_request: Final = msgspec.json.Decoder(OpenRequest)
 _commit_request: Final = msgspec.json.Decoder(CommitRequest)
@@ -81,25 +81,18 @@ class StagesEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
         try:
-            path = _path(scope)
+            path = tuple(exchange.segments())
             methods = self._handlers.get((path[0], len(path) - 1))
             if methods is None:
                 raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path'][:200]}")
             handler = methods.get(scope["method"])
             if handler is None:
-                error = PenstockError(
-                    ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for this resource"
-                )
-                await exchange.refuse(error, (b"allow", ", ".join(methods).encode()))
-                return
+                raise not_allowed(exchange.method, list(methods))
             session = await self._context.admit(exchange.authorization, scope)
             answer = await handler(session, path[1:], exchange)
             await exchange.answer(to_json(answer))
-        except PenstockError as error:
-            headers = self._context.challenges if error.kind is ErrorKind.UNAUTHENTICATED else ()
-            await exchange.refuse(error, *headers)
-        except ClientGoneError:
-            return
+        except Exception as error:
+            await exchange.fail(error, self._context, Dialect.REST)
 
     async def _open(self, session: Session, path: Path, exchange: Exchange) -> OpenAnswer:
         wanted = await self._json(exchange, _open_request)
@@ -118,8 +111,8 @@ class StagesEndpoint:
         )
 
     async def _stage(self, session: Session, path: Path, exchange: Exchange) -> StageAnswer:
-        key = StageKey(_writer(path[0]), _number("batch", path[1]), check_local("stage", path[2]))
-        part = _number("part", path[3])
+        key = StageKey(_writer(path[0]), whole_number("batch", path[1]), check_local("stage", path[2]))
+        part = whole_number("part", path[3])
         body = await self._sections(exchange)
         sections = await sections_of(self._broker, session, body)
         await self._staging.stage(key, part, crc32c(body), sections, _caller(session, exchange))
@@ -129,7 +122,7 @@ class StagesEndpoint:
         )
 
     async def _commit(self, session: Session, path: Path, exchange: Exchange) -> CommitAnswer:
-        writer, batch = _writer(path[0]), _number("batch", path[1])
+        writer, batch = _writer(path[0]), whole_number("batch", path[1])
         if path[2] != "commit":
             raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, "POST is for …/commit; a stage's parts are PUT")
         session.may_produce_somewhere()  # a batch of nothing names no topic, and takes the writer's name all the same
@@ -145,7 +138,7 @@ class StagesEndpoint:
         return CommitAnswer.of(commit, repeated=not new)
 
     async def _abort(self, session: Session, path: Path, exchange: Exchange) -> AbortAnswer:
-        writer, batch = _writer(path[0]), _number("batch", path[1])
+        writer, batch = _writer(path[0]), whole_number("batch", path[1])
         session.may_produce_somewhere()
         stage = check_local("stage", path[2]) if len(path) > 2 else None
         return AbortAnswer(
@@ -153,8 +146,8 @@ class StagesEndpoint:
         )
 
     async def _list(self, session: Session, path: Path, exchange: Exchange) -> WritersAnswer:
-        params = Params(exchange.scope["query_string"], ("after", "max_writers"))
-        most = params.number("max_writers", least=1, most=WRITERS_LISTED_MAX) or WRITERS_LISTED
+        params = Params(exchange.scope["query_string"], LIST_PARAMETERS)
+        most = params.number("max_writers", most=WRITERS_LISTED_MAX) or WRITERS_LISTED
         found, more = await self._staging.writers(
             _caller(session, exchange), params.text("after") or "", most
         )
@@ -189,7 +182,7 @@ class StagesEndpoint:
     async def _forget(self, session: Session, path: Path, exchange: Exchange) -> ForgetAnswer:
         name = _writer(path[0])
         session.may_produce_somewhere()
-        params = Params(exchange.scope["query_string"], ("force",), repeated=("topics",))
+        params = Params(exchange.scope["query_string"], FORGET_PARAMETERS)
         given = params.texts("topics")
         topics = None if given is None else [TopicName.parse(text) for text in given if text]
         await self._staging.forget(name, _caller(session, exchange), topics, force=params.flag("force"))
@@ -197,7 +190,7 @@ class StagesEndpoint:
         return ForgetAnswer(forgotten=name, topics=told)
 
     async def _publish(self, session: Session, path: Path, exchange: Exchange) -> AppendAnswer:
-        deduplicate = Params(exchange.scope["query_string"], ("deduplicate",)).flag("deduplicate")
+        deduplicate = Params(exchange.scope["query_string"], APPEND_PARAMETERS).flag("deduplicate")
         sections = await sections_of(self._broker, session, await self._sections(exchange))
         for topic, _ in sections:
             topic.check_open()
@@ -225,12 +218,7 @@ class StagesEndpoint:
         self, exchange: Exchange, decoder: msgspec.json.Decoder[T], bytes_max: int | None = None
     ) -> T:
         body = await exchange.body(bytes_max or self._context.limits.max_request_bytes)
-        try:
-            return decoder.decode(body)
-        except msgspec.ValidationError as error:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
-        except DECODE_ERRORS as error:
-            raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
+        return decoded(decoder, body)
 
 
 def _caller(session: Session, exchange: Exchange) -> Caller:
@@ -245,21 +233,5 @@ def _caller(session: Session, exchange: Exchange) -> Caller:
     )
 
 
-def _path(scope: Scope) -> Path:
-    """The segments, decoded. Raises INVALID_NAME."""
-    path: bytes = scope.get("raw_path") or scope["path"].encode()
-    path = path.removeprefix(scope.get("root_path", "").encode())
-    try:
-        return tuple(unquote_to_bytes(part).decode() for part in path[1:].split(b"/"))
-    except UnicodeDecodeError:
-        raise PenstockError(ErrorKind.INVALID_NAME, "the path is no UTF-8") from None
-
-
 def _writer(name: str) -> str:
     return check_local("writer", name)
-
-
-def _number(what: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) > _NUMBER_MAX:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, f"{what} must be a number, not {text[:80]!r}")
-    return int(text)

@@ -6,12 +6,12 @@ from typing import Final
 
 from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
-from penstock.protocols.long_poll import LongPoll
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.values import Values
 
 from .answered import Answered
 from .decoding import Decoding
-from .exchange import Exchange
 from .messages import Found, encode_message, messages_of
 
 LINES: Final = "application/x-ndjson"

@@ -1,22 +1,26 @@
 """What a path names, and which operation that is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName, check_local
+from penstock.protocols.http.operations import Operation, Router
+
+from .operations import SHIPPED, TOPIC
 
 DOMAINS: Final = ("persistent", "non-persistent")
 PREFIX: Final = b"/topics/"
 
-# Operations on many topics at once, which the request's body names.
-_MANY: Final = ("offsets", "sizes", "cursors")
 _NO_TOPIC: Final = TopicName("persistent", "", "", "")
 
 
 class Target(NamedTuple):
-    """The resource of a request; `shipped` says that it was named in the shipped dialect."""
+    """The resource of a request; `shipped` says that it was named in the shipped dialect.
+
+    `operation` is the operation's path: below the topic, or whole where the request's body names the topics.
+    """
 
     operation: str
     topic: TopicName
@@ -26,42 +30,47 @@ class Target(NamedTuple):
     consumer: str = ""
 
 
-def locate(raw_path: bytes) -> Target:
-    """The target of a path that begins with `/topics/`; raises NOT_FOUND, INVALID_NAME, PARTITION_NOT_FOUND."""
-    parts = [_text(part) for part in raw_path[len(PREFIX) :].split(b"/")]
-    if len(parts) == 1 and parts[0] in _MANY:
-        return Target(f"many {parts[0]}", _NO_TOPIC)
-    domain, shipped = "persistent", parts[0] in DOMAINS
-    if shipped:
-        domain, *parts = parts
-    if len(parts) < 3:
-        raise _not_found(raw_path)
-    topic = TopicName.of(domain, parts[0], parts[1], parts[2])
-    target = _resource(Target("topic", topic, shipped), parts[3:])
-    if target is None:
-        raise _not_found(raw_path)
-    return target
+class Paths:
+    """The paths of operations, to find the target of a request."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        paths = {below(operation): operation.path for operation in operations}
+        self._whole = {path for path, whole in paths.items() if path == whole}
+        self._below = Router(path for path, whole in paths.items() if path != whole)
+
+    def locate(self, raw_path: bytes) -> Target:
+        """The target of a path that begins with `/topics/`; raises NOT_FOUND, INVALID_NAME, PARTITION_NOT_FOUND."""
+        parts = [_text(part) for part in raw_path[len(PREFIX) :].split(b"/")]
+        if len(parts) == 1 and f"/topics/{parts[0]}" in self._whole:
+            return Target(f"/topics/{parts[0]}", _NO_TOPIC)
+        domain, shipped = "persistent", parts[0] in DOMAINS
+        if shipped:
+            domain, *parts = parts
+        if len(parts) < 3:
+            raise _not_found(raw_path)
+        topic = TopicName.of(domain, parts[0], parts[1], parts[2])
+        found = self._below.find(parts[3:])
+        if found is None:
+            raise _not_found(raw_path)
+        path, names = found
+        return _target(Target(path, topic, shipped), names)
 
 
-def _resource(whole: Target, rest: Sequence[str]) -> Target | None:
-    match rest:
-        case []:
-            return whole
-        case ["request"]:
-            return whole._replace(operation="request")
-        case ["partitions", number]:
-            return whole._replace(operation="partition", partition=_partition(number))
-        case ["partitions", number, ("messages" | "offsets") as what]:
-            return whole._replace(operation=what, partition=_partition(number))
-        case ["subscription", name]:
-            return whole._replace(operation="subscription", subscription=check_local("subscription", name))
-        case ["subscription", name, "cursor"]:
-            return whole._replace(operation="cursor", subscription=check_local("subscription", name))
-        case ["subscription", name, "consumer" | "consumers", consumer]:
-            return whole._replace(operation="consumer", subscription=name, consumer=consumer)
-        case ["subscription", name, "consumer" | "consumers", consumer, "messages"]:
-            return whole._replace(operation="fetch", subscription=name, consumer=consumer)
-    return None
+def below(operation: Operation) -> str:
+    """An operation's path below the topic; the whole one where it names none."""
+    return operation.path.removeprefix(SHIPPED).removeprefix(TOPIC)
+
+
+def _target(whole: Target, given: Mapping[str, str]) -> Target:
+    partition, subscription = given.get("partition"), given.get("subscription")
+    consumer = given.get("consumer_id")
+    if subscription is not None and consumer is None:
+        check_local("subscription", subscription)
+    return whole._replace(
+        partition=None if partition is None else _partition(partition),
+        subscription=subscription or "",
+        consumer=consumer or "",
+    )
 
 
 def _partition(text: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.admin.answers import error_body
+from penstock.protocols.http.answers import error_body
 from penstock.protocols.session import ServerContext
 
 from . import whole

@@ -1,8 +1,8 @@
 """Paths of the admin API: which segments a pattern stands for, and what is refused."""
 
-from penstock.protocols.admin.answers import Answer
 from penstock.protocols.admin.call import Call
 from penstock.protocols.admin.table import Paths, Refusal, Table
+from penstock.protocols.http.answers import Answer
 
 
 async def _handler(call: Call) -> Answer:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from penstock.protocols.openapi import document
-from penstock.protocols.rest.operations import OPERATIONS
-from penstock.protocols.rest.target import locate
+from penstock.protocols.http.openapi import document
+from penstock.protocols.rest.endpoint import OPERATIONS
+from penstock.protocols.rest.target import Paths, below
 
 
 def refs(tree: Any) -> set[str]:
@@ -27,7 +27,8 @@ def test_every_reference_is_there_and_every_id_its_own() -> None:
 def test_every_path_is_served() -> None:
     for operation in OPERATIONS:
         path = operation.path.replace("{domain}", "persistent").replace("{partition}", "0")
-        assert locate(path.replace("{", "").replace("}", "").encode()).operation
+        target = Paths(OPERATIONS).locate(path.replace("{", "").replace("}", "").encode())
+        assert target.operation == below(operation)
 
 
 def test_errors_are_grouped_by_status() -> None:

@@ -3,23 +3,36 @@
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.rest.target import locate
+from penstock.protocols.rest.endpoint import OPERATIONS
+from penstock.protocols.rest.target import Paths
+
+locate = Paths(OPERATIONS).locate
 
 
 @pytest.mark.parametrize(
     ("path", "operation", "topic", "shipped"),
     [
-        ("a/b/c", "topic", "persistent://a/b/c", False),
-        ("persistent/a/b/c", "topic", "persistent://a/b/c", True),
-        ("non-persistent/a/b/c/partitions/3", "partition", "non-persistent://a/b/c", True),
-        ("a/b/c/partitions/0/messages", "messages", "persistent://a/b/c", False),
-        ("a/b/c/partitions/0/offsets", "offsets", "persistent://a/b/c", False),
-        ("a/b/c%2Fd%20e", "topic", "persistent://a/b/c/d e", False),
-        ("a/b/c/subscription/s", "subscription", "persistent://a/b/c", False),
-        ("a/b/c/subscription/s/cursor", "cursor", "persistent://a/b/c", False),
-        ("a/b/c/subscription/s/consumers/x", "consumer", "persistent://a/b/c", False),
-        ("a/b/c/subscription/s/consumer/x/messages", "fetch", "persistent://a/b/c", False),
-        ("a/b/c/request", "request", "persistent://a/b/c", False),
+        ("a/b/c", "", "persistent://a/b/c", False),
+        ("persistent/a/b/c", "", "persistent://a/b/c", True),
+        ("non-persistent/a/b/c/partitions/3", "/partitions/{partition}", "non-persistent://a/b/c", True),
+        ("a/b/c/partitions/0/messages", "/partitions/{partition}/messages", "persistent://a/b/c", False),
+        ("a/b/c/partitions/0/offsets", "/partitions/{partition}/offsets", "persistent://a/b/c", False),
+        ("a/b/c%2Fd%20e", "", "persistent://a/b/c/d e", False),
+        ("a/b/c/subscription/s", "/subscription/{subscription}", "persistent://a/b/c", False),
+        ("a/b/c/subscription/s/cursor", "/subscription/{subscription}/cursor", "persistent://a/b/c", False),
+        (
+            "a/b/c/subscription/s/consumers/x",
+            "/subscription/{subscription}/consumers/{consumer_id}",
+            "persistent://a/b/c",
+            False,
+        ),
+        (
+            "a/b/c/subscription/s/consumer/x/messages",
+            "/subscription/{subscription}/consumer/{consumer_id}/messages",
+            "persistent://a/b/c",
+            False,
+        ),
+        ("a/b/c/request", "/request", "persistent://a/b/c", False),
     ],
 )
 def test_targets(path: str, operation: str, topic: str, shipped: bool) -> None:

@@ -10,58 +10,17 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import ErrorKind
+from penstock.protocols.session import ServerContext
 
-from .session import ServerContext
+from .operations import Operation
+from .params import Parameter
 
-# What nearly every operation may be refused with.
-ALWAYS: Final = (
-    ErrorKind.BAD_PARAMETER,
-    ErrorKind.UNAUTHENTICATED,
-    ErrorKind.FORBIDDEN,
-    ErrorKind.UNAVAILABLE,
-)
 _BEFORE: Final = (
     ErrorKind.SLOW_REQUEST,
     ErrorKind.HEAD_TOO_LARGE,
 )  # by the server, before an endpoint sees it
 
 _REF: Final = "#/components/schemas/{name}"
-
-
-class Parameter(msgspec.Struct, frozen=True):
-    """A parameter of the query, a header or the path; `schema` is JSON schema."""
-
-    name: str
-    description: str
-    schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "string"})
-    where: str = "query"
-
-
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One method of one path. `request` and `answer` are types that msgspec knows; None is no body.
-
-    `answers` are further representations by their media type; `errors` what it may be refused with.
-    """
-
-    method: str
-    path: str
-    tag: str
-    summary: str
-    description: str = ""
-    parameters: tuple[Parameter, ...] = ()
-    request: Any = None
-    request_needed: bool = True
-    answer: Any = None
-    status: int = 200
-    answers: tuple[str, ...] = ()
-    bodies: tuple[str, ...] = ()  # media types of a body that is not JSON of a type of ours
-    further: tuple[tuple[int, str], ...] = ()  # statuses that are no error, with what they mean
-    errors: tuple[ErrorKind, ...] = ()
-
-    @property
-    def secured(self) -> bool:
-        """Whether it asks who calls, where authentication is on."""
-        return ErrorKind.UNAUTHENTICATED in self.errors
 
 
 # Any of these, where authentication is on; `{}` stands for a server without, and for a certificate.

@@ -8,9 +8,8 @@ from typing import Any, Self
 from penstock.engines.embedded.ports import Clock
 from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import PenstockError
-
-from .holds import Hold
-from .session import Session
+from penstock.protocols.holds import Hold
+from penstock.protocols.session import Session
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
