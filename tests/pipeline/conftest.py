@@ -8,7 +8,7 @@ from tests.pipeline.fake import FakeServer
 
 from penstock.pipeline.session import session
 
-SPARK_TIMEOUT_S = 300
+SPARK_TIMEOUT_S = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .gate import Gate
 
-LIFE_S = 300  # on a busy machine
+LIFE_S = 500  # on a busy machine
 
 _FOLDER = Path(__file__).parent
 _PATH = [

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-ANSWER_S = 120  # a condition that a test waits for
+ANSWER_S = 300  # a condition that a test waits for
 
 _HOOK = b"HOOK "
 _HEAD = re.compile(rb"\A([A-Z]+) (\S+) HTTP/1\.1\r\n")

@@ -32,7 +32,7 @@ from penstock.testing.server import running
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.slow]
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
-RUN_S = 300
+RUN_S = 500
 FLIGHTS = 50_000 if SOAK else 4000
 
 
@@ -84,7 +84,7 @@ def results(url: str, folder: Path) -> dict[str, Counter[str]]:
     }
 
 
-@pytest.mark.timeout(3600 if SOAK else 600)
+@pytest.mark.timeout(3600 if SOAK else 900)
 def test_the_demos_pipeline_has_the_same_result_as_here(
     spark: SparkSession, workers: Cluster, tmp_path: Path
 ) -> None:
@@ -161,7 +161,7 @@ SPEED = """
 """
 
 
-@pytest.mark.timeout(3600 if SOAK else 600)
+@pytest.mark.timeout(3600 if SOAK else 900)
 def test_second_copies_of_tasks_and_a_worker_that_dies(workers: Cluster, tmp_path: Path) -> None:
     """A slow task runs twice at once, and ends twice; then a worker dies with a task that had written its rows."""
     with running(tmp_path / "data") as server, Gate(server.port) as gate:

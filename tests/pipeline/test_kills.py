@@ -60,7 +60,7 @@ MORE = [
 ]
 
 
-@pytest.mark.timeout(3600 if SOAK else 600)
+@pytest.mark.timeout(3600 if SOAK else 900)
 def test_a_driver_that_dies_around_its_commits(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server, Gate(server.port) as gate:
         census.create(server.url, "in", 2)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.crash]
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 COUNT = 20_000 if SOAK else 1600
-WAIT_S = 300
+WAIT_S = 500
 
 # Rows go on a few at a time, so that their writer has sent some when the attempt ends: the first attempt of each
 # task raises, the second one's process is killed.
@@ -46,7 +46,7 @@ topic = table = both = breaking
 """
 
 
-@pytest.mark.timeout(3600 if SOAK else 600)
+@pytest.mark.timeout(3600 if SOAK else 900)
 def test_tasks_that_end_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
     with running(tmp_path / "data") as server, Gate(server.port) as gate:
         census.create(server.url, "in", 2)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from tests.pipeline.fake import TIME, FakeServer, batch
 
-WAIT_S = 120
+WAIT_S = 250
 
 Row = tuple[str, int, int]
 

@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any
 
-WAIT_S = 120
+WAIT_S = 300
 
 
 def pass_gate(place: str) -> None:
