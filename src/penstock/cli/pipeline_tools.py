@@ -175,7 +175,7 @@ def _offsets(option: str, texts: Sequence[str]) -> dict[int, int]:
 
 
 def _stopping() -> Callable[[], bool]:
-    """Whether a signal asked for the end: after the batch that runs then."""
+    """Whether the user asked for the end: after the batch that runs then."""
     asked = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: asked.set())
