@@ -377,7 +377,7 @@ async def test_a_reply_that_overtakes_the_receipt_is_written_after_it() -> None:
         first, _ = await server.broker.topics.all_of(TOPIC)
         router = Router(2, Routing.SINGLE, Hashing.JAVA_STRING)
         shut, open_ = (next(k for k in "abcdefgh" if router.choose(k, None) == n) for n in (0, 1))
-        context = store.gates[first.ledger] = asyncio.Semaphore(0)
+        gate = store.gates[first.ledger] = asyncio.Semaphore(0)
         receiving = await replier(server)
         sending = await requester(server)
         await sending.send({"payload": base64("plain"), "key": shut, "context": "a"})
@@ -386,11 +386,11 @@ async def test_a_reply_that_overtakes_the_receipt_is_written_after_it() -> None:
                 {"payload": base64(name), "key": key, "context": context, "requestTimeoutMillis": 60_000}
             )
         await asyncio.sleep(0.05)  # lets all three wait for the first; right either way
-        context.release()
+        gate.release()
         while text(frame := await receiving.message()) != "quick":
             await receiving.send({"messageId": frame["messageId"]})
         await answered(receiving, frame, "!")
-        context.release()
+        gate.release()
         got = [await sending.receive() for _ in range(4)]
         ends = [(f.get("type", "receipt"), f["context"]) for f in got]
         assert ends.index(("receipt", "b")) < ends.index(("reply", "b"))
@@ -454,15 +454,15 @@ async def test_a_request_that_was_not_stored_in_time_is_withdrawn() -> None:
     async with endpoint(store=store, clock=clock) as server:
         sending = await requester(server, "sendTimeoutMillis=1000")
         topic = await server.broker.topics.get(TOPIC)
-        context = store.gates[topic.ledger] = asyncio.Semaphore(0)
+        gate = store.gates[topic.ledger] = asyncio.Semaphore(0)
         await sending.send({"payload": "", "requestTimeoutMillis": 60_000, "context": "late"})
         await server.until(lambda: len(server.broker.requests) == 1)
         clock.turn(1000)
         answer = await sending.receive()
         assert (answer["result"], answer["context"]) == ("send-error:8", "late")
         assert len(server.broker.requests) == 0
-        context.release()
-        context.release()
+        gate.release()
+        gate.release()
         await sending.publish("the next")
         assert topic.next_offset == 2
 
