@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 for part in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, part, 60.0)
 
+# Spark's Java machines live for seconds here: to start fast is worth more than to run fast.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # `fast` tries the same examples every time, so that a change is judged by what it changes; `deep` looks further.
 settings.register_profile(
     "fast",
