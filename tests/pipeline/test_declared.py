@@ -198,7 +198,7 @@ sql = "SELECT f.* FROM (SELECT from_json(CAST(value AS STRING), 'k STRING, n INT
 [[steps]]
 name = "counted"
 inputs = ["read"]
-stateful = "keeper:Restarts"
+stateful = "counts:Counting"
 keys = ["k"]
 columns = "k STRING, total BIGINT"
 [sinks.out]
@@ -206,7 +206,7 @@ input = "counted"
 topic = "out"
 """
 
-KEEPER = """
+COUNTS = """
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
@@ -225,7 +225,7 @@ class Counting(StatefulProcessor):
 
 
 def test_state_is_kept_between_runs_and_a_run_stops_between_batches(house: House) -> None:
-    (house.folder / "keeper.py").write_text(KEEPER)
+    (house.folder / "counts.py").write_text(COUNTS)
     house.create("in")
     house.publish("in", [flight("a", 1, 0), flight("b", 2, 0), flight("a", 3, 0)])
     house.run_once(STATEFUL)
