@@ -22,7 +22,6 @@ pub async fn run(step: &str, url: &str, topic: &str) -> Outcome {
         "negative" => negative(&client, topic).await,
         "dead_letter" => dead_letter(&client, topic).await,
         "cumulative" => cumulative(&client, topic).await,
-        "seek" => seek(&client, topic).await,
         "reader" => reader(&client, topic).await,
         "properties" => properties(&client, topic).await,
         _ => Err(format!("unknown step {step}").into()),
@@ -156,15 +155,6 @@ async fn cumulative(client: &Client, topic: &str) -> Outcome {
     tokio::time::sleep(Duration::from_millis(300)).await; // acknowledgements are sent by a task of the consumer
     consumer.close().await?;
     Ok(json!(values(&mut subscribe(client, topic, SubType::Exclusive).await?, 2).await?))
-}
-
-/// Back to the beginning.
-async fn seek(client: &Client, topic: &str) -> Outcome {
-    send(client, topic, 3, None).await?;
-    let mut consumer = subscribe(client, topic, SubType::Exclusive).await?;
-    values(&mut consumer, 3).await?;
-    consumer.seek(None, None, Some(0), client.clone()).await?;
-    Ok(json!(values(&mut consumer, 1).await?))
 }
 
 /// A reader from the beginning.
