@@ -31,7 +31,7 @@ from .tracing import Tracing
 
 
 class App(msgspec.Struct, frozen=True):
-    """A broker, the context to it, the endpoints that have something to finish, and the ASGI application of all."""
+    """What every endpoint is given, the endpoints that have something to finish, and the ASGI application of all."""
 
     context: ServerContext
     rest: RestEndpoint
@@ -78,7 +78,7 @@ def build(config: Config) -> App:
 
 
 def build_for(context: ServerContext, config: Config | None = None) -> App:
-    """The endpoints round a context."""
+    """The endpoints that share a context, as one application."""
     config = config or Config()
     rest, sockets, admin = RestEndpoint(context), Sockets(), admin_endpoint(context)
     kafka_rest = KafkaRestEndpoint(context)

@@ -1,6 +1,5 @@
 """Columns to payloads by one schema; every encoder takes a column without nulls."""
 
-import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
@@ -32,7 +31,6 @@ _LAYOUTS: Final = {
     SchemaType.LOCAL_TIME: ">i8",
     SchemaType.BOOLEAN: "u1",
 }
-_NULL_PART: Final = struct.pack(">i", -1)
 
 
 def encoder_for(schema: SchemaInfo, arrow: pa.DataType, path: str = "value") -> Encode:

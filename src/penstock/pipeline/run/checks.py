@@ -1,6 +1,6 @@
 """What rows must pass where they enter a view: they could be read, they are as expected, they are in time.
 
-A gate adds a column `_why`, null for rows that pass. Rejected rows are dropped or become dead letters: which of
+A check adds a column `_why`, null for rows that pass. Rejected rows are dropped or become dead letters: which of
 both is part of the reason, so that the split can be made later, in one pass.
 """
 
@@ -68,7 +68,7 @@ def gate(
 
 
 def passed(gated: DataFrame, view: Source | Step) -> DataFrame:
-    """The rows that passed, without what the gate needed to know, unless the view is to have it."""
+    """The rows that passed, without what the check needed to know, unless the view is to have it."""
     rows = gated.where(f.col(WHY).isNull()).drop(WHY, ERROR)
     return rows if isinstance(view, Step) or keeps_bytes_visible(view) else rows.drop(RAW, KEY)
 

@@ -45,7 +45,7 @@ class Pipeline:
         self._listener = listener
         self._backoff = backoff or Backoff()
         self._reporter: Reporter | None = None
-        self._keeper: Restarts | None = None
+        self._restarts: Restarts | None = None
         self._over = threading.Event()
         self._error: Cause | None = None
 
@@ -57,14 +57,14 @@ class Pipeline:
     @property
     def active(self) -> bool:
         """Whether it runs, or waits to run again."""
-        return self._keeper is not None and not self._over.is_set()
+        return self._restarts is not None and not self._over.is_set()
 
     def start(self, *, once: bool | None = None) -> "Pipeline":
         """Begin, or go on where the checkpoint says. `once`: process what is there, and end.
 
         Raises PipelineError in one sentence; nothing is written then.
         """
-        if self._keeper is not None:
+        if self._restarts is not None:
             raise PipelineError(f"pipeline {self.spec.name} was started already")
         spec = self.spec
         self._over.clear()
@@ -79,27 +79,27 @@ class Pipeline:
             spark = self._spark or session(
                 spec.name, spec.master, scratch=self._folder.clean_scratch(), **spec.spark
             )
-            keeper = Restarts(
+            restarts = Restarts(
                 lambda: self._attempt(spark),
                 lambda: self._folder.check_owner(spec),
                 self._report,
                 self._backoff,
                 once=spec.once if once is None else once,
             )
-            query = keeper.start()
+            query = restarts.start()
         except BaseException as error:
             self._end(cause_of(error))
             if not isinstance(error, Exception):
                 raise
             raise self._raised() from error
-        self._keeper = keeper
+        self._restarts = restarts
         self._report(progress.state_event(progress.RUNNING, query=query))
-        threading.Thread(target=self._keep, args=(keeper,), name="pipeline", daemon=True).start()
+        threading.Thread(target=self._keep, args=(restarts,), name="pipeline", daemon=True).start()
         return self
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; False when the time is over before. Raises PipelineError where it failed."""
-        if self._keeper is None:
+        if self._restarts is None:
             raise PipelineError(f"pipeline {self.spec.name} was not started")
         if not self._over.wait(timeout_s):
             return False
@@ -109,19 +109,19 @@ class Pipeline:
 
     def stop(self, timeout_s: float | None = None) -> None:
         """Stop after the batch that runs now."""
-        if self._keeper is not None and not self._over.is_set():
-            self._keeper.stop()
+        if self._restarts is not None and not self._over.is_set():
+            self._restarts.stop()
             if not self.await_termination(timeout_s):
-                self._keeper.kill()
+                self._restarts.kill()
                 self.await_termination()
 
     def _attempt(self, spark: SparkSession) -> Runner:
         preflight(self.spec)  # a query would wait for the server without a word
         return Runner(self.spec, self._folder, spark, self._report)
 
-    def _keep(self, keeper: Restarts) -> None:
+    def _keep(self, restarts: Restarts) -> None:
         try:
-            cause = keeper.keep()
+            cause = restarts.keep()
         except BaseException as error:  # no other thread sees this thread's error
             cause = cause_of(error)
         self._end(cause)
@@ -145,7 +145,7 @@ class Pipeline:
                     event |= {"error": cause.sentence, "error_class": cause.kind.value}
                 self._reporter(event)
                 self._reporter.close()
-            if self._keeper is None:
+            if self._restarts is None:
                 self._folder.vacate()
         finally:
             self._lock.__exit__(None, None, None)

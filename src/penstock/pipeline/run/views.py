@@ -24,7 +24,7 @@ from .checks import gate, passed, rejects, warned
 
 
 class View(msgspec.Struct):
-    """A source or step: the rows that passed its gate and, where it turns rows away, all rows with the reasons."""
+    """A source or step: the rows that passed its checks and, where it turns rows away, all rows with the reasons."""
 
     name: str
     frame: Any  # DataFrame; msgspec need not know it

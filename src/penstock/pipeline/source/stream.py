@@ -69,7 +69,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: HttpClient | None = None
         self._pace = Pace(self._options.poll_ms)
         self._follower = Follower(self._options.subscription)
-        self._sight: LogsSeen | None = None
+        self._logs_seen: LogsSeen | None = None
         self._frozen = False  # by a trigger that reads what is available now, and ends
         self._idle_at: Any = None  # the start at which the last look found nothing
         self._told: set[str] = set()  # losses that were logged
@@ -139,11 +139,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The end of each log when last seen: what is between it and a batch's end is the query's lag."""
-        if self._sight is None:
+        if self._logs_seen is None:
             return None
         heads = {
             Key(each.topic, each.partition): LogPosition(each.ledger, each.partitioned, each.latest)
-            for each in self._sight.logs
+            for each in self._logs_seen.logs
         }
         return write_marks(Marks(heads))
 
@@ -179,13 +179,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.__dict__ | {"_client": None}
 
     def _look(self, wait_ms: int) -> LogsSeen:
-        if self._frozen and self._sight is not None:
-            return self._sight
-        seen = self._sight.found.seen if self._sight is not None else None
+        if self._frozen and self._logs_seen is not None:
+            return self._logs_seen
+        seen = self._logs_seen.found.seen if self._logs_seen is not None else None
         found = ask(self._http, self._options, seen=seen, wait_ms=wait_ms)
-        if found.logs is not None or self._sight is None:
-            self._sight = LogsSeen(found, logs_of(self._options, found.logs or []))
-        return self._sight
+        if found.logs is not None or self._logs_seen is None:
+            self._logs_seen = LogsSeen(found, logs_of(self._options, found.logs or []))
+        return self._logs_seen
 
     def _check(self, found: Available) -> None:
         losses = list(found.losses)

@@ -18,14 +18,6 @@ MEDIA: Final = "application/vnd.penstock.sections"
 Sections = Sequence[tuple[Topic, Sequence[NewEntry]]]
 
 
-def topics_of(body: bytes) -> Sequence[TopicName]:
-    """The topics that a body is for; raises BAD_ENCODING, BAD_PARAMETER for a body without entries."""
-    names = [TopicName.parse(text) for text, _ in read_sections(body)]
-    if not names:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, "the body holds no entries")
-    return names
-
-
 async def sections_of(broker: Broker, session: Session, body: bytes) -> Sections:
     """The entries of a body by topic; topics that are missing are made, as configured.
 

@@ -29,7 +29,7 @@ class Look:
         self.lasts_ms: int | None = (
             None  # what is appended next has to go after this, and nothing foretold it
         )
-        self.timer_at: int | None = None  # monotonic clock: when the retention_task comes back
+        self.timer_at: int | None = None  # monotonic clock: when the retention task comes back
 
     def wants_append(self, topic: Topic) -> bool:
         """Whether the topic has grown so large that another look is worth while."""
