@@ -15,7 +15,7 @@ import httpx
 import uvloop
 from websockets.asyncio.client import ClientConnection, connect
 
-from penstock.engines.embedded.runtime.tasks import Tasks
+from penstock.runtime.tasks import Tasks
 
 from . import servers
 

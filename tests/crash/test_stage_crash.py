@@ -20,7 +20,6 @@ from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.broker.staged import Expected
 from penstock.engines.embedded.broker.writers import Caller
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.engines.embedded.sqlite import SqliteStore
 from penstock.engines.embedded.sqlite.store import FILE_NAME
 from penstock.engines.embedded.topic import Topic
@@ -28,6 +27,7 @@ from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey, StageRun
+from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.session import Limits, ServerContext
 from penstock.server.app import build_for
 from penstock.server.stores import TRANSIENT_LEDGERS

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 import httpx
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.topic import Topic
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId

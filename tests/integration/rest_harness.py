@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import msgspec
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.rest.endpoint import RestEndpoint
 from penstock.protocols.session import Limits, ServerContext
 from penstock.testing.clock import ManualClock

@@ -14,8 +14,8 @@ from schemathesis.specs.openapi.checks import (
 
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.protocols.session import ServerContext
+from penstock.runtime.clock import LoopClock
 from penstock.server.describe import openapi
 from penstock.testing.server import Address, running
 from penstock.wire.entry import WireFormat

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.integration.admin_harness import ADMIN, Office, office
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,7 @@
 import pytest
 from tests.integration.admin_harness import ADMIN, office
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.model.names import TopicName
 
 

@@ -60,7 +60,7 @@ def test_non_persistent_topics(server: Pulsar) -> None:
 
 
 def test_topics_are_not_made_where_that_is_off() -> None:
-    from penstock.engines.embedded.settings import BrokerSettings
+    from penstock.broker.settings import BrokerSettings
 
     with pulsar_server(broker=BrokerSettings(auto_create_topics=False)) as strict:
         client = strict.new_client(operation_timeout_seconds=1)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from tests.waiting import until_async
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.protocols.session import Limits
 from penstock.server.config import Config, DataSettings, HttpSettings, PulsarSettings
 from penstock.server.run import serve

@@ -10,10 +10,10 @@ from email.message import Message
 import pytest
 from tests.integration.kafka_rest_harness import FOO, LOG, X_KAFKA, consumed, framed, house
 
-from penstock.engines.embedded.runtime.tasks import Tasks
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.model.names import TopicName
 from penstock.protocols.session import Limits
+from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import settle
 
 

@@ -9,7 +9,7 @@ from base64 import b64encode
 import pytest
 from tests.integration.kafka_rest_harness import FOO, LOG, House, consumed, framed, house
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.model.message import Message
 from penstock.model.policy import NamespacePolicies
 from penstock.model.schema import STRING_SCHEMA

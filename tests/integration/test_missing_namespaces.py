@@ -14,9 +14,9 @@ import pytest
 from tests.integration.auth_harness import Asked, over_http, over_websocket
 
 import penstock
+from penstock.broker.settings import BrokerSettings
 from penstock.client.access import Access
 from penstock.client.errors import TopicNotFound
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.http.stages import MEDIA, Stages

@@ -15,11 +15,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.runtime.clock import LoopClock
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.session import Limits, ServerContext
+from penstock.runtime.clock import LoopClock
 from penstock.server.describe import openapi
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running

@@ -18,8 +18,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 import penstock
+from penstock.broker.settings import BrokerSettings
 from penstock.client.access import Access
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.protocols.session import Limits

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.integration.rest_harness import TOPIC, House, house
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName

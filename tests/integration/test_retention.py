@@ -13,7 +13,7 @@ from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, pulsar_server, 
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 
 NOTHING = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tests.integration.schemas_harness import A, B, C, Endpoints, avro, b64, record
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.testing.server import Address, running
 
 SETTINGS = BrokerSettings(max_schema_bytes=20_000, max_message_bytes=10_000)

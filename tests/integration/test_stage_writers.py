@@ -7,8 +7,8 @@ import httpx
 import pytest
 from tests.integration.stages_harness import issuer, of, refused, stage, topic
 
+from penstock.broker.settings import BrokerSettings
 from penstock.client.access import Access
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.http.stages import Stages
 from penstock.testing.server import Address, running

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from penstock.broker.settings import BrokerSettings
 from penstock.client.access import Access
 from penstock.client.http import HttpClient, RemoteError
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName

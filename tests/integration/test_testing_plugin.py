@@ -6,7 +6,7 @@ import httpx
 import pulsar
 import pytest
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.testing.server import Address
 
 ELSEWHERE = "/topics/acme/shop/orders"

@@ -17,8 +17,8 @@ from tests.integration.websocket_harness import (
     text,
 )
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName

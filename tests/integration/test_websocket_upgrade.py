@@ -6,7 +6,7 @@ from asyncio import to_thread
 import pytest
 from tests.integration.websocket_harness import CONSUMER, PRODUCER, READER, TOPICS, endpoint
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.model.names import TopicName
 from penstock.testing.credentials import Issuer
 

@@ -12,16 +12,16 @@ from starlette.routing import Router
 from tests.waiting import until_async
 from websockets.asyncio.client import ClientConnection, connect
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.ports import Clock, Store
-from penstock.engines.embedded.runtime.clock import LoopClock
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.engines.embedded.ports import Store
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.session import Limits, ServerContext
 from penstock.protocols.websocket.routes import routes
 from penstock.protocols.websocket.socket import Sockets
+from penstock.runtime.clock import Clock, LoopClock
 from penstock.server.app import build_for
 from penstock.testing.clock import settle
 from penstock.wire.entry import WireFormat

@@ -13,9 +13,9 @@ from tests.pipeline import census, copying
 from tests.pipeline.gate import Gate, Rule
 from tests.waiting import until
 
+from penstock.broker.settings import BrokerSettings
 from penstock.client.http import HttpClient
 from penstock.client.paths import admin_path
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.handle import Pipeline

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.integration.kafka_rest_harness import FOO, LOG, House, consumed, framed, house
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.entry import NewEntry
 from penstock.model.message import OutMessage
 from penstock.protocols.kafka_rest import positions

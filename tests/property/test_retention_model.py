@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.engines.embedded.brokers import TOPIC, Bench
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST
 from penstock.model.policy import Retention, TopicPolicies

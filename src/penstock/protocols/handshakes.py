@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
-from penstock.engines.embedded.runtime.tasks import Tasks
+from penstock.runtime.tasks import Tasks
 
 from .load import Load
 

@@ -4,8 +4,8 @@ when the credentials do."""
 from collections.abc import Callable
 from typing import Final
 
-from penstock.engines.embedded.ports import Clock, Timer
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.clock import Clock, Timer
 
 TIMER_MS_MAX: Final = 24 * 60 * 60 * 1000  # a timer of years would outgrow the loop's
 

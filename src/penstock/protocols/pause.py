@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.engines.embedded.ports import Clock
+from penstock.runtime.clock import Clock
 
 
 async def pause(clock: Clock, ms: float) -> None:

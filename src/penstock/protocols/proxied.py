@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.engines.embedded.ports import Clock
-from penstock.engines.embedded.runtime.histogram import Histogram
-from penstock.engines.embedded.runtime.rates import Rate
 from penstock.engines.embedded.subscription import Consumer
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.model.names import NamespaceName, TopicName
+from penstock.runtime.clock import Clock
+from penstock.runtime.statistics import Histogram, Rate
 
 # Buckets of the time to publish, in us; beyond the last is Pulsar's `…_higher`.
 LATENCY_US: Final = (500, 1000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000)

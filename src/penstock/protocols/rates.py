@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from penstock.engines.embedded.ports import Clock
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.clock import Clock
 
 from .pause import pause
 

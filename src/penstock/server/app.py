@@ -7,7 +7,6 @@ from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.binary.endpoint import BinaryEndpoint
@@ -17,6 +16,7 @@ from penstock.protocols.rest.stages import StagesEndpoint
 from penstock.protocols.session import ServerContext
 from penstock.protocols.websocket.routes import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
+from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
 
 from .config import Config

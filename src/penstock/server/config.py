@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.session import Limits
 

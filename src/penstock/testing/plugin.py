@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from penstock.engines.embedded.settings import BrokerSettings
+    from penstock.broker.settings import BrokerSettings
 
     from .server import Address
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 import uvloop
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.session import Limits
 from penstock.server.config import OFF, Config, DataSettings, HttpSettings, PulsarSettings

@@ -27,7 +27,7 @@ KEPT_BYTES_MAX: Final = 256 * 1024  # of one of them
 
 
 class WireFormat:
-    """Pulsar's entry format (the core's port `EntryFormat`). One serves all.
+    """Pulsar's entry format (`broker.EntryFormat`). One serves all.
 
     A batch that is spread over several consumers is decoded for each of them: the last few are kept.
     """

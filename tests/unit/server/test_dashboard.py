@@ -9,9 +9,9 @@ from typing import Any, cast
 import yaml
 
 from penstock.engines.embedded.ports.storage_health import CAUSES, StorageFiles, StorageHealth
-from penstock.engines.embedded.runtime.histogram import Histogram, Writes
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
+from penstock.runtime.statistics import Histogram, Writes
 from penstock.server.metrics import whole
 from penstock.server.metrics.pipelines import _GAUGES, Event, Pipelines
 from penstock.server.metrics.requests import RequestMetrics

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.unit.wire.messages import INT63, PAYLOAD, SEQUENCE, TEXT, out_messages
 from tests.unit.wire.outcome import refusal
 
-from penstock.engines.embedded.ports import EntryFormat
+from penstock.broker.entry_format import EntryFormat
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind
 from penstock.model.message import Message, OutMessage

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.engines.embedded.runtime.rates import Rate
 from penstock.engines.embedded.subscription import Receiver, Subscription
 from penstock.engines.embedded.topic import Topic
 from penstock.engines.embedded.topic.access import Publisher
 from penstock.model.policy import AccessMode, SubscriptionType
+from penstock.runtime.statistics import Rate
 
 from .times import iso_time
 

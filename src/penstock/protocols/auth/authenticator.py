@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.ports import Clock
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.clock import Clock
 
 from .basic import Basic, pair_of
 from .certificates import scope_role

@@ -5,8 +5,6 @@ import logging
 from functools import partial
 from typing import Final, cast
 
-from penstock.engines.embedded.ports import Clock, Timer
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.certificates import peer_role
 from penstock.protocols.clients import address_of
@@ -14,6 +12,8 @@ from penstock.protocols.load import Holding
 from penstock.protocols.pieces import Pieces
 from penstock.protocols.rates import Allowance
 from penstock.protocols.session import ServerContext
+from penstock.runtime.clock import Clock, Timer
+from penstock.runtime.tasks import Tasks
 from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder, encode
 
 from .commands import HANDLERS

@@ -5,11 +5,11 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from penstock.engines.embedded.ports import Timer
 from penstock.engines.embedded.subscription import Consumer, Delivery
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType
+from penstock.runtime.clock import Timer
 from penstock.wire.commands import ack_set_of, mask_of, message_head
 from penstock.wire.excerpt import excerpt
 from penstock.wire.frames import broker_part

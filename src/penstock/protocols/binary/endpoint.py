@@ -5,9 +5,9 @@ import socket
 import ssl
 from typing import Final
 
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.protocols.handshakes import TlsServer
 from penstock.protocols.session import ServerContext
+from penstock.runtime.tasks import Tasks
 
 from .connection import Connection
 

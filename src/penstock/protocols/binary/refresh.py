@@ -7,10 +7,10 @@ it is never without.
 from typing import TYPE_CHECKING, Final
 
 from penstock import __version__
-from penstock.engines.embedded.ports import Timer
 from penstock.model.errors import PenstockError
 from penstock.protocols.holds import TIMER_MS_MAX, Hold
 from penstock.protocols.session import Session as Admitted
+from penstock.runtime.clock import Timer
 from penstock.wire.pulsar_pb2 import AuthData, BaseCommand, CommandAuthChallenge
 
 from .output import send

@@ -11,13 +11,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNKNOWN_CLIENT
 from penstock.protocols.load import Holding
 from penstock.protocols.rates import Allowance
 from penstock.protocols.session import ServerContext
 from penstock.protocols.session import Session as Admitted
+from penstock.runtime.tasks import Tasks
 from penstock.wire.frames import FIELD, Frame, has_texts
 from penstock.wire.pulsar_pb2 import BaseCommand, FeatureFlags
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.engines.embedded.broker.watches import matched_name
 from penstock.engines.embedded.registry.patterns import Pattern
-from penstock.engines.embedded.runtime.slices import Slices
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import PARTITION_SUFFIX, NamespaceName, TopicName
+from penstock.runtime.tasks import Slices
 from penstock.wire.checksum import crc32c
 from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import (

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.engines.embedded.ports import Clock
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import PenstockError
 from penstock.protocols.holds import Hold
 from penstock.protocols.session import Session
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from typing import Final
 
-from penstock.engines.embedded.ports import EntryFormat
+from penstock.broker.entry_format import EntryFormat
 from penstock.model.entry import Entry
 from penstock.model.message import Message
 

@@ -4,13 +4,13 @@ import asyncio
 import secrets
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.runtime.timers import Timers
 from penstock.engines.embedded.subscription import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.model.schema import SchemaInfo
 from penstock.protocols.session import Limits
+from penstock.runtime.clock import Timers
 
 
 class Instance:

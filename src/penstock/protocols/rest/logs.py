@@ -10,7 +10,6 @@ import msgspec
 
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.registry.patterns import Pattern
-from penstock.engines.embedded.runtime.slices import Slices
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
@@ -20,6 +19,7 @@ from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll, LongPolls
 from penstock.protocols.http.operations import Table
 from penstock.protocols.session import Limits, Session
+from penstock.runtime.tasks import Slices
 
 from .logs_shapes import (
     LogOffsets,

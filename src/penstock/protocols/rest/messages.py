@@ -7,8 +7,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.runtime.bits import bits_of
 from penstock.engines.embedded.subscription.source import SubscribedLog
+from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, request_timeout_ms

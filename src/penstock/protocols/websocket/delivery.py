@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from penstock.engines.embedded.ports import EntryFormat
+from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.subscription import Consumer, Delivery
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError

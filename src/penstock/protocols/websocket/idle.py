@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock.engines.embedded.ports import Clock, Timer
+from penstock.runtime.clock import Clock, Timer
 
 _LOOKS = 4  # in one idle time: what is idle is noticed within a quarter more than it
 

@@ -8,12 +8,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, Final
 
-from penstock.engines.embedded.ports import Clock, Timer
 from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT, PenstockError
 from penstock.protocols.holds import Hold
 from penstock.protocols.load import Holding
 from penstock.protocols.proxied import ProxiedSocket
 from penstock.protocols.rates import Allowance
+from penstock.runtime.clock import Clock, Timer
 
 from .idle import IdleWatch
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp
 
-from penstock.engines.embedded.runtime.histogram import SECONDS, Histogram
 from penstock.protocols.pieces import PIECE_BYTES, send_in_pieces
+from penstock.runtime.statistics import SECONDS, Histogram
 
 access = logging.getLogger("penstock.access")
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.engines.embedded.runtime.histogram import Histogram
+from penstock.runtime.statistics import Histogram
 
 Kind = Literal["counter", "gauge", "histogram"]
 

@@ -7,9 +7,9 @@ figures of a namespace's topics are added up, as many topics make many series.
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.engines.embedded.runtime.histogram import Histogram
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic import Topic
+from penstock.runtime.statistics import Histogram
 
 from .samples import CLUSTER, Families
 

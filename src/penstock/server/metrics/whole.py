@@ -4,9 +4,9 @@ from typing import Final
 
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.ports.storage_health import CAUSES, StorageHealth
-from penstock.engines.embedded.runtime.histogram import Writes
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
+from penstock.runtime.statistics import Writes
 
 from .requests import RequestMetrics
 from .samples import CLUSTER, Families

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, bench
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.runtime.tasks import Tasks
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.message import OutMessage
 from penstock.model.policy import ProducerOptions
+from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import settle
 
 

@@ -6,12 +6,12 @@ import gc
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.engines.embedded.topic.requests import Outcome, Reply
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 from penstock.model.policy import ProducerOptions, SubscriptionType
+from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import settle
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import retention_task
 from penstock.engines.embedded.broker.retention_task import PRODUCERS_EVERY_MS
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage

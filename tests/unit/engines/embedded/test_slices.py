@@ -6,9 +6,9 @@ from itertools import count
 import pytest
 from tests.unit.engines.embedded.brokers import bench
 
-from penstock.engines.embedded.runtime import slices
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
+from penstock.runtime import tasks
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ async def test_others_have_their_turn_meanwhile(monkeypatch: pytest.MonkeyPatch)
         for number in range(TOPICS):
             await made.broker.topics.create(TopicName.parse(f"topic-{number}"), 0)
         ticks = count()
-        monkeypatch.setattr(slices, "monotonic", lambda: next(ticks) * slices.SLICE_S)
+        monkeypatch.setattr(tasks, "monotonic", lambda: next(ticks) * tasks.SLICE_S)
         working = asyncio.get_running_loop().create_task(other())
         await asyncio.sleep(0)
         turns = 0
@@ -45,8 +45,8 @@ async def test_others_have_their_turn_meanwhile(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_short_work_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "monotonic", lambda: 0.0)
-    made = slices.Slices()
+    monkeypatch.setattr(tasks, "monotonic", lambda: 0.0)
+    made = tasks.Slices()
     for _ in range(1000):
         step = made.step()
         with pytest.raises(StopIteration):  # it is done without waiting

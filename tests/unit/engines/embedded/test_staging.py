@@ -6,10 +6,10 @@ import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, Bench
 from tests.unit.engines.embedded.brokers import bench as bench_of
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker.staged import Expected
 from penstock.engines.embedded.broker.writers import Caller
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError

@@ -291,7 +291,7 @@ async def test_a_topic_that_is_deleted_and_made_again_is_new() -> None:
 
 
 async def test_deduplication_stores_once_and_answers_with_the_first_id() -> None:
-    from penstock.engines.embedded.settings import BrokerSettings
+    from penstock.broker.settings import BrokerSettings
     from penstock.model.policy import ProducerOptions
 
     async def once(b: Bench, sequence: int) -> object:
@@ -324,7 +324,7 @@ async def test_a_producer_learns_of_partitions_added_later() -> None:
 
 
 async def test_a_non_persistent_topic_keeps_the_newest_within_its_bound() -> None:
-    from penstock.engines.embedded.settings import BrokerSettings
+    from penstock.broker.settings import BrokerSettings
 
     topic = TopicName.parse("non-persistent://public/default/t")
     async with bench(BrokerSettings(transient_topic_bytes=2000)) as b:

@@ -7,13 +7,13 @@ from typing import Any
 from google.protobuf.message import Message
 from tests.unit.engines.embedded.brokers import Bench, bench
 
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.message import OutMessage
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.commands import HANDLERS
 from penstock.protocols.binary.session import Session
 from penstock.protocols.session import ServerContext
+from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import settle
 from penstock.wire.entry import WireFormat
 from penstock.wire.frames import FIELD, Frame, FrameDecoder

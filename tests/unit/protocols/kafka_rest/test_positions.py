@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.integration.kafka_rest_harness import FOO, House, consumed, framed, house
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.protocols.kafka_rest import positions

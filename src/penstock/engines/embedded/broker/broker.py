@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from penstock.broker.entry_format import EntryFormat
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.log.offsets import OffsetSet
-from penstock.engines.embedded.ports import Clock, EntryFormat, Store
+from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.ports.storage_health import StorageHealth
 from penstock.engines.embedded.registry.namespaces import Namespaces
 from penstock.engines.embedded.registry.policies import Policies
 from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.runtime.tasks import Tasks
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.subscription import Budget, Consumer, Subscription
 from penstock.engines.embedded.subscription.cursors import CursorFlusher
 from penstock.engines.embedded.topic.access import Access, Epochs
@@ -24,6 +24,8 @@ from penstock.engines.embedded.topic.topic import Topic, TopicParts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions, ProducerOptions, SubscriptionType
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
 
 from .compactions import Compactions
 from .consumers import Consumers

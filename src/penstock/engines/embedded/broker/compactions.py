@@ -3,12 +3,13 @@
 import asyncio
 from typing import Final
 
+from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.log.compaction import Compaction, Kept
-from penstock.engines.embedded.ports import EntryFormat, MetaStore
-from penstock.engines.embedded.runtime.tasks import Tasks
+from penstock.engines.embedded.ports import MetaStore
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.runtime.tasks import Tasks
 
 READ_ENTRIES: Final = 16  # read at once; others have their turn after each entry
 _KIND: Final = "compaction"

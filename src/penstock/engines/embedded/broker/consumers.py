@@ -3,15 +3,14 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from penstock.engines.embedded.ports import Clock
 from penstock.engines.embedded.registry.patterns import Pattern
-from penstock.engines.embedded.runtime.slices import Slices
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.engines.embedded.subscription import Budget, Consumer
 from penstock.engines.embedded.topic.counting import check_auto_subscription, check_type
 from penstock.engines.embedded.topic.topic import Topic
 from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.model.policy import ConsumerOptions
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Slices, Tasks
 
 from .subscriptions import Subscriptions
 from .topics import Topics

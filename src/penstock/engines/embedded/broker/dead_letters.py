@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from penstock.engines.embedded.ports import EntryFormat
+from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic.producer import Producer

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from penstock.engines.embedded.ports import Clock, EntryFormat
+from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.ports.storage_health import StorageHealth
 from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.topic.counting import check_producers
@@ -11,6 +11,7 @@ from penstock.engines.embedded.topic.producer import Producer
 from penstock.engines.embedded.topic.requests import Requests
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
+from penstock.runtime.clock import Clock
 
 from .topics import Topics
 

@@ -9,12 +9,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from penstock.engines.embedded.ports import Clock, Timer
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.ports.storage_health import STORAGE_KINDS
 from penstock.engines.embedded.registry.policies import Policies
-from penstock.engines.embedded.runtime.tasks import Tasks
-from penstock.engines.embedded.runtime.timers import Timers
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic.retention import Look, look
 from penstock.engines.embedded.topic.throttles import apply_bounds
@@ -22,6 +19,8 @@ from penstock.engines.embedded.topic.topic import Topic
 from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import QuotaAction
+from penstock.runtime.clock import Clock, Timer, Timers
+from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

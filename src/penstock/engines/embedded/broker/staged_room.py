@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from penstock.engines.embedded.ports import Clock, Store, Timer
-from penstock.engines.embedded.runtime.locks import Locks
-from penstock.engines.embedded.runtime.tasks import finished
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
+from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.topic.topic import Topic
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets, Writer
+from penstock.runtime.clock import Clock, Timer
+from penstock.runtime.tasks import Locks, finished
 
 from .repeats import below, check_same, check_there, skipped
 from .staged import Batch, Batches, Expected, Share, bases_of, counts_of, digest_of

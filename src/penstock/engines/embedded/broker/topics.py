@@ -6,17 +6,18 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.log.tail import TailCache
 from penstock.engines.embedded.log.transient import Kept
-from penstock.engines.embedded.ports import Clock, Store
+from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.ports.storage_health import StorageHealth
 from penstock.engines.embedded.registry.namespaces import Namespaces, TopicDocument
-from penstock.engines.embedded.runtime.locks import Locks
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Locks
 
 _KIND: Final = "topic"
 NO_TOPICS: Final = AutoTopics(False)

@@ -8,9 +8,8 @@ import logging
 from collections.abc import Callable
 
 from penstock.engines.embedded.registry.patterns import Pattern
-from penstock.engines.embedded.runtime.slices import Slices
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.names import NamespaceName, TopicName
+from penstock.runtime.tasks import Slices, Tasks
 
 log = logging.getLogger(__name__)
 

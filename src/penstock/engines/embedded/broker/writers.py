@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
-from penstock.engines.embedded.ports import Clock, Store
-from penstock.engines.embedded.runtime.locks import Locks
-from penstock.engines.embedded.runtime.tasks import finished
-from penstock.engines.embedded.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings
+from penstock.engines.embedded.ports import Store
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Target, Targets, Writer
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Locks, finished
 
 from .repeats import told_topics
 

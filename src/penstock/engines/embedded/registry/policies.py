@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.ports import MetaStore
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce, Quota, QuotaAction, Retention, TopicPolicies
 

@@ -4,12 +4,13 @@ from base64 import b64decode, b64encode
 
 import msgspec
 
-from penstock.engines.embedded.ports import Clock, MetaStore
-from penstock.engines.embedded.runtime.locks import Locks
+from penstock.engines.embedded.ports import MetaStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import NamespacePolicies
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Locks
 
 from .namespaces import Namespaces
 

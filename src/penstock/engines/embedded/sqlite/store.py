@@ -7,11 +7,11 @@ from typing import Any, Final, Self, TypeVar
 
 from penstock.engines.embedded.ports import CursorChange, LogState
 from penstock.engines.embedded.ports.storage_health import StorageHealth
-from penstock.engines.embedded.runtime.histogram import Writes
 from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets
 from penstock.model.stage import Writer as StageWriter
+from penstock.runtime.statistics import Writes
 
 from . import commits, readers, stages
 from .backup import copy

@@ -15,8 +15,8 @@ from time import perf_counter
 from typing import Final
 
 from penstock.engines.embedded.ports.storage_health import StorageHealth
-from penstock.engines.embedded.runtime.histogram import Writes
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.statistics import Writes
 
 from .connection import blames_surroundings, translate
 from .disk import Disk

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.engines.embedded.ports import Clock, CursorChange, CursorStore, Timer
+from penstock.engines.embedded.ports import CursorChange, CursorStore
 from penstock.model.errors import PenstockError
+from penstock.runtime.clock import Clock, Timer
 
 from .subscription import Subscription
 

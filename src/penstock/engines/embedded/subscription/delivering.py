@@ -8,12 +8,13 @@ again when they came.
 import asyncio
 from typing import Final
 
+from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.log.compaction import Compaction
-from penstock.engines.embedded.ports import EntryFormat, Timer
-from penstock.engines.embedded.runtime.bits import bits_of, lowest_bits
-from penstock.engines.embedded.runtime.tasks import Tasks
-from penstock.engines.embedded.runtime.throttle import Throttle
+from penstock.model.bits import bits_of, lowest_bits
 from penstock.model.entry import Entry
+from penstock.runtime.clock import Timer
+from penstock.runtime.tasks import Tasks
+from penstock.runtime.throttle import Throttle
 
 from .outstanding import Outstanding
 from .pending import Pending

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 
 from penstock.engines.embedded.log.offsets import OffsetSet
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.entry import Entry
 from penstock.model.policy import DeadLetter
+from penstock.runtime.tasks import Tasks
 
 from .key_order import KeyOrder
 from .pending import Pending, PendingTable

@@ -1,6 +1,6 @@
 """What is out: which messages of which entry are with which consumer."""
 
-from penstock.engines.embedded.runtime.bits import bits_of
+from penstock.model.bits import bits_of
 
 from .receiver import Receiver
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.engines.embedded.ports.log import READ_BYTES
-from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
+from penstock.runtime.tasks import Tasks
 
 from .receiver import Budget
 from .source import SubscribedLog

@@ -12,10 +12,10 @@ from typing import Protocol
 import msgspec
 
 from penstock.engines.embedded.log.offsets import OffsetSet
-from penstock.engines.embedded.runtime.rates import Rate
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions, SubscriptionType
+from penstock.runtime.statistics import Rate
 
 from .source import SubscribedLog
 

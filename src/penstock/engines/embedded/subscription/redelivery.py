@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from penstock.engines.embedded.runtime.bits import bits_of
-from penstock.engines.embedded.runtime.tasks import Tasks
-from penstock.engines.embedded.runtime.timers import Timers
+from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import DeadLetter
+from penstock.runtime.clock import Timers
+from penstock.runtime.tasks import Tasks
 
 from .pending import Pending
 from .replay import Replay, Slice

@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from penstock.engines.embedded.ports import Clock
 from penstock.engines.embedded.ports.log import READ_BYTES
 from penstock.model.entry import Entry
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.runtime.clock import Clock
 
 
 class LogPosition(Protocol):

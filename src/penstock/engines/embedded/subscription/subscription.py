@@ -9,16 +9,17 @@ from typing import Final, Protocol
 
 import msgspec
 
+from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.log.offsets import OffsetSet
-from penstock.engines.embedded.ports import CursorChange, CursorStore, EntryFormat
-from penstock.engines.embedded.runtime.rates import Rate
-from penstock.engines.embedded.runtime.tasks import Tasks
-from penstock.engines.embedded.runtime.throttle import Throttle
+from penstock.engines.embedded.ports import CursorChange, CursorStore
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, DeadLetter, SubscriptionType
+from penstock.runtime.statistics import Rate
+from penstock.runtime.tasks import Tasks
+from penstock.runtime.throttle import Throttle
 
 from .answers import Answers, Outcome
 from .delivering import Delivering

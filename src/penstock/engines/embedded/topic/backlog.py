@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from penstock.engines.embedded.ports import Clock, Timer
-from penstock.engines.embedded.runtime.rates import Rate
 from penstock.engines.embedded.subscription import Subscription
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce, QuotaAction
+from penstock.runtime.clock import Clock, Timer
+from penstock.runtime.statistics import Rate
 
 LOOK_AGAIN_MS: Final = 1000  # while somebody is held, besides every move of a cursor
 

@@ -6,13 +6,14 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.log.sequences import UNKNOWN_ID
-from penstock.engines.embedded.ports import Clock, EntryFormat
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
+from penstock.runtime.clock import Clock
 
 from .publish import (
     BATCH_BYTES_MAX,

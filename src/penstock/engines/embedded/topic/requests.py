@@ -11,13 +11,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.engines.embedded.ports import Clock, EntryFormat, Timer
+from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.subscription.answers import Outcome
 from penstock.engines.embedded.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId
+from penstock.runtime.clock import Clock, Timer
 
 K = TypeVar("K")
 _Key = tuple[int, int, int]

@@ -1,9 +1,9 @@
 """What policies bound while messages go in and out, set where it acts when a topic opens or its policies change."""
 
-from penstock.engines.embedded.ports import Clock
-from penstock.engines.embedded.runtime.throttle import PublishThrottle, Throttle
 from penstock.engines.embedded.subscription import Subscription
 from penstock.model.policy import TopicRate
+from penstock.runtime.clock import Clock
+from penstock.runtime.throttle import PublishThrottle, Throttle
 
 from .topic import Topic
 

@@ -12,12 +12,8 @@ from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.log.sequences import Sequences
 from penstock.engines.embedded.log.tail import Tail, TailCache
 from penstock.engines.embedded.log.transient import Kept
-from penstock.engines.embedded.ports import Clock, LogState, Store
+from penstock.engines.embedded.ports import LogState, Store
 from penstock.engines.embedded.ports.log import READ_BYTES
-from penstock.engines.embedded.runtime.histogram import Histogram
-from penstock.engines.embedded.runtime.rates import Rate
-from penstock.engines.embedded.runtime.tasks import finished
-from penstock.engines.embedded.runtime.throttle import PublishThrottle, Throttle
 from penstock.engines.embedded.subscription import Subscription
 from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -25,6 +21,10 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce
 from penstock.model.stage import Span
+from penstock.runtime.clock import Clock
+from penstock.runtime.statistics import Histogram, Rate
+from penstock.runtime.tasks import finished
+from penstock.runtime.throttle import PublishThrottle, Throttle
 
 from .access import Access
 from .backlog import Backlog

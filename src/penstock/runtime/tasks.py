@@ -1,13 +1,18 @@
-"""Tasks that are kept, named and heard of: the one place that starts any."""
+"""Tasks with an owner and a name, and how they share the event loop: the one place that starts tasks."""
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Coroutine, Hashable
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any, Final, Generic, TypeVar
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+SLICE_S: Final = 0.002  # far below what a client notices, far above what a switch costs
 
 
 async def finished(future: "asyncio.Future[T]") -> T:
@@ -61,3 +66,49 @@ class Tasks:
 
     def __len__(self) -> int:
         return len(self._running)
+
+
+class Slices:
+    """Long work on the event loop. Asked after every step of a long piece of work: lets the loop go on once the slice of time is used up."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = monotonic() + SLICE_S
+
+    async def step(self) -> None:
+        """Go on, or let the loop serve others first."""
+        if monotonic() >= self._until:
+            await asyncio.sleep(0)
+            self._until = monotonic() + SLICE_S
+
+
+class _Held:
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
+class Locks(Generic[K]):
+    """One lock a key. A lock exists while a task holds it or waits for it: clients choose the keys."""
+
+    def __init__(self) -> None:
+        self._held: dict[K, _Held] = {}
+
+    @asynccontextmanager
+    async def hold(self, key: K) -> AsyncIterator[None]:
+        """Have the lock of `key` for a while; not to be asked for again meanwhile."""
+        held = self._held.setdefault(key, _Held())
+        held.users += 1
+        try:
+            async with held.lock:
+                yield
+        finally:
+            held.users -= 1
+            if not held.users:
+                del self._held[key]
+
+    def __len__(self) -> int:
+        return len(self._held)

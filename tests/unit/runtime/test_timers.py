@@ -1,6 +1,6 @@
 """One timer for many deadlines, in memory that follows what is still wanted."""
 
-from penstock.engines.embedded.runtime.timers import SWEEP_MIN, Timers
+from penstock.runtime.clock import SWEEP_MIN, Timers
 from penstock.testing.clock import ManualClock
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.engines.embedded.runtime.throttle import Throttle
 from penstock.model.policy import TopicRate
+from penstock.runtime.throttle import Throttle
 from penstock.testing.clock import ManualClock
 
 

@@ -6,9 +6,9 @@ As in Pulsar, what begins within the rate goes through whole: the next waits unt
 import asyncio
 from typing import Final
 
-from penstock.engines.embedded.ports import Clock
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import TopicRate
+from penstock.runtime.clock import Clock
 
 _BALANCE_MIN: Final = 1e-9
 

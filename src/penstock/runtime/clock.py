@@ -1,12 +1,49 @@
-"""Many deadlines behind one timer of the clock: O(log n) each, nothing per tick."""
+"""Time: the clock that the broker asks, and many deadlines behind one timer of it."""
 
+import asyncio
 import heapq
+import time
 from collections.abc import Callable
-from typing import Any, Final
-
-from penstock.engines.embedded.ports import Clock, Timer
+from typing import Any, Final, Protocol
 
 SWEEP_MIN: Final = 4096  # deadlines worth looking through for those that are no longer wanted
+
+
+class Timer(Protocol):
+    """A call that is to come."""
+
+    def cancel(self) -> None:
+        """Make the call not come; harmless after it came."""
+        ...
+
+
+class Clock(Protocol):
+    """Time; tests turn it."""
+
+    def now_ms(self) -> int:
+        """Wall clock, ms since the epoch."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """A clock that never goes back, ms."""
+        ...
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` on the loop after `delay_ms`."""
+        ...
+
+
+class LoopClock:
+    """`Clock` by the operating system's clocks and asyncio's timers."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(max(0.0, delay_ms) / 1000, callback)
 
 
 class Timers:

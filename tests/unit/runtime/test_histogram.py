@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.embedded.runtime.histogram import Histogram
+from penstock.runtime.statistics import Histogram
 
 
 def test_a_value_on_a_bound_is_below_it() -> None:

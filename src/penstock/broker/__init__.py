@@ -1,0 +1,1 @@
+"""The contract between the engines and everything above them: Protocols and values."""

@@ -1,1 +1,0 @@
-"""What runs the engine: tasks, timers, locks, rates, and the real clock."""
