@@ -16,22 +16,28 @@ class Logs:
         self._broker = broker
         self._blocks = blocks or Blocks()
         self._logs: dict[int, LogPositions] = {}
-        broker.topics.watchers.append(self._watch)
+        broker.topics.observers.append(self)
         for topic in broker.topics.open_topics:
-            self._watch(topic)
+            self.opened(topic)
 
-    def _watch(self, topic: Topic) -> None:
+    # -- what the broker tells of topics
+
+    def opened(self, topic: Topic) -> None:
         """Also logs that nobody reads here are followed, as a trim would take their positions with it."""
-        if not topic.name.persistent or topic.name.namespace_name != DEFAULT_NAMESPACE:
-            return
-        made = self._logs[topic.ledger] = LogPositions(topic, self._blocks)
+        if topic.name.persistent and topic.name.namespace_name == DEFAULT_NAMESPACE:
+            self._logs[topic.ledger] = LogPositions(topic, self._blocks)
 
-        async def deleted() -> None:
-            del self._logs[topic.ledger]
-            await made.forget()
+    async def trimming(self, topic: Topic, before_entry: int) -> None:
+        found = self._logs.get(topic.ledger)
+        if found is not None:
+            await found.before_trim(before_entry)
 
-        topic.before_trim.append(made.before_trim)
-        topic.after_delete.append(deleted)
+    async def deleted(self, topic: Topic) -> None:
+        found = self._logs.pop(topic.ledger, None)
+        if found is not None:
+            await found.forget()
+
+    # -- which there are
 
     def names(self) -> list[TopicName]:
         """The topics, sorted."""

@@ -2,13 +2,12 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import Clock, EntryFormat, Store
 from penstock.engines.embedded.ports.storage_health import StorageHealth
-from penstock.engines.embedded.registry.namespaces import Namespaces
+from penstock.engines.embedded.registry.namespaces import Namespaces, TopicDocument
 from penstock.engines.embedded.registry.policies import Policies
 from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.runtime.tasks import Tasks
@@ -19,7 +18,6 @@ from penstock.engines.embedded.topic.access import Access, Epochs
 from penstock.engines.embedded.topic.counting import check_consumers, check_type
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.engines.embedded.topic.requests import Requests
-from penstock.engines.embedded.topic.throttles import bound_subscription
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -68,7 +66,6 @@ class Broker:
             self.settings,
             clock,
             parts=self._parts,
-            opened=self._opened,
             appeared=self._appeared,
             logs_max=self.policies.max_topics,
             auto=self.policies.auto_topics,
@@ -106,6 +103,7 @@ class Broker:
         self._consumers = Consumers(
             self.topics, self.subscriptions, clock, self.tasks, self.watches, new_name=self.new_name
         )
+        self._events = _TopicEvents(self, self._epochs)
         self._names = 0
         self._instance = secrets.token_hex(4)
 
@@ -128,9 +126,7 @@ class Broker:
         """Nobody waits for room any more: publishes that a quota holds are refused at once (UNAVAILABLE)."""
         why = PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
         for topic in self.topics.open_topics:
-            topic.backlog.end(why)
-            if topic.publish_throttle is not None:
-                topic.publish_throttle.end(why)
+            topic.refuse_waiting(why)
 
     async def close(self) -> None:
         """Disconnect every client, save every cursor, let go of the stores."""
@@ -269,22 +265,16 @@ class Broker:
 
     # -- what the parts tell one another
 
-    def _parts(self, name: TopicName) -> TopicParts:
+    def _parts(self, name: TopicName, document: TopicDocument | None) -> TopicParts:
         return TopicParts(
             access=Access(name, self._epochs),
             compaction=self.compactions.of(name),
             policies=self.policies.in_force(name),
-            evict=partial(self.retention.mark, soon=True),
+            listener=self._events,
             hold_ms=self.settings.quota_hold_ms,
+            terminated=document is not None and document.terminated,
+            bytes_max=None if name.persistent else self.settings.transient_topic_bytes,
         )
-
-    async def _opened(self, topic: Topic) -> None:
-        topic.after_delete.append(partial(self._epochs.forget, topic.name))
-        topic.after_delete.append(partial(self.compactions.forget, topic))
-        await self.subscriptions.restore(topic)
-        topic.after_delete.append(partial(self.policies.forget, topic.name.base))
-        topic.after_delete.append(partial(self.retention.forget, topic))
-        self.retention.opened(topic)
 
     def _appeared(self, name: TopicName) -> None:
         if self._producers.grows_with(name):
@@ -306,8 +296,36 @@ class Broker:
             host=_Host(topic, self._flusher, self.retention, self._dead_letters, self.requests),
             properties=properties,
         )
-        bound_subscription(topic, made)
+        topic.bound(made)
         return made
+
+
+class _TopicEvents:
+    """What the broker's parts do when something happens to a topic."""
+
+    def __init__(self, broker: Broker, epochs: Epochs) -> None:
+        self._broker = broker
+        self._epochs = epochs
+        self.appended = broker.retention.appended
+        self.over_quota = broker.retention.over_quota
+
+    async def opened(self, topic: Topic) -> None:
+        await self._broker.subscriptions.restore(topic)
+        self._broker.retention.opened(topic)
+        for observer in self._broker.topics.observers:
+            observer.opened(topic)
+
+    async def trimming(self, topic: Topic, before_entry: int) -> None:
+        for observer in self._broker.topics.observers:
+            await observer.trimming(topic, before_entry)
+
+    async def deleted(self, topic: Topic) -> None:
+        await self._epochs.forget(topic.name)
+        await self._broker.compactions.forget(topic)
+        await self._broker.policies.forget(topic.name.base)
+        self._broker.retention.deleted(topic)
+        for observer in self._broker.topics.observers:
+            await observer.deleted(topic)
 
 
 class _Host:
