@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.broker.staging import Caller, Expected
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.broker.staged import Expected
-from penstock.engines.embedded.broker.writers import Caller
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.sqlite import SqliteStore
 from penstock.engines.embedded.sqlite.store import FILE_NAME

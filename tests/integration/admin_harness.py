@@ -9,9 +9,9 @@ import httpx
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.opening import TRANSIENT_LEDGERS
 from penstock.protocols.session import Limits, ServerContext
 from penstock.server.app import build_for
-from penstock.server.stores import TRANSIENT_LEDGERS
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
 

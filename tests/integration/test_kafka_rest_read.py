@@ -156,7 +156,7 @@ async def test_a_topic_made_anew_has_other_tags() -> None:
     async with house() as h:
         await h.publish(b"a")
         tag = (await h.get("0-0")).headers["etag"]
-        await h.broker.delete_topic(FOO)
+        await h.broker.administration.delete_topic(FOO)
         await h.get("0-0", status=404)
         await h.publish(b"b")
         response = await h.get("0-0", if_none_match=tag)

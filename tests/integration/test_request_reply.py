@@ -492,7 +492,7 @@ async def test_a_topic_that_is_deleted_ends_its_requests() -> None:
     async with endpoint() as server:
         sending = await requester(server)
         await ask(sending, "?")
-        await server.broker.delete_topic(TOPIC, force=True)
+        await server.broker.administration.delete_topic(TOPIC, force=True)
         assert (await sending.receive())["result"].startswith(f"{TOPIC} was deleted; the request is stored")
         assert (await sending.closed())[0] == 4008
         assert len(server.broker.requests) == 0

@@ -434,7 +434,7 @@ async def test_a_topic_that_goes_tells_why() -> None:
         path = await consumer(home)
         visit = Visit(home, path, "timeout=60000")
         await settle()
-        await home.broker.delete_topic(NAME, force=True)
+        await home.broker.administration.delete_topic(NAME, force=True)
         await visit.done
         assert visit.status == 404
         assert b"40401" in visit.body

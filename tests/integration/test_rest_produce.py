@@ -415,7 +415,7 @@ async def test_where_schemas_are_enforced() -> None:
 async def test_topics_that_go_and_come() -> None:
     async with house() as home:
         await home.produce("a")
-        await home.broker.delete_topic(NAME, force=True, schema=True)
+        await home.broker.administration.delete_topic(NAME, force=True, schema=True)
         await home.produce("b")
         assert await home.values() == ["b"]
         await home.broker.topics.terminate(NAME)

@@ -396,7 +396,7 @@ async def test_a_deleted_subscription_closes_its_sockets() -> None:
         await server.broker.subscriptions.delete(TOPIC, "s", force=True)
         assert (await receiving.closed())[0] == 4008
         receiving = await consumer(server)
-        await server.broker.delete_topic(TOPIC, force=True)
+        await server.broker.administration.delete_topic(TOPIC, force=True)
         assert (await receiving.closed())[0] == 4008
 
 
@@ -545,12 +545,12 @@ async def test_a_topic_that_is_deleted_leaves_the_others() -> None:
         receiving = await server.connect(f"{TOPICS}/s?topics=public/default/one,public/default/two")
         await one.publish("1")
         frame = await receiving.receive()
-        await server.broker.delete_topic(TopicName.parse("one"), force=True)
+        await server.broker.administration.delete_topic(TopicName.parse("one"), force=True)
         answer = await receiving.ask({"messageId": frame["messageId"], "context": "a"})
         assert "no topic of this consumer" in answer["result"]
         await two.publish("2")
         assert await receiving.take(1) == ["2"]
-        await server.broker.delete_topic(TopicName.parse("two"), force=True)
+        await server.broker.administration.delete_topic(TopicName.parse("two"), force=True)
         assert (await receiving.closed())[0] == 4008
 
 
@@ -561,7 +561,7 @@ async def test_who_follows_a_pattern_waits_for_the_next_topic() -> None:
             f"{TOPICS}/s?topicsPattern=public/default/log-.*&subscriptionInitialPosition=Earliest"
         )
         assert await receiving.take(1) == ["a"]
-        await server.broker.delete_topic(TopicName.parse("log-1"), force=True)
+        await server.broker.administration.delete_topic(TopicName.parse("log-1"), force=True)
         await (await server.connect(f"{PRODUCER}/log-1")).publish("b")
         assert await receiving.take(1) == ["b"]
 

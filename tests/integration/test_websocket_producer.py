@@ -250,7 +250,7 @@ async def test_a_topic_that_is_terminated_or_deleted() -> None:
         assert answer["result"] == "send-error:8"
         assert "terminated" in answer["errorMsg"]
         assert (await server.upgrade(f"{PRODUCER}/t"))[0] == 503
-        await server.broker.delete_topic(TOPIC, force=True)
+        await server.broker.administration.delete_topic(TOPIC, force=True)
         assert await sending.closed() == (4008, "Unknown error")
 
 

@@ -13,9 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from penstock.broker.staging import Caller, Expected
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.broker.staged import Expected
-from penstock.engines.embedded.broker.writers import Caller
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.sqlite import SqliteStore

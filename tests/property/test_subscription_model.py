@@ -13,9 +13,10 @@ from hypothesis.stateful import (
     rule,
 )
 
+from penstock.broker.consumer import Delivery
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.subscription import Consumer, Delivery, Subscription
+from penstock.engines.embedded.subscription import Consumer, Subscription
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName

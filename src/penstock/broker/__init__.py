@@ -1,1 +1,4 @@
-"""The contract between the engines and everything above them: Protocols and values."""
+"""The contract between the engines and everything above them: Protocols of at most seven methods, and values.
+
+An endpoint, the server, the command line and the tests import this of an engine and nothing else.
+"""

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import click
 
-from penstock.engines.embedded.sqlite.backup import copy
-from penstock.engines.embedded.sqlite.backup import restore as put_back
-from penstock.engines.embedded.sqlite.store import FILE_NAME
+from penstock.engines.storage import FILE_NAME, copy
+from penstock.engines.storage import restore as put_back
 from penstock.model.errors import ErrorKind, PenstockError
 
 from . import output

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.engines.embedded.sqlite.check import Report, check
+from penstock.engines.storage import Report, check
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.wire.entry import WireFormat, is_sealed, parse

@@ -80,6 +80,7 @@ class ErrorKind(Enum):
     TOO_MANY_REQUESTS = ErrorCodes(429, 42901, 429, 8, 14, True)
     CHECKSUM = ErrorCodes(400, 40002, 400, 8, 9)
     INTERNAL = ErrorCodes(500, 50001, 500, 8, 0)
+    NOT_SUPPORTED = ErrorCodes(501, 50101, 501, 8, 22)  # by the engine behind the server
     STORAGE_FULL = ErrorCodes(503, 50302, 503, 8, 2, True)
     UNAVAILABLE = ErrorCodes(503, 50301, 503, 8, 6, True)
     TOPIC_TERMINATED = ErrorCodes(503, 50303, 503, 8, 15)

@@ -4,10 +4,10 @@ from base64 import b64encode
 from binascii import a2b_base64
 from typing import Any, Final
 
+from penstock.broker.schemas import Schemas
 from penstock.codec.codec import Codec
 from penstock.codec.key_value import KeyValueCodec, join
 from penstock.codec.lookup import codec_for
-from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.engines.embedded.subscription import Consumer
-from penstock.engines.embedded.topic.producer import Producer
+from penstock.broker.consumer import Consumer
+from penstock.broker.producer import Producer
 from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import Histogram, Rate

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.topic.requests import Reply
+from penstock.broker.producer import Reply
+from penstock.broker.schemas import Schemas
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.broker.dead_letters import dead_letter_topic
-from penstock.engines.embedded.subscription import Consumer
-from penstock.engines.embedded.topic.producer import Producer
+from penstock.broker.broker import Broker
+from penstock.broker.consumer import Consumer
+from penstock.broker.names import dead_letter_topic
+from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import DeadLetter

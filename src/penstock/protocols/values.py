@@ -3,10 +3,10 @@
 from base64 import b64encode
 from typing import Any, Literal
 
+from penstock.broker.schemas import Schemas
 from penstock.codec.codec import Codec
 from penstock.codec.key_value import KeyValueCodec
 from penstock.codec.lookup import codec_for
-from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message
 from penstock.model.names import TopicName

@@ -6,7 +6,7 @@ import msgspec
 from starlette.routing import Router
 from starlette.types import ASGIApp
 
-from penstock.engines.embedded.broker import Broker
+from penstock.engines.opening import open_embedded
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.binary.endpoint import BinaryEndpoint
@@ -16,7 +16,6 @@ from penstock.protocols.rest.stages import StagesEndpoint
 from penstock.protocols.session import ServerContext
 from penstock.protocols.websocket.routes import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
-from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
 
 from .config import Config
@@ -26,7 +25,6 @@ from .metrics.requests import RequestMetrics
 from .origins import Origins
 from .pages import Pages
 from .rated import Rated
-from .stores import open_stores
 from .tracing import Tracing
 
 
@@ -72,8 +70,13 @@ class App(msgspec.Struct, frozen=True):
 
 def build(config: Config) -> App:
     """Everything of one server, not yet started; raises AuthConfigError."""
-    store, transient = open_stores(config.data, config.storage)
-    broker = Broker(store, transient, WireFormat(), LoopClock(), config.broker)
+    broker = open_embedded(
+        config.broker,
+        WireFormat(),
+        folder=None if config.data.store == "memory" else config.data.folder,
+        size_max_bytes=config.storage.size_max_bytes,
+        reserve_bytes=config.storage.reserve_bytes,
+    )
     return build_for(ServerContext(broker, config.limits, authenticator(config.auth, broker)), config)
 
 

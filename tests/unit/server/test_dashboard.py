@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import yaml
 
-from penstock.engines.embedded.ports.storage_health import CAUSES, StorageFiles, StorageHealth
+from penstock.broker.storage_health import CAUSES, StorageFiles, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 from penstock.runtime.statistics import Histogram, Writes

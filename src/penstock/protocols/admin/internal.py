@@ -3,8 +3,8 @@
 from itertools import islice
 from typing import Any, Final
 
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.consumer import Subscription
+from penstock.broker.topic import Topic
 
 from .times import iso_time
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.engines.embedded.subscription.source import SubscribedLog
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.log import Log
+from penstock.broker.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message
@@ -85,20 +85,20 @@ async def by_id(call: Call) -> Answer:
     return Answer(raw=message.payload, headers=headers)
 
 
-async def _message(call: Call, log: SubscribedLog, offset: int, missing: str) -> Answer:
+async def _message(call: Call, log: Log, offset: int, missing: str) -> Answer:
     entries = await log.read_at(offset, 1)
     if not entries:
         raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, missing)
     return _shown(call, log, entries[0], offset - entries[0].offset)
 
 
-def _shown(call: Call, log: SubscribedLog, entry: Entry, index: int) -> Answer:
+def _shown(call: Call, log: Log, entry: Entry, index: int) -> Answer:
     messages = call.broker.encoder.decode(entry)
     message = messages[min(max(0, index), len(messages) - 1)]
     return Answer(raw=message.payload, headers=_headers(log, entry.entry_id, message))
 
 
-def _headers(topic: SubscribedLog, entry_id: int, message: Message) -> dict[str, str]:
+def _headers(topic: Log, entry_id: int, message: Message) -> dict[str, str]:
     place = f"{topic.ledger}:{entry_id}" + (f":{message.index}" if message.index >= 0 else "")
     headers = {
         "content-type": "application/octet-stream",

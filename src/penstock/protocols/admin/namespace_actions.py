@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.http.answers import NO_CONTENT, Answer
 
@@ -57,7 +57,7 @@ async def unload(call: Call) -> Answer:
     call.broker.namespaces.policies(namespace)
     for log in call.broker.topics.open_topics:  # of the others nobody has anything
         if log.name.namespace_name == namespace and not log.deleted:
-            await call.broker.unload_topic(log.name)
+            await call.broker.administration.unload_topic(log.name)
     return NO_CONTENT
 
 

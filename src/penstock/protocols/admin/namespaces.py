@@ -159,7 +159,7 @@ async def policies(call: Call) -> Answer:
 @table.on("DELETE", NAMESPACE, query=("force",))
 async def delete(call: Call) -> Answer:
     """Delete a namespace; with `force` also its topics."""
-    await call.broker.delete_namespace(call.namespace, force=call.flag("force"))
+    await call.broker.administration.delete_namespace(call.namespace, force=call.flag("force"))
     return NO_CONTENT
 
 

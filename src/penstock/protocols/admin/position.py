@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.engines.embedded.subscription import Subscription
+from penstock.broker.consumer import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 

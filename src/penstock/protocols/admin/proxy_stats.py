@@ -1,9 +1,9 @@
 """The statistics of Pulsar's WebSocket proxy: what its sockets do, by namespace and by topic."""
 
-from typing import Any
+from typing import Any, cast
 
-from penstock.engines.embedded.subscription import Consumer
-from penstock.engines.embedded.topic.producer import Producer
+from penstock.broker.consumer import Consumer
+from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.protocols.http.answers import Answer
@@ -59,12 +59,17 @@ def _empty() -> dict[str, Any]:
 
 
 def _add(stats: dict[str, Any], socket: ProxiedSocket) -> None:
-    who = socket.who
-    if isinstance(who, Producer):
+    if socket.role == "producer":
+        publisher = cast(Producer, socket.who)
         stats["producerStats"].append(
-            {"remoteConnection": socket.remote, "numberOfMsgPublished": who.published, **shown_owner(who)}
+            {
+                "remoteConnection": socket.remote,
+                "numberOfMsgPublished": publisher.published,
+                **shown_owner(publisher),
+            }
         )
-    elif isinstance(who, Consumer):
+    else:
+        who = cast(Consumer, socket.who)
         stats["consumerStats"].append(
             {
                 "remoteConnection": socket.remote,

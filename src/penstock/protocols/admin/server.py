@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.engines.embedded.registry.namespaces import TenantInfo
+from penstock.broker.namespaces import TenantInfo
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import check_entity
 from penstock.protocols.http.answers import NO_CONTENT, Answer
@@ -126,5 +126,5 @@ async def update_tenant(call: Call) -> Answer:
 async def delete_tenant(call: Call) -> Answer:
     """Delete a tenant; with `force` also its namespaces and their topics."""
     call.session.may_administer()
-    await call.broker.delete_tenant(call.path["tenant"], force=call.flag("force"))
+    await call.broker.administration.delete_tenant(call.path["tenant"], force=call.flag("force"))
     return NO_CONTENT

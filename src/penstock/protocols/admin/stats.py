@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.engines.embedded.subscription import Receiver, Subscription
-from penstock.engines.embedded.topic import Topic
-from penstock.engines.embedded.topic.access import Publisher
+from penstock.broker.consumer import Receiver, Subscription
+from penstock.broker.topic import Publisher, Topic
 from penstock.model.policy import AccessMode, SubscriptionType
 from penstock.runtime.statistics import Rate
 
@@ -22,7 +21,7 @@ _ACCESS = {
 
 async def topic_stats(topic: Topic) -> dict[str, Any]:
     """One log's figures. Rates are over the last minute, counters since the server started."""
-    slowest = await topic.backlog.measure()
+    slowest = await topic.measure_backlog()
     messages = topic.next_offset - topic.first_offset
     subscriptions = {name: subscription_stats(s) for name, s in sorted(topic.subscriptions.items())}
     return {

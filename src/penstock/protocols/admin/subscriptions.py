@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.subscription.source import SubscribedLog
+from penstock.broker.consumer import Subscription
+from penstock.broker.log import Log
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import check_local
 from penstock.protocols.http.answers import NO_CONTENT, Answer
@@ -19,7 +19,7 @@ table = Table()
 SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
 
 
-async def _found(call: Call) -> list[Subscription]:
+async def _found(call: Call) -> Sequence[Subscription]:
     """The subscription on every partition; raises TOPIC_NOT_FOUND, SUBSCRIPTION_NOT_FOUND."""
     return await call.broker.subscriptions.of(call.consumed_topic, call.path["subscription"])
 
@@ -32,7 +32,7 @@ async def of_one_partition(call: Call, what: str) -> Subscription:
     return found[0]
 
 
-def _check_place(position: Position, logs: Sequence[SubscribedLog]) -> None:
+def _check_place(position: Position, logs: Sequence[Log]) -> None:
     """A message's id means one partition: refuse it before anything is changed in the others."""
     if not position.special and (len(logs) != 1 or logs[0].ledger != position.target.ledger):
         raise PenstockError(
@@ -117,7 +117,7 @@ async def expire_all(call: Call) -> Answer:
     return NO_CONTENT
 
 
-async def _skipped(found: list[Subscription], offsets: list[int]) -> Answer:
+async def _skipped(found: Sequence[Subscription], offsets: list[int]) -> Answer:
     for one, offset in zip(found, offsets, strict=True):
         one.skip(offset)
         await one.flush()

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from penstock.broker.capability import Capability, require
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.protocols.http.answers import NO_CONTENT, Answer
@@ -23,22 +24,21 @@ _ORDER: Final = (
 @table.on("PUT", f"{TOPIC}/unload")
 async def unload(call: Call) -> Answer:
     """Disconnect the producers and consumers of a topic, once its cursors are saved: they come back by themselves."""
-    await call.broker.unload_topic(call.topic)
+    await call.broker.administration.unload_topic(call.topic)
     return NO_CONTENT
 
 
 @table.on("DELETE", f"{TOPIC}/truncate")
 async def truncate(call: Call) -> Answer:
     """Delete every message of a topic, also those that are not acknowledged; its subscriptions stay."""
-    await call.broker.truncate_topic(_kept(call))
+    await call.broker.administration.truncate_topic(_kept(call))
     return NO_CONTENT
 
 
 @table.on("POST", f"{TOPIC}/trim")
 async def trim(call: Call) -> Answer:
     """Let go of the acknowledged messages that retention does not keep, now."""
-    for log in await call.broker.topics.all_of(_kept(call), create=False):
-        await call.broker.retention.look_now(log)
+    await call.broker.administration.trim_topic(_kept(call))
     return NO_CONTENT
 
 
@@ -70,8 +70,8 @@ async def forget_policies(call: Call) -> Answer:
 @table.on("PUT", f"{TOPIC}/compaction")
 async def compact(call: Call) -> Answer:
     """Begin to compact a topic: who reads it compacted sees each key's last value only."""
-    for log in await call.broker.topics.all_of(call.topic, create=False):
-        call.broker.compactions.start(log)
+    require(call.broker, Capability.COMPACTION)
+    await call.broker.administration.compact_topic(call.topic)
     return NO_CONTENT
 
 

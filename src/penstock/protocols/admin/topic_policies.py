@@ -107,7 +107,7 @@ async def backlog_size(call: Call) -> Answer:
     for log in logs:
         if position.special or position.target.ledger == log.ledger:
             offset = await log.offset_after(position.target, inclusive=True)
-            size += await log.store.size_since(log.ledger, await log.entry_at(offset))
+            size += await log.size_since(await log.entry_at(offset))
         elif position.target.ledger < log.ledger and len(logs) == 1:
             size += (
                 log.size_bytes

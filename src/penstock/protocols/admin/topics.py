@@ -1,10 +1,11 @@
 """Topics: create, list, describe, grow, end and delete."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.protocols.http.answers import NO_CONTENT, Answer
@@ -114,7 +115,7 @@ async def _delete(call: Call, *, partitioned: bool) -> Answer:
             else f"{name} is a partitioned topic, instead of calling delete topic, "
             "please call delete-partitioned-topic: DELETE below the topic's path, of /partitions",
         )
-    await call.broker.delete_topic(name, force=force, schema=schema)
+    await call.broker.administration.delete_topic(name, force=force, schema=schema)
     return NO_CONTENT
 
 
@@ -245,7 +246,7 @@ async def terminate(call: Call) -> Answer:
     return Answer(body=await _last_ids(call, name, await call.broker.topics.terminate(name)))
 
 
-async def _last_ids(call: Call, name: TopicName, logs: list[Topic]) -> dict[str, Any]:
+async def _last_ids(call: Call, name: TopicName, logs: Sequence[Topic]) -> dict[str, Any]:
     if not call.broker.topics.partitions(name):
         return await _last_id(logs[0])
     return {str(log.name.partition): await _last_id(log) for log in logs}

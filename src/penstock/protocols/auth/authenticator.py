@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from penstock.engines.embedded.broker import Broker
+from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock
 

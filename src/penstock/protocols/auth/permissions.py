@@ -7,7 +7,7 @@ topic's permissions add to its namespace's; a partition has its topic's.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from penstock.engines.embedded.registry.namespaces import Namespaces
+from penstock.broker.namespaces import Namespaces
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 

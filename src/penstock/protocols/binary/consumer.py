@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from penstock.engines.embedded.subscription import Consumer, Delivery
+from penstock.broker.consumer import Consumer, Delivery
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.engines.embedded.topic.producer import Producer
-from penstock.engines.embedded.topic.publish import Item
-from penstock.engines.embedded.topic.requests import Request
+from penstock.broker.producer import Item, Producer, Request
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from penstock.engines.embedded.topic.producer import Producer
+from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import TopicName
@@ -93,9 +93,9 @@ def _succeed(
     session: "Session", command: CommandProducer, made: Producer, version: int | None, *, ready: bool = True
 ) -> None:
     topic = made.topics[0]
-    last = topic.sequences.last(made.name) if made.deduplicate() else -1
+    last = topic.last_sequence_id(made.name) if made.deduplicate() else -1
     alone = made.options.access_mode is not AccessMode.SHARED
-    epoch = topic.access.epoch if alone and ready else -1
+    epoch = topic.epoch if alone and ready else -1
     answer = answers.producer_success(command.request_id, made.name, last, version, epoch, ready=ready)
     send(session.output, answer)
 

@@ -45,18 +45,10 @@ async def _last_message_id(session: "Session", command: CommandGetLastMessageId)
 
 async def _last(talk: ConsumerHandler) -> MessageId:
     """The last message that the consumer may see."""
-    topic, kept = talk.source.topic, talk.source.compaction.kept
-    nothing = MessageId(-1, -1, topic.name.partition)
-    if topic.next_entry == topic.first_entry:
-        return nothing
-    if not talk.source.compacted or kept is None or topic.next_offset > kept.horizon:
-        entry = await topic.entry(topic.next_entry - 1)
-        mask = (1 << entry.count) - 1
-    elif kept.last < topic.first_offset:
-        return nothing
-    else:
-        entry = await topic.entry(await topic.entry_at(kept.last))
-        mask = kept.mask(entry.offset, entry.count)
+    topic, last = talk.source.topic, await talk.source.last_visible()
+    if last is None:
+        return MessageId(-1, -1, topic.name.partition)
+    entry, mask = last
     size = batch_size(entry.data)
     if not size:
         return MessageId(topic.ledger, entry.entry_id, topic.name.partition)

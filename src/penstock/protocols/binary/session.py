@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from penstock.engines.embedded.broker import Broker
+from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNKNOWN_CLIENT
 from penstock.protocols.load import Holding

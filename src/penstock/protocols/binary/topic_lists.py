@@ -8,8 +8,8 @@ from bisect import bisect_left, insort
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.engines.embedded.broker.watches import matched_name
-from penstock.engines.embedded.registry.patterns import Pattern
+from penstock.broker.names import matched_name
+from penstock.broker.patterns import Pattern
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import PARTITION_SUFFIX, NamespaceName, TopicName
 from penstock.runtime.tasks import Slices

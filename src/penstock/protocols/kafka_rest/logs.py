@@ -1,7 +1,8 @@
 """The logs that the endpoint shows: those of the persistent topics of public/default."""
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.broker import Broker
+from penstock.broker.capability import Capability, require
+from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 
@@ -16,22 +17,28 @@ class Logs:
         self._broker = broker
         self._blocks = blocks or Blocks()
         self._logs: dict[int, LogPositions] = {}
-        broker.topics.watchers.append(self._watch)
+        broker.topics.observers.append(self)
         for topic in broker.topics.open_topics:
-            self._watch(topic)
+            self.opened(topic)
 
-    def _watch(self, topic: Topic) -> None:
+    # -- what the broker tells of topics
+
+    def opened(self, topic: Topic) -> None:
         """Also logs that nobody reads here are followed, as a trim would take their positions with it."""
-        if not topic.name.persistent or topic.name.namespace_name != DEFAULT_NAMESPACE:
-            return
-        made = self._logs[topic.ledger] = LogPositions(topic, self._blocks)
+        if topic.name.persistent and topic.name.namespace_name == DEFAULT_NAMESPACE:
+            self._logs[topic.ledger] = LogPositions(topic, self._blocks)
 
-        async def deleted() -> None:
-            del self._logs[topic.ledger]
-            await made.forget()
+    async def trimming(self, topic: Topic, before_entry: int) -> None:
+        found = self._logs.get(topic.ledger)
+        if found is not None:
+            await found.before_trim(before_entry)
 
-        topic.before_trim.append(made.before_trim)
-        topic.after_delete.append(deleted)
+    async def deleted(self, topic: Topic) -> None:
+        found = self._logs.pop(topic.ledger, None)
+        if found is not None:
+            await found.forget()
+
+    # -- which there are
 
     def names(self) -> list[TopicName]:
         """The topics, sorted."""
@@ -43,6 +50,7 @@ class Logs:
 
     async def get(self, name: TopicName, partition: int) -> LogPositions:
         """The log of a partition; raises TOPIC_NOT_FOUND, PARTITION_NOT_FOUND."""
+        require(self._broker, Capability.BYTE_POSITIONS)
         check_partition(name, partition, self.partitions(name))
         partitioned = self._broker.topics.partitions(name) > 0
         topic = await self._broker.topics.get(

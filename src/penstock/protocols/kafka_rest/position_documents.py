@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from penstock.engines.embedded.ports import MetaStore
+from penstock.broker.topic import Documents
 
 POINTS_PER_DOCUMENT: Final = 256  # of 256 KiB each: a restart reads at most the last 64 MiB again
 
@@ -26,7 +26,7 @@ class Point(NamedTuple):
 class PositionDocuments:
     """The documents of one log. A kind of their own, as a store loads all documents of a kind."""
 
-    def __init__(self, store: MetaStore, ledger: int) -> None:
+    def __init__(self, store: Documents, ledger: int) -> None:
         self._store = store
         self._kind = f"positions-{ledger}"
         self._lasts: dict[str, int] = {}  # the last entry that each document tells of

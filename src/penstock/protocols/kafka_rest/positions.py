@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator
 from typing import Final
 
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.wire.payloads import LazyEntry
 
@@ -41,7 +41,7 @@ class LogPositions:
     def __init__(self, topic: Topic, blocks: Blocks) -> None:
         self.topic = topic
         self._blocks = blocks
-        self._shelf = PositionDocuments(topic.store, topic.ledger)
+        self._shelf = PositionDocuments(topic.documents, topic.ledger)
         self._lock = asyncio.Lock()
         self._loaded = False
         # Points in order, the first at the first entry there is; the head is how far the log is known.

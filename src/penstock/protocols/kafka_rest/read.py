@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.engines.embedded.broker import Broker
+from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind
 from penstock.protocols.http.answers import Answer, RefusedError
 from penstock.protocols.http.exchange import Exchange

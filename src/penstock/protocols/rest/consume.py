@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from penstock.broker.broker import Broker
 from penstock.codec.lookup import codec_for
-from penstock.engines.embedded.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName, check_local

@@ -1,11 +1,12 @@
 """GET and POST of a subscription's cursor: acknowledge, give back, seek (PIP-64; docs/rest.md)."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.subscription import Subscription
+from penstock.broker.broker import Broker
+from penstock.broker.consumer import Subscription
+from penstock.broker.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import SubscriptionType
@@ -96,7 +97,7 @@ class Answering:
     """The work of one cursor request, made by `role`, on the subscription of every partition."""
 
     def __init__(
-        self, wanted: CursorRequest, subscriptions: list[Subscription], schemas: Schemas, role: str | None
+        self, wanted: CursorRequest, subscriptions: Sequence[Subscription], schemas: Schemas, role: str | None
     ) -> None:
         self._role = role
         self._wanted = wanted
@@ -166,13 +167,12 @@ class Answering:
             if isinstance(given, Acknowledgement) and given.reply_content is not None:
                 # the reply goes first, the acknowledgement counts in any case (PIP-371)
                 check_reply(self._schemas, source.topic.name, given.reply_content, given.schema_version)
-                outcome = await source.host.reply(
-                    source,
-                    source.answers.holder(message_id.entry, message_id.batch_index, self._role),
+                outcome = await source.reply(
                     message_id,
                     given.reply_content,
-                    given.is_error_result,
-                    given.schema_version,
+                    owner=self._role,
+                    is_error=given.is_error_result,
+                    schema_version=given.schema_version,
                 )
                 result.reply = outcome.value
             if not source.answers.acknowledge(message_id.entry, message_id.batch_index):

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.engines.embedded.subscription import Consumer, Delivery
+from penstock.broker.consumer import Consumer, Delivery
 from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.values import Values
 

@@ -3,8 +3,8 @@
 import asyncio
 import secrets
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.subscription import Consumer
+from penstock.broker.broker import Broker
+from penstock.broker.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions

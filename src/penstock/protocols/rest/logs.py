@@ -8,10 +8,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.registry.patterns import Pattern
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.broker import Broker
+from penstock.broker.consumer import Subscription
+from penstock.broker.patterns import Pattern
+from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.protocols.http.answers import to_json
@@ -261,15 +261,15 @@ async def _log(topic: Topic, times: list[int]) -> LogOffsets:
 
 async def _size(topic: Topic, wanted: Size) -> SizeResult:
     first = await topic.entry_at(wanted.offset)
-    total = await topic.store.size_since(topic.ledger, first)
+    total = await topic.size_since(first)
     if wanted.bytes is None or wanted.bytes >= total:
         return SizeResult(total=total, bytes=total, end=max(wanted.offset, topic.next_offset))
     # The entry whose end goes past what is asked for is the one before the first that has so much after it.
-    after = await topic.store.find_size(topic.ledger, total - wanted.bytes)
+    after = await topic.find_size(total - wanted.bytes)
     end = topic.next_entry if after is None else after.entry_id
-    left = await topic.store.size_since(topic.ledger, end)
+    left = await topic.size_since(end)
     if total - left > wanted.bytes and end - 1 > first:
         end -= 1
-        left = await topic.store.size_since(topic.ledger, end)
+        left = await topic.size_since(end)
     offset = topic.next_offset if end >= topic.next_entry else (await topic.entry(end)).offset
     return SizeResult(total=total, bytes=total - left, end=offset)

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.subscription.source import SubscribedLog
+from penstock.broker.log import Log
+from penstock.broker.schemas import Schemas
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
@@ -83,7 +83,7 @@ class Found(msgspec.Struct, gc=False):
 def messages_of(
     decoding: Decoding,
     values: Values,
-    topic: SubscribedLog,
+    topic: Log,
     entry: Entry,
     mask: int = -1,
     redeliveries: int | None = None,
@@ -105,7 +105,7 @@ def messages_of(
             yield _show(values, topic, text, message, redeliveries)
 
 
-def _show(values: Values, topic: SubscribedLog, id: str, message: Message, redeliveries: int | None) -> Found:
+def _show(values: Values, topic: Log, id: str, message: Message, redeliveries: int | None) -> Found:
     shown = ReadMessage(
         message_id=id,
         partition=topic.partition,
@@ -140,7 +140,7 @@ def _show(values: Values, topic: SubscribedLog, id: str, message: Message, redel
 
 
 def _closed(
-    topic: SubscribedLog, entry: Entry, mask: int, redeliveries: int | None, error: PenstockError
+    topic: Log, entry: Entry, mask: int, redeliveries: int | None, error: PenstockError
 ) -> Iterator[Found]:
     """An entry that cannot be opened: its messages are named, so that they can be acknowledged or passed over."""
     for place in range(entry.count):

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.broker import Broker
+from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName

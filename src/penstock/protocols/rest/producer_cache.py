@@ -3,8 +3,8 @@
 from collections import OrderedDict
 from typing import Final
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.topic.producer import Producer
+from penstock.broker.broker import Broker
+from penstock.broker.producer import Producer
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ProducerOptions
@@ -41,7 +41,7 @@ class ProducerCache:
             del self._cached[key]
             return None
         for one in topics:
-            one.access.check_shared()
+            one.check_shared()
         self._cached.move_to_end(key)
         return cached
 

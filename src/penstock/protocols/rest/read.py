@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.broker import Broker
+from penstock.broker.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.http.answers import to_json

@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, Final
 
-from penstock.engines.embedded.topic.producer import Placement
+from penstock.broker.producer import Placement
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.protocols.http.answers import to_json

@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.topic.requests import Reply, Requests
+from penstock.broker.producer import Reply, Requests
+from penstock.broker.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import ClientGoneError, Exchange

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.broker import Broker
+from penstock.broker.topic import Topic
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName

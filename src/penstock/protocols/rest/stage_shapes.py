@@ -4,7 +4,8 @@ from typing import Annotated, Self
 
 from msgspec import Meta, Struct
 
-from penstock.engines.embedded.broker.staged import Batch, Expected
+from penstock.broker import staging
+from penstock.broker.staging import Expected
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, Span, Target
@@ -125,7 +126,7 @@ class StagedBatch(Struct, kw_only=True):
     stages: list[StageCount]
 
     @classmethod
-    def of(cls, number: int, held: Batch) -> Self:
+    def of(cls, number: int, held: staging.StagedBatch) -> Self:
         stages = [StageCount.of(held.expected(stage)) for stage in held.stages]
         return cls(batch=number, at=held.at, stages=stages)
 

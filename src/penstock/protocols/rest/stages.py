@@ -15,8 +15,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.engines.embedded.broker.writers import Caller
-from penstock.engines.embedded.topic.publish import publish_bulk
+from penstock.broker.staging import Caller
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
@@ -196,12 +195,12 @@ class StagesEndpoint:
             topic.check_open()
         results: list[Appended] = []
         for topic, entries in sections:
-            placed, repeats = await publish_bulk(topic, entries, deduplicate=deduplicate)
+            placed, repeats = await self._staging.append(topic, entries, deduplicate=deduplicate)
             done = Appended(
                 topic=str(topic.name), messages=sum(entry.count for entry in entries), repeats=repeats
             )
             if deduplicate and entries:
-                done.last_sequence_id = topic.sequences.last(entries[-1].producer)
+                done.last_sequence_id = topic.last_sequence_id(entries[-1].producer)
             if placed is not None:
                 done.offset = placed.offset
                 done.message_id = str(MessageId(topic.ledger, placed.entry_id, topic.name.partition))

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from struct import Struct
 from typing import Final
 
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.topic import Topic
 from penstock.model.entry import Entry
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll

@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.subscription import Consumer
+from penstock.broker.broker import Broker
+from penstock.broker.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.proxied import Meter
 from penstock.protocols.reply_values import check_reply

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
+from penstock.broker.consumer import Consumer, Delivery
 from penstock.broker.entry_format import EntryFormat
-from penstock.engines.embedded.subscription import Consumer, Delivery
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, request_timeout_ms

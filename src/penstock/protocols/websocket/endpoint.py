@@ -6,8 +6,8 @@ from functools import partial
 
 import msgspec
 
-from penstock.engines.embedded.subscription import Consumer
-from penstock.engines.embedded.topic.producer import Producer
+from penstock.broker.consumer import Consumer
+from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType

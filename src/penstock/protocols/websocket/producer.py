@@ -10,8 +10,8 @@ import logging
 from time import perf_counter
 from typing import Final
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.topic.producer import Producer
+from penstock.broker.broker import Broker
+from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId

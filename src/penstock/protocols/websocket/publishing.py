@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.engines.embedded.topic.requests import Request
+from penstock.broker.producer import Request
 from penstock.model.errors import WS_RESULT_TEXT, PenstockError
 from penstock.model.message import EncryptionKey, OutMessage
 from penstock.protocols.declarations import Declaration

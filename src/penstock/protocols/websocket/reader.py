@@ -2,8 +2,8 @@
 
 import msgspec
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.subscription import Consumer
+from penstock.broker.broker import Broker
+from penstock.broker.consumer import Consumer
 from penstock.protocols.proxied import Meter
 
 from .commands import AskEndOfTopic, Broken, parse_command

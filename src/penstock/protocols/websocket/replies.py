@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from penstock.engines.embedded.topic.requests import Reply, Request
+from penstock.broker.producer import Reply, Request
 from penstock.model.errors import ErrorKind, PenstockError
 
 from . import base64

@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.broker import Broker
+from penstock.broker.topic import Topic
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 

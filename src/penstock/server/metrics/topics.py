@@ -7,8 +7,8 @@ figures of a namespace's topics are added up, as many topics make many series.
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.topic import Topic
+from penstock.broker.consumer import Subscription
+from penstock.broker.topic import Topic
 from penstock.runtime.statistics import Histogram
 
 from .samples import CLUSTER, Families

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.ports.storage_health import CAUSES, StorageHealth
+from penstock.broker.broker import Broker
+from penstock.broker.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 from penstock.runtime.statistics import Writes

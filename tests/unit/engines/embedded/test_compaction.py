@@ -46,7 +46,7 @@ async def test_it_outlives_a_restart_and_goes_with_the_topic() -> None:
     async with bench(store=made.store) as again:
         consumer = await again.consumer(SubscriptionType.EXCLUSIVE, compacted=True)
         assert await again.payloads(consumer) == [b"2"]
-        await again.broker.delete_topic(TOPIC, force=True)
+        await again.broker.administration.delete_topic(TOPIC, force=True)
         assert await again.store.load_meta("compaction") == {}
 
 

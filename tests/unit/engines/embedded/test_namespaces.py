@@ -34,7 +34,7 @@ async def test_a_topic_needs_its_namespace(domain: str) -> None:
         await b.broker.namespaces.create_tenant("acme")
         await b.broker.namespaces.create(SHOP)
         await b.publish(b"tea", topic=orders)
-        await b.broker.delete_namespace(SHOP, force=True)
+        await b.broker.administration.delete_namespace(SHOP, force=True)
         with pytest.raises(PenstockError):
             await b.publish(b"tea", topic=orders)
 
@@ -82,9 +82,9 @@ async def test_what_always_exists_is_emptied_by_deleting_it(name: NamespaceName)
         await b.broker.namespaces.update(name, NamespacePolicies(deduplication=True))
         await b.publish(b"a", topic=topic)
         with pytest.raises(PenstockError) as refused:
-            await b.broker.delete_namespace(name)
+            await b.broker.administration.delete_namespace(name)
         assert refused.value.kind is ErrorKind.NAMESPACE_IN_USE
-        await b.broker.delete_namespace(name, force=True)
+        await b.broker.administration.delete_namespace(name, force=True)
         assert b.broker.topics.names(name) == []
         assert b.broker.namespaces.policies(name) == NamespacePolicies()
         await b.publish(b"b", topic=topic)

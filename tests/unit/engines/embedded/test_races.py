@@ -47,7 +47,7 @@ async def test_who_comes_while_a_topic_is_deleted_gets_a_new_one() -> None:
     async with bench(store=store) as b:
         await b.publish(b"old")
         store.open_gate.clear()
-        deleting = start(b.broker.delete_topic(TOPIC))
+        deleting = start(b.broker.administration.delete_topic(TOPIC))
         await settle()
         publishing = start(b.publish(b"new"))
         await settle()
@@ -57,7 +57,7 @@ async def test_who_comes_while_a_topic_is_deleted_gets_a_new_one() -> None:
         await publishing
         assert await b.payloads(await b.consumer()) == [b"new"]
         assert b.broker.topics.exists(TOPIC)
-        await b.broker.delete_topic(TOPIC, force=True)
+        await b.broker.administration.delete_topic(TOPIC, force=True)
         assert not b.broker.topics.exists(TOPIC)
 
 
@@ -126,7 +126,7 @@ async def test_nobody_is_attached_to_a_topic_that_went_meanwhile() -> None:
         store.open_gate.clear()
         subscribing = start(b.broker.subscribe([TOPIC], "s", SHARED))
         await settle()
-        deleting = start(b.broker.delete_topic(TOPIC, force=True))
+        deleting = start(b.broker.administration.delete_topic(TOPIC, force=True))
         await settle()
         store.open_gate.set()
         with pytest.raises(PenstockError) as caught:

@@ -6,8 +6,9 @@ import gc
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 
+from penstock.broker.consumer import Outcome
+from penstock.broker.producer import Reply
 from penstock.engines.embedded.topic.producer import Producer
-from penstock.engines.embedded.topic.requests import Outcome, Reply
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 from penstock.model.policy import ProducerOptions, SubscriptionType

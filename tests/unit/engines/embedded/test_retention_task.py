@@ -179,7 +179,7 @@ async def test_policies_survive_a_restart_and_go_with_their_topic() -> None:
         await again.clock.advance(1)
         assert [(t.name, t.first_entry) for t in again.broker.topics.open_topics] == [(TOPIC, 1)]
         assert (await log(again)).policies.max_consumers == 3
-        await again.broker.delete_topic(TOPIC)
+        await again.broker.administration.delete_topic(TOPIC)
         assert again.broker.policies.of_topic(TOPIC) == TopicPolicies()
         assert await store.load_meta("topic-policies") == {}
     finally:
@@ -317,7 +317,7 @@ async def test_who_is_held_hears_that_the_topic_is_gone() -> None:
         await producer.publish([OutMessage(payload=b"x" * 1000)])
         held = asyncio.get_running_loop().create_task(producer.publish([OutMessage(payload=b"y")]))
         await settle()
-        await b.broker.delete_topic(TOPIC, force=True)
+        await b.broker.administration.delete_topic(TOPIC, force=True)
         (result,) = await held
 
         assert isinstance(result, PenstockError)

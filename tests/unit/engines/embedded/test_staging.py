@@ -7,8 +7,7 @@ from tests.unit.engines.embedded.brokers import TOPIC, Bench
 from tests.unit.engines.embedded.brokers import bench as bench_of
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.broker.staged import Expected
-from penstock.engines.embedded.broker.writers import Caller
+from penstock.broker.staging import Caller, Expected
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import NewEntry
@@ -152,7 +151,7 @@ async def test_topics_that_take_nothing() -> None:
         await bench.broker.topics.terminate(TopicName.parse("ended"))
         assert await refused(commit(bench, one, ended)) is ErrorKind.TOPIC_TERMINATED
         gone = await stage(bench, "three", b"c", topic=TopicName.parse("gone"))
-        await bench.broker.delete_topic(TopicName.parse("gone"))
+        await bench.broker.administration.delete_topic(TopicName.parse("gone"))
         assert await refused(commit(bench, one, gone)) is ErrorKind.TOPIC_NOT_FOUND
         await bench.broker.topics.get(TopicName.parse("gone"), create=True)
         assert await refused(commit(bench, one, gone)) is ErrorKind.TOPIC_NOT_FOUND

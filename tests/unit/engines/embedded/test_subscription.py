@@ -284,7 +284,7 @@ async def test_ids_of_nowhere_are_answered_and_change_nothing() -> None:
 async def test_a_topic_that_is_deleted_and_made_again_is_new() -> None:
     async with bench() as b:
         old = await b.publish(b"old")
-        await b.broker.delete_topic(TOPIC)
+        await b.broker.administration.delete_topic(TOPIC)
         new = await b.publish(b"new")
         assert new[0].ledger != old[0].ledger
         assert await b.payloads(await b.consumer(EXCLUSIVE)) == [b"new"]

@@ -5,9 +5,8 @@ from tests.unit.engines.embedded.brokers import TOPIC, Bench
 from tests.unit.engines.embedded.brokers import bench as bench_of
 
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.staging import Caller, Expected
 from penstock.engines.embedded.broker import staged_room, writers
-from penstock.engines.embedded.broker.staged import Expected
-from penstock.engines.embedded.broker.writers import Caller
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage

@@ -372,7 +372,7 @@ async def test_watching_the_topics_of_a_namespace() -> None:
         await make(one, "wanted-3", "another")
         (update,) = await one.heard()
         assert (update.watcher_id, list(update.new_topics)) == (5, [str(NAME.sibling("wanted-3"))])
-        await one.bench.broker.delete_topic(NAME.sibling("wanted-1"))
+        await one.bench.broker.administration.delete_topic(NAME.sibling("wanted-1"))
         (update,) = await one.heard()
         assert list(update.deleted_topics) == [str(NAME.sibling("wanted-1"))]
         await one.ask(CommandWatchTopicListClose(request_id=2, watcher_id=5))

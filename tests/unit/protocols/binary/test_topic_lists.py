@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.protocols.binary.handlers import Talk, talk
 
-from penstock.engines.embedded.registry.patterns import Pattern
+from penstock.broker.patterns import Pattern
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.protocols.binary.topic_lists import hash_of

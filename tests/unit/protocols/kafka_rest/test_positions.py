@@ -164,7 +164,7 @@ async def test_a_deleted_topic_leaves_nothing() -> None:
         await h.publish(*(b"%04d" % n for n in range(100)), batch=False)
         await h.get("0-")
         assert documents(store)
-        await h.broker.delete_topic(FOO)
+        await h.broker.administration.delete_topic(FOO)
         assert not documents(store)
         assert not h.endpoint._logs._logs
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from penstock.engines.embedded.topic.requests import Reply, Requests
+from penstock.broker.producer import Reply
+from penstock.engines.embedded.topic.requests import Requests
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.websocket import replies

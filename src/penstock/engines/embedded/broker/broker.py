@@ -2,31 +2,35 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final
+from typing import cast
 
+from penstock.broker.capability import Capability
+from penstock.broker.consumer import Budget
+from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topics import TopicDocument
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.ports.storage_health import StorageHealth
 from penstock.engines.embedded.registry.namespaces import Namespaces
 from penstock.engines.embedded.registry.policies import Policies
 from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.subscription import Budget, Consumer, Subscription
+from penstock.engines.embedded.subscription import Consumer, Subscription
 from penstock.engines.embedded.subscription.cursors import CursorFlusher
 from penstock.engines.embedded.topic.access import Access, Epochs
 from penstock.engines.embedded.topic.counting import check_consumers, check_type
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.engines.embedded.topic.requests import Requests
-from penstock.engines.embedded.topic.throttles import bound_subscription
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions, ProducerOptions, SubscriptionType
 from penstock.runtime.clock import Clock
+from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
 
+from .administration import Administration
 from .compactions import Compactions
 from .consumers import Consumers
 from .dead_letters import DeadLetters
@@ -37,14 +41,14 @@ from .subscriptions import Subscriptions
 from .topics import Topics
 from .watches import Watches
 
-UNLOADED_KEEP_MS: Final = 60_000  # how long the subscription of a reader waits for it after `unload_topic`
-
 
 class Broker:
     """Topics, producers, subscriptions and schemas over one store.
 
     `store` keeps persistent topics, `transient` the others; their ledgers must not overlap.
     """
+
+    capabilities = frozenset(Capability)
 
     def __init__(
         self,
@@ -70,7 +74,6 @@ class Broker:
             self.settings,
             clock,
             parts=self._parts,
-            opened=self._opened,
             appeared=self._appeared,
             logs_max=self.policies.max_topics,
             auto=self.policies.auto_topics,
@@ -91,6 +94,9 @@ class Broker:
         self.requests = Requests(clock, encoder, self.settings.request_timeout_ms_max)
         self._epochs = Epochs(store)
         self.compactions = Compactions(store, encoder, self.tasks)
+        self.administration = Administration(
+            self.topics, self.namespaces, self.schemas, self.retention, self.compactions, clock
+        )
         self.staging = Staging(store, self.topics, clock, self.settings, self.tasks.spawn)
         self.subscriptions = Subscriptions(self.topics, self._subscription)
         self._producers = Producers(
@@ -108,6 +114,7 @@ class Broker:
         self._consumers = Consumers(
             self.topics, self.subscriptions, clock, self.tasks, self.watches, new_name=self.new_name
         )
+        self._events = _TopicEvents(self, self._epochs)
         self._names = 0
         self._instance = secrets.token_hex(4)
 
@@ -130,9 +137,7 @@ class Broker:
         """Nobody waits for room any more: publishes that a quota holds are refused at once (UNAVAILABLE)."""
         why = PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
         for topic in self.topics.open_topics:
-            topic.backlog.end(why)
-            if topic.publish_throttle is not None:
-                topic.publish_throttle.end(why)
+            topic.refuse_waiting(why)
 
     async def close(self) -> None:
         """Disconnect every client, save every cursor, let go of the stores."""
@@ -149,6 +154,11 @@ class Broker:
         await self.tasks.close()
         await self.store.close()
         await self._transient.close()
+
+    @property
+    def writes(self) -> Writes | None:
+        """What the store's writer did; None before its start, and of a store without one."""
+        return getattr(self.store, "writes", None)
 
     def new_name(self, kind: str) -> str:
         """A name that nobody else has: `{kind}-{instance}-{number}`."""
@@ -213,80 +223,22 @@ class Broker:
             pattern, subscription, options, namespace=namespace, domain=domain, allowed=allowed, budget=budget
         )
 
-    async def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
+    async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
         """Close a consumer; subscriptions that are not durable go with their last one, after `keep_ms`."""
-        self._consumers.leave(consumer, keep_ms=keep_ms)
-
-    # -- topics as a whole
-
-    async def delete_topic(self, name: TopicName, *, force: bool = False, schema: bool = False) -> None:
-        """Delete a topic, and its schemas when `schema`; raises TOPIC_NOT_FOUND, TOPIC_IN_USE."""
-        await self.topics.delete(name, force=force)
-        await self.namespaces.forget_topic(name)
-        if schema:
-            await self.schemas.forget(name)
-
-    async def unload_topic(self, name: TopicName) -> None:
-        """Disconnect who publishes and consumes, once every cursor is saved: clients come back by themselves.
-
-        Raises TOPIC_NOT_FOUND. A subscription that is not durable waits for its reader.
-        """
-        why = PenstockError(ErrorKind.UNAVAILABLE, f"{name} was unloaded: connect again")
-        for topic in await self.topics.all_of(name, create=False):
-            for subscription in list(topic.subscriptions.values()):
-                await subscription.flush()
-                for consumer in list(subscription.consumers):
-                    consumer.close(why)
-                if not subscription.durable:
-                    self.clock.call_later(UNLOADED_KEEP_MS, subscription.drop_unused)
-            for producer in list(topic.producers.values()):
-                producer.close(why)
-
-    async def truncate_topic(self, name: TopicName) -> None:
-        """Let go of every message, acknowledged or not; raises TOPIC_NOT_FOUND."""
-        for topic in await self.topics.all_of(name, create=False):
-            end = topic.next_offset
-            for subscription in list(topic.subscriptions.values()):
-                subscription.skip(end)
-                await subscription.flush()
-            await topic.trim(await topic.entry_at(end))
-            topic.backlog.forget()
-
-    async def delete_tenant(self, tenant: str, *, force: bool = False) -> None:
-        """Delete a tenant; raises NOT_FOUND, NAMESPACE_IN_USE while it has namespaces, unless `force`."""
-        if force:
-            for namespace in self.namespaces.of_tenant(tenant):
-                await self.delete_namespace(namespace, force=True)
-        await self.namespaces.delete_tenant(tenant)
-
-    async def delete_namespace(self, name: NamespaceName, *, force: bool = False) -> None:
-        """Delete a namespace; raises NAMESPACE_IN_USE while it has topics, unless `force`."""
-        self.namespaces.policies(name)
-        topics = self.topics.names(name)
-        if topics and not force:
-            raise PenstockError(ErrorKind.NAMESPACE_IN_USE, f"namespace {name} still has topics")
-        for topic in topics:
-            await self.delete_topic(topic, force=True, schema=True)
-        await self.namespaces.delete(name)
+        self._consumers.leave(cast(Consumer, consumer), keep_ms=keep_ms)
 
     # -- what the parts tell one another
 
-    def _parts(self, name: TopicName) -> TopicParts:
+    def _parts(self, name: TopicName, document: TopicDocument | None) -> TopicParts:
         return TopicParts(
             access=Access(name, self._epochs),
             compaction=self.compactions.of(name),
             policies=self.policies.in_force(name),
-            evict=partial(self.retention.mark, soon=True),
+            listener=self._events,
             hold_ms=self.settings.quota_hold_ms,
+            terminated=document is not None and document.terminated,
+            bytes_max=None if name.persistent else self.settings.transient_topic_bytes,
         )
-
-    async def _opened(self, topic: Topic) -> None:
-        topic.after_delete.append(partial(self._epochs.forget, topic.name))
-        topic.after_delete.append(partial(self.compactions.forget, topic))
-        await self.subscriptions.restore(topic)
-        topic.after_delete.append(partial(self.policies.forget, topic.name.base))
-        topic.after_delete.append(partial(self.retention.forget, topic))
-        self.retention.opened(topic)
 
     def _appeared(self, name: TopicName) -> None:
         if self._producers.grows_with(name):
@@ -308,8 +260,36 @@ class Broker:
             host=_Host(topic, self._flusher, self.retention, self._dead_letters, self.requests),
             properties=properties,
         )
-        bound_subscription(topic, made)
+        topic.bound(made)
         return made
+
+
+class _TopicEvents:
+    """What the broker's parts do when something happens to a topic."""
+
+    def __init__(self, broker: Broker, epochs: Epochs) -> None:
+        self._broker = broker
+        self._epochs = epochs
+        self.appended = broker.retention.appended
+        self.over_quota = broker.retention.over_quota
+
+    async def opened(self, topic: Topic) -> None:
+        await self._broker.subscriptions.restore(topic)
+        self._broker.retention.opened(topic)
+        for observer in self._broker.topics.observers:
+            observer.opened(topic)
+
+    async def trimming(self, topic: Topic, before_entry: int) -> None:
+        for observer in self._broker.topics.observers:
+            await observer.trimming(topic, before_entry)
+
+    async def deleted(self, topic: Topic) -> None:
+        await self._epochs.forget(topic.name)
+        await self._broker.compactions.forget(topic)
+        await self._broker.policies.forget(topic.name.base)
+        self._broker.retention.deleted(topic)
+        for observer in self._broker.topics.observers:
+            await observer.deleted(topic)
 
 
 class _Host:

@@ -3,8 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from penstock.engines.embedded.registry.patterns import Pattern
-from penstock.engines.embedded.subscription import Budget, Consumer
+from penstock.broker.consumer import Budget
+from penstock.broker.names import matched_name
+from penstock.broker.patterns import Pattern
+from penstock.broker.watches import Watch
+from penstock.engines.embedded.subscription import Consumer
 from penstock.engines.embedded.topic.counting import check_auto_subscription, check_type
 from penstock.engines.embedded.topic.topic import Topic
 from penstock.model.names import NamespaceName, TopicName, check_local
@@ -14,7 +17,7 @@ from penstock.runtime.tasks import Slices, Tasks
 
 from .subscriptions import Subscriptions
 from .topics import Topics
-from .watches import Watch, Watches, matched_name
+from .watches import Watches
 
 
 class Consumers:

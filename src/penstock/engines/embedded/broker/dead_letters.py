@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
+from penstock.broker.names import dead_letter_topic
 from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic.producer import Producer
@@ -20,13 +21,6 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 REASON: Final = "DEAD_LETTER_REASON"
 
 _PRODUCER: Final = ProducerOptions(name="penstock-dead-letters", shared_name=True)
-
-
-def dead_letter_topic(topic: TopicName, subscription: str, named: str) -> TopicName:
-    """`named`, or `{topic}-{subscription}-DLQ` beside the topic; a partition's letters go to its topic's."""
-    if named:
-        return TopicName.parse(named)
-    return topic.base.sibling(f"{topic.base.local}-{subscription}-DLQ")
 
 
 class DeadLetters:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.broker.entry_format import EntryFormat
-from penstock.engines.embedded.ports.storage_health import StorageHealth
+from penstock.broker.storage_health import StorageHealth
 from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.topic.counting import check_producers
 from penstock.engines.embedded.topic.producer import Producer

@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.ports.storage_health import STORAGE_KINDS
+from penstock.broker.storage_health import STORAGE_KINDS
 from penstock.engines.embedded.registry.policies import Policies
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic.retention import Look, look
-from penstock.engines.embedded.topic.throttles import apply_bounds
 from penstock.engines.embedded.topic.topic import Topic
 from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -83,26 +82,23 @@ class RetentionTask:
 
     def opened(self, topic: Topic) -> None:
         """A topic is open, with its subscriptions."""
-        topic.policies = self._policies.in_force(topic.name)
-        apply_bounds(topic, self._settings.quota_hold_ms)
+        topic.apply(self._policies.in_force(topic.name))
         self._look_after(topic)
 
     def _look_after(self, topic: Topic) -> None:
-        if topic.policies.keeps_all or not topic.name.persistent:
-            self._looks.pop(topic, None)
-            topic.watched = None
-        else:
+        if topic.bounded:
             self._looks[topic] = Look()
-            topic.watched = self._grew
             self.mark(topic, soon=True)
+        else:
+            self._looks.pop(topic, None)
 
-    async def forget(self, topic: Topic) -> None:
+    def deleted(self, topic: Topic) -> None:
         """A topic was deleted."""
         self._looks.pop(topic, None)
         self._marked.pop(topic, None)
         topic.backlog.moved()  # who waits for room learns of it
 
-    def _grew(self, topic: Topic) -> None:
+    def appended(self, topic: Topic) -> None:
         """Something was appended."""
         last = self._looks.get(topic)
         if last is None:
@@ -138,14 +134,17 @@ class RetentionTask:
         for topic in topics:
             policies = self._policies.in_force(topic.name)
             if policies != topic.policies:
-                topic.policies = policies
+                topic.apply(policies)
                 topic.backlog.moved()
-                apply_bounds(topic, self._settings.quota_hold_ms)
                 self._look_after(topic)
         known = {topic.name.base for topic in topics}
         self._walk([n for n in names if n not in known and not self._policies.in_force(n).keeps_all])
 
     # -- looking
+
+    def over_quota(self, topic: Topic) -> None:
+        """The slowest subscriptions are to be moved on soon."""
+        self.mark(topic, soon=True)
 
     def mark(self, topic: Topic, *, soon: bool = False) -> None:
         """Have a topic looked at: with the others in `keep_check_ms`, or soon."""

@@ -6,20 +6,12 @@ from hashlib import sha256
 
 import msgspec
 
+from penstock.broker.staging import Expected
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Span, StagedRun, StageKey
 
 Counts = dict[str, int]  # messages by topic; those of partitions count for their topic
-
-
-class Expected(msgspec.Struct, frozen=True):
-    """A stage as its writer counted it: a commit takes it as it was meant, or not at all."""
-
-    stage: str
-    parts: int
-    messages: int
-    size_bytes: int
 
 
 class Share:

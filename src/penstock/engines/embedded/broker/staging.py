@@ -6,14 +6,17 @@ is staged costs room in the store and a few numbers here; it goes with a commit,
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.staging import Caller, Expected
+from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.embedded.ports import Store
+from penstock.engines.embedded.topic.publish import publish_bulk
 from penstock.engines.embedded.topic.topic import Topic
-from penstock.model.entry import NewEntry
+from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets, Writer
@@ -21,11 +24,11 @@ from penstock.runtime.clock import Clock, Timer
 from penstock.runtime.tasks import Locks, finished
 
 from .repeats import below, check_same, check_there, skipped
-from .staged import Batch, Batches, Expected, Share, bases_of, counts_of, digest_of
+from .staged import Batch, Batches, Share, bases_of, counts_of, digest_of
 from .staged_room import check_room
 from .targets import check_kept, declared, names_of
 from .topics import Topics
-from .writers import Caller, Writers
+from .writers import Writers
 
 
 class Staging:
@@ -89,6 +92,12 @@ class Staging:
         """A writer and its targets, None where there is none. Raises FORBIDDEN for another role's."""
         return await self._writers.find(name, caller)
 
+    async def append(
+        self, topic: AnyTopic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> tuple[AppendResult | None, int]:
+        """As `broker.Staging.append`: without a stage."""
+        return await publish_bulk(cast(Topic, topic), entries, deduplicate=deduplicate)
+
     # -- staging
 
     async def stage(
@@ -96,7 +105,7 @@ class Staging:
         key: StageKey,
         part: int,
         checksum: int,
-        entries: Sequence[tuple[Topic, Sequence[NewEntry]]],
+        entries: Sequence[tuple[AnyTopic, Sequence[NewEntry]]],
         caller: Caller,
     ) -> None:
         """Stage a part durably; again, where it has come before, without effect.

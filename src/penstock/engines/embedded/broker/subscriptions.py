@@ -1,9 +1,12 @@
 """The subscriptions of a broker's topics: made, read back, moved and deleted. Who takes part is `consumers`'."""
 
 from collections.abc import Callable
+from typing import cast
 
 import msgspec
 
+from penstock.broker.consumer import Consumer as AnyConsumer
+from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.subscription import Consumer, Subscription
@@ -110,13 +113,14 @@ class Subscriptions:
             await self.make(topic, subscription, mark, durable=True, properties=properties)
 
     async def set_mark(
-        self, topic: Topic, subscription: str, offset: int, *, exact: bool = False
+        self, topic: AnyTopic, subscription: str, offset: int, *, exact: bool = False
     ) -> Subscription:
         """Have a durable subscription of `topic` count everything below `offset` as acknowledged; it is made where
         it is missing. Only `exact` moves it back. Who calls flushes it.
 
         Raises BAD_PARAMETER past the end, and for a subscription that consumers share.
         """
+        topic = cast(Topic, topic)
         if offset > topic.next_offset:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, f"{topic.name} ends at {topic.next_offset}, before {offset}"
@@ -148,9 +152,9 @@ class Subscriptions:
         for one in found:
             await one.delete()
 
-    async def delete_of(self, consumer: Consumer) -> None:
+    async def delete_of(self, consumer: AnyConsumer) -> None:
         """Delete the subscription of a consumer, which must be its only one (Pulsar's unsubscribe)."""
-        attached = consumer.attached
+        attached = cast(Consumer, consumer).attached
         if any(len(s.consumers) > 1 for s in attached):
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_BUSY, "other consumers are connected to the subscription"

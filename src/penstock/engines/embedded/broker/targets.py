@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.broker.staging import Caller
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Targets
-
-from .writers import Caller
 
 TARGET_BYTES_MAX: Final = 4096  # the names of a set; they are the key of its commit
 

@@ -1,17 +1,17 @@
 """Which topics there are, and those that are open."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.storage_health import StorageHealth
+from penstock.broker.topics import TopicDocument, TopicObserver
 from penstock.engines.embedded.log.tail import TailCache
-from penstock.engines.embedded.log.transient import Kept
 from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.ports.storage_health import StorageHealth
-from penstock.engines.embedded.registry.namespaces import Namespaces, TopicDocument
+from penstock.engines.embedded.registry.namespaces import Namespaces
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -30,7 +30,7 @@ def _logs(document: TopicDocument) -> int:
 class Topics:
     """The topics of all namespaces. Logs are opened when first used.
 
-    `parts` are what a topic is opened with. `opened` is called with it before anybody else sees it; `appeared` when one was created or grew.
+    `parts` are what a topic is opened with. `appeared` is called when one was created or grew.
     """
 
     def __init__(
@@ -41,8 +41,7 @@ class Topics:
         settings: BrokerSettings,
         clock: Clock,
         *,
-        parts: Callable[[TopicName], TopicParts],
-        opened: Callable[[Topic], Awaitable[None]],
+        parts: Callable[[TopicName, TopicDocument | None], TopicParts],
         appeared: Callable[[TopicName], None],
         logs_max: Callable[[NamespaceName], int],
         auto: Callable[[NamespaceName], AutoTopics],
@@ -54,7 +53,6 @@ class Topics:
         self._settings = settings
         self._clock = clock
         self._parts = parts
-        self._opened = opened
         self._told_appeared = appeared
         self._logs_max = logs_max
         self._auto = auto
@@ -62,9 +60,7 @@ class Topics:
         self.listeners: set[Callable[[TopicName], None]] = (
             set()
         )  # told of every topic that comes, grows, goes
-        self.watchers: list[
-            Callable[[Topic], None]
-        ] = []  # told of every topic that is opened, before its use
+        self.observers: list[TopicObserver] = []
         self._tails = TailCache(settings.tail_bytes)
         self._documents: dict[TopicName, TopicDocument] = {}
         self._open: dict[TopicName, Topic] = {}
@@ -179,14 +175,8 @@ class Topics:
     async def _open_log(self, name: TopicName) -> Topic:
         store = self._store if name.persistent else self._transient
         state = await store.open(str(name))
-        topic = Topic(name, state, store, self._tails, self._clock, self._parts(name))
-        document = self.document(name)
-        topic.terminated = document is not None and document.terminated
-        if not name.persistent:
-            topic.kept = Kept(self._settings.transient_topic_bytes)
-        await self._opened(topic)
-        for watch in self.watchers:
-            watch(topic)
+        topic = Topic(name, state, store, self._tails, self._clock, self._parts(name, self.document(name)))
+        await topic.listener.opened(topic)
         self._open[name] = topic
         return topic
 
@@ -304,8 +294,7 @@ class Topics:
             base = name.base if name.base in self._documents else name
             await self._keep(base, msgspec.structs.replace(self._documents[base], terminated=True))
         for topic in logs:
-            topic.terminated = True
-            topic.wake()
+            topic.terminate()
         return logs
 
     async def delete(self, name: TopicName, *, force: bool) -> None:
@@ -320,25 +309,15 @@ class Topics:
                         ErrorKind.TOPIC_IN_USE,
                         f"{name} has active producers or consumers; delete it with force",
                     )
-            self._close(logs, PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{name} was deleted"))
+            gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{name} was deleted")
+            for topic in logs:
+                self._open.pop(topic.name, None)
+                topic.close(gone)
             # The document goes last: a topic of this name that comes later begins with nothing, whatever happens.
             for topic in logs:
                 await topic.store.delete(topic.ledger)
-                for told in topic.after_delete:
-                    await told()
+                await topic.listener.deleted(topic)
             if name.persistent:
                 await self._store.save_meta([(_KIND, str(name), None)])
             self._logs[name.namespace_name] -= _logs(self._documents.pop(name))
         self._changed(name)
-
-    def _close(self, logs: list[Topic], gone: PenstockError) -> None:
-        """Let go of the logs of a topic that is deleted, and of everybody who uses them."""
-        for topic in logs:
-            topic.deleted = True
-            self._open.pop(topic.name, None)
-            for producer in list(topic.producers.values()):
-                producer.close(gone)
-            for subscription in list(topic.subscriptions.values()):
-                subscription.deleted = True
-                subscription.dissolve(gone, with_topic=True)
-            topic.wake()

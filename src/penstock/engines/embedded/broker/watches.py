@@ -7,28 +7,13 @@ the work of a change does not grow with the topics that there are. It is done in
 import logging
 from collections.abc import Callable
 
-from penstock.engines.embedded.registry.patterns import Pattern
+from penstock.broker.names import matched_name
+from penstock.broker.patterns import Pattern
+from penstock.broker.watches import Watch
 from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.tasks import Slices, Tasks
 
 log = logging.getLogger(__name__)
-
-
-def matched_name(name: TopicName) -> str:
-    """What patterns match of a topic's name: `tenant/namespace/topic`, without its domain."""
-    return f"{name.tenant}/{name.namespace}/{name.local}"
-
-
-class Watch:
-    """One that is told; `told` gets the name of a topic that changed, and looks itself what became of it."""
-
-    __slots__ = ("active", "namespace", "pattern", "told")
-
-    def __init__(self, namespace: NamespaceName, pattern: Pattern, told: Callable[[TopicName], None]) -> None:
-        self.namespace = namespace
-        self.pattern = pattern
-        self.told = told
-        self.active = True
 
 
 class Watches:

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.staging import Caller
 from penstock.engines.embedded.ports import Store
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import TopicName
 from penstock.model.stage import Target, Targets, Writer
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks, finished
@@ -33,34 +33,6 @@ _SWEPT_MAX: Final = 1_000  # looked at together
 _MINUTE_MS: Final = 60_000
 
 log = logging.getLogger(__name__)
-
-
-def another_roles(writer: str) -> PenstockError:
-    """The error of a writer that belongs to another role."""
-    return PenstockError(ErrorKind.FORBIDDEN, f"writer {writer} belongs to another role")
-
-
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who stages or commits. `role` is empty without authentication; `origin` is what writers are counted by.
-
-    `may_produce` raises FORBIDDEN; `forbidden` makes the error of a writer that is another role's.
-    """
-
-    role: str = ""
-    origin: str = ""
-    superuser: bool = False
-    may_produce: Callable[[TopicName], None] = lambda topic: None
-    forbidden: Callable[[str], PenstockError] = another_roles
-
-    def check(self, writer: Writer) -> None:
-        """Raise FORBIDDEN unless the writer is the caller's, or nobody's."""
-        if self.role and writer.owner and writer.owner != self.role:
-            raise self.forbidden(writer.name)
-
-    def check_own(self, writer: Writer) -> None:
-        """Raise FORBIDDEN unless the writer is the caller's, or the caller is a superuser or not authenticated."""
-        if self.role and not self.superuser and writer.owner != self.role:
-            raise self.forbidden(writer.name)
 
 
 class Writers:

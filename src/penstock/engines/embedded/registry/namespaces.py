@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.namespaces import TenantInfo
 from penstock.engines.embedded.ports import MetaStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName, check_entity
@@ -15,20 +16,6 @@ _KIND = "namespace"
 _TENANT = "tenant"
 
 ALWAYS: Final = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE)  # exist without being created
-
-
-class TenantInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a tenant: the roles that administer everything in it."""
-
-    admin_roles: tuple[str, ...] = ()
-
-
-class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a topic beside its logs. No partitions (0): the topic is one log itself."""
-
-    partitions: int = 0
-    terminated: bool = False
-    properties: dict[str, str] = {}
 
 
 class Namespaces:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.engines.embedded.registry.namespaces import TopicDocument
+from penstock.broker.topics import TopicDocument
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName

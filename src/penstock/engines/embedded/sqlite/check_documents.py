@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.engines.embedded.registry.namespaces import TenantInfo
+from penstock.broker.namespaces import TenantInfo
 from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_entity
 from penstock.model.policy import NamespacePolicies, TopicPolicies

@@ -14,13 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from penstock.engines.embedded.ports.storage_health import (
-    Cause,
-    Problem,
-    Reports,
-    StorageFiles,
-    StorageHealth,
-)
+from penstock.broker.storage_health import Cause, Problem, Reports, StorageFiles, StorageHealth
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .connection import WAL_PAGES, translate

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Final
 
-from penstock.engines.embedded.ports.storage_health import StorageHealth
+from penstock.broker.storage_health import StorageHealth
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.statistics import Writes
 

@@ -1,21 +1,15 @@
 """What consumers answer: acknowledged, negatively acknowledged, to be delivered again."""
 
-from enum import Enum
+from typing import cast
 
+from penstock.broker.consumer import Delivery
+from penstock.broker.consumer import Receiver as AnyReceiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
 from .delivering import Delivering
 from .outstanding import Outstanding
-from .receiver import Delivery, Receiver, Source
-
-
-class Outcome(Enum):
-    """What became of a reply; told to the replier."""
-
-    DELIVERED = "ok"
-    NOT_A_REQUEST = "the message is no request"
-    NOBODY_WAITS = "nobody waits for this reply (any more)"
+from .receiver import Receiver, Source
 
 
 class Answers:
@@ -57,7 +51,7 @@ class Answers:
         if not self.acknowledge(message_id.entry, index):
             self._out.acknowledged(entry.offset, (1 << entry.count) - 1 if index < 0 else 1 << index)
 
-    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
+    def acknowledge_but(self, entry_id: int, unacked: int, consumer: AnyReceiver) -> bool:
         """Acknowledge what `consumer` has of an entry but the messages in `unacked`; where it has nothing of
         it, all that is not out with others. False when the entry is not out."""
         held = self._pending.of(entry_id)
@@ -75,7 +69,7 @@ class Answers:
         self._out.acknowledged(offset, mask)
         return True
 
-    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
+    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: AnyReceiver) -> None:
         """The same of an entry that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""
         if 0 <= entry_id < self._topic.first_entry:
             return
@@ -100,7 +94,7 @@ class Answers:
 
     # -- given back
 
-    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
+    def negative(self, entry_id: int, index: int, delay_ms: int, by: AnyReceiver | None = None) -> bool:
         """Have a message that is out, with `by` or (None) with anybody, delivered again after a delay.
 
         False when it is not out.
@@ -124,9 +118,9 @@ class Answers:
                 self._out.take_back(part, delivery.mask, counts=False)
         self._subscription.wake()
 
-    def redeliver_all(self, consumer: Receiver) -> None:
+    def redeliver_all(self, consumer: AnyReceiver) -> None:
         """Deliver again everything that a consumer has; what it never took does not count as tried."""
-        self._out.take_all_back(consumer, self._subscription)
+        self._out.take_all_back(cast(Receiver, consumer), self._subscription)
         self._subscription.wake()
 
     # -- with whom

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import cast
 
+from penstock.broker.consumer import Delivery, Outcome
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import SubscriptionType
 
-from .answers import Outcome
-from .receiver import Delivery, Receiver
+from .receiver import Receiver
 from .subscription import Subscription
 
 

@@ -8,6 +8,7 @@ again when they came.
 import asyncio
 from typing import Final
 
+from penstock.broker.consumer import Budget, Delivery
 from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.log.compaction import Compaction
 from penstock.model.bits import bits_of, lowest_bits
@@ -19,7 +20,7 @@ from penstock.runtime.throttle import Throttle
 from .outstanding import Outstanding
 from .pending import Pending
 from .reading import AHEAD_ENTRIES_MAX, Reading
-from .receiver import COUNT_BYTES, Budget, Delivery, Receiver, Source
+from .receiver import COUNT_BYTES, Receiver, Source
 from .replay import Slice
 from .selection import Active, ByKey, RoundRobin
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
+from penstock.broker.consumer import Budget
 from penstock.engines.embedded.ports.log import READ_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.runtime.tasks import Tasks
 
-from .receiver import Budget
 from .source import SubscribedLog
 
 AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once

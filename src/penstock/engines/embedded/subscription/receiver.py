@@ -9,10 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-import msgspec
-
+from penstock.broker.consumer import Budget, Delivery
 from penstock.engines.embedded.log.offsets import OffsetSet
-from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions, SubscriptionType
 from penstock.runtime.statistics import Rate
@@ -21,31 +19,6 @@ from .source import SubscribedLog
 
 PERMITS_MAX = 2**31 - 1
 COUNT_BYTES = 32 * 1024  # of deliveries are counted in the budget at a time: none pays for it alone
-
-
-class Budget(Protocol):
-    """What the principal of a consumer may have in memory, over all its connections."""
-
-    @property
-    def over(self) -> bool:
-        """Whether it has more than it may."""
-        ...
-
-    def send(self, size: int) -> None:
-        """Count `size` bytes more that wait to be sent; below zero: fewer."""
-        ...
-
-    def has_room(self, size: int) -> bool:
-        """Whether it may have `size` bytes more."""
-        ...
-
-    def reserve(self, size: int) -> bool:
-        """Count `size` bytes that are about to be read; False, and nothing is counted, without room."""
-        ...
-
-    def call_when_room(self, callback: Callable[[], None]) -> None:
-        """Call back once, when there may be room."""
-        ...
 
 
 class Source(Protocol):
@@ -71,23 +44,6 @@ class Source(Protocol):
     def remove(self, consumer: "Receiver") -> None:
         """Let a consumer go; what it had goes to the others."""
         ...
-
-
-class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """Part of an entry for a consumer: the messages whose bits are set in `mask` (bit i: batch index i)."""
-
-    subscription: Source
-    entry: Entry
-    mask: int
-    redeliveries: int
-
-    @property
-    def topic(self) -> SubscribedLog:
-        return self.subscription.topic
-
-    @property
-    def count(self) -> int:
-        return self.mask.bit_count()
 
 
 class Receiver:

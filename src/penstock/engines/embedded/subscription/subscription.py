@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from penstock.broker.consumer import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.log.offsets import OffsetSet
@@ -21,7 +22,7 @@ from penstock.runtime.statistics import Rate
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
-from .answers import Answers, Outcome
+from .answers import Answers
 from .delivering import Delivering
 from .excerpts import Excerpts
 from .key_order import KeyOrder
@@ -302,6 +303,32 @@ class Subscription:
         """What is to be saved now."""
         chunks = self.cursor.take_changes()
         return CursorChange(self.topic.ledger, self.name, self.cursor.mark, chunks)
+
+    async def last_visible(self) -> tuple[Entry, int] | None:
+        """The last entry that its consumers may see, with the bits of its messages; None without one."""
+        topic, kept = self.topic, self.compaction.kept
+        if topic.next_entry == topic.first_entry:
+            return None
+        if not self.compacted or kept is None or topic.next_offset > kept.horizon:
+            entry = await topic.entry(topic.next_entry - 1)
+            return entry, (1 << entry.count) - 1
+        if kept.last < topic.first_offset:
+            return None
+        entry = await topic.entry(await topic.entry_at(kept.last))
+        return entry, kept.mask(entry.offset, entry.count)
+
+    async def reply(
+        self,
+        message_id: MessageId,
+        content: bytes,
+        *,
+        owner: str | None,
+        is_error: bool,
+        schema_version: int | None,
+    ) -> Outcome:
+        """Answer a request that is out with a consumer of `owner` (None: any). The caller acknowledges it afterwards."""
+        holder = self.answers.holder(message_id.entry, message_id.batch_index, owner)
+        return await self.host.reply(self, holder, message_id, content, is_error, schema_version)
 
     async def flush(self) -> None:
         """Complete when every acknowledgement given so far is durable."""

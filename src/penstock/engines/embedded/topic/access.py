@@ -7,30 +7,15 @@ had the topic is told so rather than let in.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
+from penstock.broker.topic import Publisher
 from penstock.engines.embedded.ports import MetaStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import AccessMode, ProducerOptions
+from penstock.model.policy import AccessMode
 
 _KIND: Final = "epoch"
-
-
-class Publisher(Protocol):
-    """A producer as its topic sees it."""
-
-    name: str
-    options: ProducerOptions
-    connected_ms: int
-    published: int
-    last_sequence_id: int
-    owner: str | None
-    proxy: str | None
-
-    def close(self, reason: PenstockError | None = None) -> None:
-        """Leave the topic; `reason` says why where it is not the producer's own wish."""
-        ...
 
 
 class Epochs:

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from penstock.broker.entry_format import EntryFormat
+from penstock.broker.producer import Item, Placement, Reply, Result
 from penstock.engines.embedded.log.sequences import UNKNOWN_ID
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -15,31 +14,12 @@ from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
 
-from .publish import (
-    BATCH_BYTES_MAX,
-    BATCH_MESSAGES_MAX,
-    Item,
-    Packed,
-    Result,
-    entries_of,
-    internal_error,
-    publish,
-    whole,
-)
-from .requests import Reply, Request, Requests
+from .publish import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Packed, entries_of, internal_error, publish, whole
+from .requests import Request, Requests
 from .routing import Router
 from .topic import Topic
 
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
-
-
-class Placement(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch of plain messages was stored: message i has the batch index i (none when alone)."""
-
-    topic: Topic
-    entry_id: int
-    offset: int
-    count: int
 
 
 class Producer:

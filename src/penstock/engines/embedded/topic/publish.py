@@ -2,48 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import msgspec
 
+from penstock.broker.producer import Item, T
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 from penstock.model.message_id import MessageId
 
-from .requests import Request
 from .topic import Topic
 
 BATCH_MESSAGES_MAX: Final = 1000  # Pulsar's batchingMaxMessages
 BATCH_BYTES_MAX: Final = 1 << 20  # keeps one entry a reasonable unit of reading and delivery
-
-Result = MessageId | PenstockError
-T = TypeVar("T", OutMessage, NewEntry)
-
-
-class Item(msgspec.Struct, Generic[T], gc=False):
-    """A message to publish, or an entry that a client made, and what became of it.
-
-    With a `producer` the sequence id is remembered under that name; one that the client has `given` tells repeats.
-    `chunk_of`: the entry is not the last chunk of the message with that sequence id.
-    """
-
-    content: T
-    producer: str | None = None
-    sequence_id: int = -1
-    given: bool = True
-    request: Request | None = None  # waits for a reply to it
-    chunk_of: int = -1
-    result: Result | None = None
-
-    def settle(self, result: Result) -> None:
-        """Set the result, and tell the request that waits for a reply."""
-        self.result = result
-        if self.request is not None:
-            if isinstance(result, PenstockError):
-                self.request.fail(result)
-            else:
-                self.request.placed(result)
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):

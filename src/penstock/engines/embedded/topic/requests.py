@@ -9,11 +9,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-import msgspec
-
+from penstock.broker.consumer import Outcome
 from penstock.broker.entry_format import EntryFormat
+from penstock.broker.producer import Reply
 from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.subscription.answers import Outcome
 from penstock.engines.embedded.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
@@ -24,15 +23,6 @@ K = TypeVar("K")
 _Key = tuple[int, int, int]
 
 REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """PIP-371's ReplyResult."""
-
-    request_id: MessageId
-    content: bytes
-    is_error: bool
-    schema_version: int | None = None  # of the request's topic
 
 
 class Request:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.broker.names import check_partition
 from penstock.model.hashing import java_string_hash, murmur3_32
 from penstock.model.policy import Hashing, Routing
 
@@ -20,12 +20,6 @@ _HASHES: dict[Hashing, Callable[[str], int]] = {
     Hashing.JAVA_STRING: java_string_hash,
     Hashing.MURMUR3_32: _murmur,
 }
-
-
-def check_partition(partition: int, count: int) -> None:
-    """Raise PARTITION_NOT_FOUND unless it is one of `count`."""
-    if not 0 <= partition < count:
-        raise PenstockError(ErrorKind.PARTITION_NOT_FOUND, f"no partition {partition}: there are {count}")
 
 
 class Router:

@@ -1,10 +1,10 @@
 """A topic: one log, who reads it, and what was published to it last. A partition is a topic too."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -19,7 +19,7 @@ from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import InForce
+from penstock.model.policy import InForce, TopicRate
 from penstock.model.stage import Span
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import Histogram, Rate
@@ -33,14 +33,40 @@ LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)  # the buckets of Pu
 TIME_MAX: Final = 2**63 - 1  # ms; what the store can compare
 
 
+class TopicListener(Protocol):
+    """What the broker does when something happens to one of its topics."""
+
+    async def opened(self, topic: "Topic") -> None:
+        """The topic is about to be used for the first time since the start."""
+        ...
+
+    def appended(self, topic: "Topic") -> None:
+        """The log grew. Only called of a topic that its policies bound."""
+        ...
+
+    def over_quota(self, topic: "Topic") -> None:
+        """The backlog is beyond a quota that moves the slowest subscriptions on."""
+        ...
+
+    async def trimming(self, topic: "Topic", before_entry: int) -> None:
+        """The entries before `before_entry` are deleted once this completes."""
+        ...
+
+    async def deleted(self, topic: "Topic") -> None:
+        """The topic and its log are deleted."""
+        ...
+
+
 class TopicParts(msgspec.Struct, frozen=True):
-    """What a topic is opened with. `evict` has a topic's slowest subscriptions moved on soon."""
+    """What a topic is opened with."""
 
     access: Access
     compaction: Compaction
     policies: InForce
-    evict: Callable[["Topic"], None]
+    listener: TopicListener
     hold_ms: int  # how long a publish waits for room at most
+    terminated: bool = False
+    bytes_max: int | None = None  # of a non-persistent topic; None: policies alone bound it
 
 
 class Topic:
@@ -58,7 +84,6 @@ class Topic:
         self.name = name
         self.access = parts.access
         self.compaction = parts.compaction
-        self.policies = parts.policies
         self.clock = clock
         self.ledger = state.ledger
         self.first_entry = state.first_entry
@@ -66,33 +91,39 @@ class Topic:
         self.first_offset = state.first_offset
         self.next_offset = state.next_offset
         self.size_bytes = state.size_bytes
-        self.store = store
-        self.terminated = False
+        self.store = self.documents = store
+        self.terminated = parts.terminated
         self.deleted = False
         self.subscriptions: dict[str, Subscription] = {}
         self.producers = parts.access.producers
+        self.check_shared = parts.access.check_shared
         self.read_bytes_max = READ_BYTES  # what one read may bring: a single entry may be larger
         self.sequences = Sequences(state.producers, clock.monotonic_ms)
+        self.last_sequence_id = self.sequences.last
         self.last_publish_ms = 0
-        # Who must see entries before they go (awaited with the first entry that stays), and who outlives the log.
-        self.before_trim: list[Callable[[int], Awaitable[None]]] = []
-        self.after_delete: list[Callable[[], Awaitable[None]]] = []
-        self.watched: Callable[[Topic], None] | None = None  # told of what was appended, to keep policies
-        self.followers: set[Callable[[], None]] = set()  # told of whatever wakes
+        self.followers: set[Callable[[], None]] = set()  # called when the log grew, ended or was deleted
         self.rate_in = Rate(clock)
-        self.backlog = Backlog(self, partial(parts.evict, self), parts.hold_ms)
+        self.backlog = Backlog(self, partial(parts.listener.over_quota, self), parts.hold_ms)
+        self.measure_backlog = self.backlog.measure
         self.write_latency: Histogram | None = None  # ms until durable, once something was appended
-        self.kept: Kept | None = None  # a non-persistent topic's bound
-        self.publish_throttle: PublishThrottle | None = None  # rates that policies bound
-        self.dispatch_throttle: Throttle | None = None
+        self.listener = parts.listener
+        self._hold_ms = parts.hold_ms
+        self._kept = None if parts.bytes_max is None else Kept(parts.bytes_max)
+        self._publish_throttle: PublishThrottle | None = None  # rates that policies bound
+        self._dispatch_throttle: Throttle | None = None
         self._tails = tails
         self._tail = Tail()
-        self._grown = asyncio.Event()
+        self.apply(parts.policies)
 
     @property
     def partition(self) -> int:
         """The partition's number as REST counts it: a topic without partitions is its own partition 0."""
         return max(0, self.name.partition)
+
+    @property
+    def epoch(self) -> int:
+        """How often a producer had the topic alone, less one."""
+        return self.access.epoch
 
     @property
     def consumer_count(self) -> int:
@@ -103,6 +134,56 @@ class Topic:
     def used(self) -> bool:
         """Whether it has messages, or somebody is connected."""
         return bool(self.next_offset or self.producers or self.consumer_count)
+
+    # -- its policies, and its end
+
+    def apply(self, policies: InForce) -> None:
+        """Have these policies bound the topic from now on."""
+        self.policies = policies
+        self.bounded = self.name.persistent and not policies.keeps_all
+        if self._publish_throttle is not None:
+            if self._publish_throttle.rate != policies.publish_rate:
+                self._publish_throttle.change(policies.publish_rate)
+        elif policies.publish_rate.bounded:
+            self._publish_throttle = PublishThrottle(policies.publish_rate, self.clock, self._hold_ms)
+        self._dispatch_throttle = self._throttle(self._dispatch_throttle, policies.dispatch_rate)
+        for subscription in self.subscriptions.values():
+            self.bound(subscription)
+
+    def bound(self, subscription: Subscription) -> None:
+        """Have the topic's policies bound a subscription."""
+        subscription.unacked_max = self.policies.max_unacked_per_consumer
+        rate = self.policies.subscription_dispatch_rate
+        own = subscription.throttle = self._throttle(subscription.throttle, rate)
+        subscription.limit_rate(tuple(one for one in (self._dispatch_throttle, own) if one is not None))
+        for consumer in subscription.consumers:
+            consumer.bound_unacked()
+
+    def _throttle(self, had: Throttle | None, rate: TopicRate) -> Throttle | None:
+        if not rate.bounded:
+            return None
+        return had if had is not None and had.rate == rate else Throttle(rate, self.clock)
+
+    def refuse_waiting(self, why: PenstockError) -> None:
+        """Publishes that wait for a quota or a rate fail with `why`, now and later."""
+        self.backlog.end(why)
+        if self._publish_throttle is not None:
+            self._publish_throttle.end(why)
+
+    def terminate(self) -> None:
+        """Take no more messages."""
+        self.terminated = True
+        self.wake()
+
+    def close(self, why: PenstockError) -> None:
+        """The topic is deleted: close its producers, and the consumers that have no other topic, with `why`."""
+        self.deleted = True
+        for producer in list(self.producers.values()):
+            producer.close(why)
+        for subscription in list(self.subscriptions.values()):
+            subscription.deleted = True
+            subscription.dissolve(why, with_topic=True)
+        self.wake()
 
     # -- writing
 
@@ -116,8 +197,8 @@ class Topic:
         if not self.backlog.surely_room:
             await self.backlog.admit()
             self.check_open()
-        if self.publish_throttle is not None:
-            await self.publish_throttle.admit(
+        if self._publish_throttle is not None:
+            await self._publish_throttle.admit(
                 sum(new.count for new in entries), sum(len(new.data) for new in entries)
             )
             self.check_open()
@@ -127,11 +208,11 @@ class Topic:
             self.write_latency = Histogram(LATENCY_MS)
         self.write_latency.observe((perf_counter() - began) * 1000)
         self._stored(placed, entries)
-        if self.kept is not None:
-            await self._let_go(self.kept)
+        if self._kept is not None:
+            await self._drop_oldest(self._kept)
         return placed
 
-    async def _let_go(self, kept: Kept) -> None:
+    async def _drop_oldest(self, kept: Kept) -> None:
         first = kept.first_after_letting_go()
         if first is not None:
             self.first_entry, self.first_offset = first
@@ -159,8 +240,8 @@ class Topic:
             )
             self._tails.put(self._tail, entry)
             size += len(new.data)
-            if self.kept is not None:
-                self.kept.add(entry_id, offset, len(new.data))
+            if self._kept is not None:
+                self._kept.add(entry_id, offset, len(new.data))
             entry_id += 1
             offset += new.count
         if entry_id > self.next_entry:
@@ -168,8 +249,8 @@ class Topic:
         self.size_bytes += size
         self.rate_in.add(offset - placed.offset, size)
         self.last_publish_ms = self.clock.now_ms()
-        if self.watched is not None:
-            self.watched(self)
+        if self.bounded:
+            self.listener.appended(self)
         self.wake()
 
     def committed(self, span: Span) -> None:
@@ -181,18 +262,16 @@ class Topic:
         self.size_bytes += span.size_bytes
         self.rate_in.add(span.messages, span.size_bytes)
         self.last_publish_ms = self.clock.now_ms()
-        if self.watched is not None:
-            self.watched(self)
+        if self.bounded:
+            self.listener.appended(self)
         self.wake()
 
     def wake(self) -> None:
-        """Tell everybody who follows that something changed; carries no data."""
-        self._grown.set()
-        self._grown.clear()
+        """Wake subscriptions and followers; carries no data."""
         for subscription in self.subscriptions.values():
             subscription.wake()
-        for told in tuple(self.followers):
-            told()
+        for follower in tuple(self.followers):
+            follower()
 
     # -- reading
 
@@ -213,6 +292,10 @@ class Topic:
     async def size_since(self, entry_id: int) -> int:
         """Bytes of data in the entries from `entry_id` (or the first there is) on."""
         return await self.store.size_since(self.ledger, entry_id)
+
+    async def find_size(self, size_bytes: int) -> Entry | None:
+        """The first entry that has at most `size_bytes` of data in itself and all after it; None without one."""
+        return await self.store.find_size(self.ledger, size_bytes)
 
     def has_read(self, size: int) -> None:
         """A read of the usual size brought `size` bytes: the next may, too."""
@@ -278,12 +361,17 @@ class Topic:
 
     async def grown(self, beyond: int, timeout_ms: float) -> bool:
         """Wait until there is a message at offset `beyond`, or no more can come; False when time is over."""
+        changed = asyncio.Event()
+        self.followers.add(changed.set)
         try:
             async with asyncio.timeout(max(0.0, timeout_ms) / 1000):
                 while self.next_offset <= beyond and not (self.terminated or self.deleted):
-                    await self._grown.wait()
+                    changed.clear()
+                    await changed.wait()
         except TimeoutError:
             return False
+        finally:
+            self.followers.discard(changed.set)
         return self.next_offset > beyond
 
     def id_of(self, entry: Entry, index: int) -> MessageId:
@@ -293,11 +381,10 @@ class Topic:
         return MessageId(self.ledger, entry.entry_id, self.name.partition, index, entry.count)
 
     async def trim(self, before_entry: int) -> None:
-        """Let go of the entries before `before_entry`."""
+        """Delete the entries before `before_entry`."""
         before_entry = min(before_entry, self.next_entry)
-        for seen in self.before_trim:
-            if before_entry > self.first_entry:
-                await seen(before_entry)
+        if before_entry > self.first_entry:
+            await self.listener.trimming(self, before_entry)
         if before_entry <= self.first_entry:
             return
         if before_entry < self.next_entry:

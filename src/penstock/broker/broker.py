@@ -1,0 +1,134 @@
+"""The broker, as the endpoints and the server see it. Everything runs on one event loop."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from penstock.model.names import NamespaceName, TopicName
+from penstock.model.policy import ConsumerOptions, ProducerOptions
+from penstock.runtime.clock import Clock
+from penstock.runtime.statistics import Writes
+from penstock.runtime.tasks import Tasks
+
+from .administration import Administration, Subscriptions
+from .capability import Capable
+from .consumer import Budget, Consumer
+from .entry_format import EntryFormat
+from .namespaces import Namespaces, Policies
+from .producer import Producer, Requests
+from .schemas import Schemas
+from .settings import BrokerSettings
+from .staging import Staging
+from .storage_health import StorageHealth
+from .topics import Topics
+from .watches import Watches
+
+
+class Services(Protocol):
+    """The parts of a broker."""
+
+    @property
+    def administration(self) -> Administration: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def encoder(self) -> EntryFormat: ...
+    @property
+    def namespaces(self) -> Namespaces: ...
+    @property
+    def policies(self) -> Policies: ...
+    @property
+    def requests(self) -> Requests: ...
+    @property
+    def schemas(self) -> Schemas: ...
+    @property
+    def settings(self) -> BrokerSettings: ...
+    @property
+    def staging(self) -> Staging: ...
+    @property
+    def storage(self) -> StorageHealth: ...
+    @property
+    def subscriptions(self) -> Subscriptions: ...
+    @property
+    def tasks(self) -> Tasks: ...
+    @property
+    def topics(self) -> Topics: ...
+    @property
+    def watches(self) -> Watches: ...
+    @property
+    def writes(self) -> Writes | None:
+        """What its store's writer did; None where it has none."""
+        ...
+
+    def new_name(self, kind: str) -> str:
+        """A name that no client has: `{kind}-{instance}-{number}`."""
+        ...
+
+
+class Broker(Services, Capable, Protocol):
+    """Topics, producers, subscriptions and schemas over one log."""
+
+    async def start(self) -> None:
+        """Open the log and read what there is; raises UNAVAILABLE."""
+        ...
+
+    def drain(self) -> None:
+        """Hold no publish any longer: those that a quota holds are refused at once (UNAVAILABLE)."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect every client, save every cursor, close the log."""
+        ...
+
+    async def producer(
+        self,
+        name: TopicName,
+        options: ProducerOptions | None = None,
+        *,
+        queued: Callable[[Producer], None] | None = None,
+    ) -> Producer:
+        """A producer for a topic or one of its partitions; creates the topic as configured.
+
+        `queued` is called when the producer has to wait until it may have the topic alone. Raises
+        PRODUCER_BUSY for a name in use (unless `shared_name`) and for too many, PRODUCER_FENCED, EXCLUSIVE_PRODUCER,
+        TOPIC_NOT_FOUND, TOPIC_TERMINATED, STORAGE_FULL and STORAGE_FAILED while the storage takes nothing, and the
+        kinds BACKLOG_QUOTA_… while the backlog is beyond such a quota (a `shared_name` gets them when it publishes).
+        """
+        ...
+
+    async def subscribe(
+        self,
+        names: Sequence[TopicName],
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        unique_name: bool = False,
+        budget: Budget | None = None,
+    ) -> Consumer:
+        """A consumer of every partition of `names`; creates topics and subscriptions that are not there.
+
+        What is read for it counts in `budget`. Raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, TOPIC_NOT_FOUND; then it is
+        attached nowhere.
+        """
+        ...
+
+    async def subscribe_pattern(
+        self,
+        pattern: str,
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        namespace: NamespaceName,
+        domain: str = "persistent",
+        allowed: Callable[[TopicName], bool] = lambda name: True,
+        budget: Budget | None = None,
+    ) -> Consumer:
+        """A consumer of every topic of a namespace whose full name matches, also of those that come later.
+
+        `pattern` matches `tenant/namespace/topic` wholly, with or without a domain before it; of what matches,
+        `allowed` says what may be consumed, asked each time. Raises BAD_PARAMETER for what is no `Pattern`.
+        """
+        ...
+
+    async def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
+        """Close a consumer; subscriptions that are not durable go with their last one, after `keep_ms`."""
+        ...

@@ -1,0 +1,30 @@
+"""What an engine can do beyond publishing and consuming, which not every log behind it offers."""
+
+from enum import Enum
+from typing import Protocol
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+
+class Capability(Enum):
+    """A feature that an endpoint asks for before it uses it. The value is what the error calls it."""
+
+    BYTE_POSITIONS = "byte positions"  # the Kafka REST proposal's positions
+    STAGED_PUBLISH = "staged publishing"  # the exactly-once sink of Spark
+    ENTRIES = "publishing of whole entries"  # in bulk, as clients made them
+    COMPACTION = "compaction on demand"
+
+
+class Capable(Protocol):
+    """An engine, as far as it says what it can do."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]: ...
+
+
+def require(engine: Capable, capability: Capability) -> None:
+    """Raise NOT_SUPPORTED where the engine cannot do what a request needs."""
+    if capability not in engine.capabilities:
+        raise PenstockError(
+            ErrorKind.NOT_SUPPORTED, f"the engine behind this server has no {capability.value}"
+        )

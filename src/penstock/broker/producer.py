@@ -1,0 +1,201 @@
+"""Producers: messages in, one result each (PIP-64, PIP-43), and requests that wait for a reply (PIP-371)."""
+
+from asyncio import Future
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from penstock.model.entry import NewEntry
+from penstock.model.errors import PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.message_id import MessageId
+from penstock.model.policy import ProducerOptions
+from penstock.model.schema import SchemaInfo
+
+from .log import Log
+from .topic import Topic
+
+Result = MessageId | PenstockError
+T = TypeVar("T", OutMessage, NewEntry)
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """PIP-371's ReplyResult."""
+
+    request_id: MessageId
+    content: bytes
+    is_error: bool
+    schema_version: int | None = None  # of the request's topic
+
+
+class Request(Protocol):
+    """A wait for a reply. `told` is called when it ends, for those that are no task."""
+
+    told: Callable[[], None] | None
+
+    @property
+    def names(self) -> tuple[str, str, int]:
+        """Topic, producer and sequence id of the request."""
+        ...
+
+    @property
+    def reply(self) -> Future[Reply]:
+        """Completes with a Reply, or fails with REQUEST_TIMEOUT or why the wait ended."""
+        ...
+
+    def placed(self, message_id: MessageId) -> None:
+        """The request is stored under this id."""
+        ...
+
+    def fail(self, error: PenstockError) -> None:
+        """End the wait with an error."""
+        ...
+
+    def withdraw(self) -> None:
+        """The requester is gone: the wait ends."""
+        ...
+
+
+class Requests(Protocol):
+    """Every wait for a reply, and what became of them since the server's start."""
+
+    @property
+    def opened(self) -> int: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def late(self) -> int: ...
+    @property
+    def timed_out(self) -> int: ...
+    @property
+    def withdrawn(self) -> int: ...
+    def __len__(self) -> int:
+        """How many wait now."""
+        ...
+
+    def check(self, timeout_ms: int) -> None:
+        """Raise BAD_PARAMETER for a timeout out of bounds."""
+        ...
+
+    def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
+        """Wait for the reply to the message of that topic, producer and sequence id, which is marked as a request.
+
+        `timeout_ms` is PIP-371's requestTTL. Raises BAD_PARAMETER.
+        """
+        ...
+
+
+class Item(msgspec.Struct, Generic[T], gc=False):
+    """A message to publish, or an entry that a client made, and what became of it.
+
+    With a `producer` the sequence id is remembered under that name; one that the client has `given` tells repeats.
+    `chunk_of`: the entry is not the last chunk of the message with that sequence id.
+    """
+
+    content: T
+    producer: str | None = None
+    sequence_id: int = -1
+    given: bool = True
+    request: Request | None = None  # waits for a reply to it
+    chunk_of: int = -1
+    result: Result | None = None
+
+    def settle(self, result: Result) -> None:
+        """Set the result, and tell the request that waits for a reply."""
+        self.result = result
+        if self.request is not None:
+            if isinstance(result, PenstockError):
+                self.request.fail(result)
+            else:
+                self.request.placed(result)
+
+
+class Placement(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch of plain messages was stored: message i has the batch index i (none when alone)."""
+
+    topic: Log
+    entry_id: int
+    offset: int
+    count: int
+
+
+class Publishing(Protocol):
+    """Messages and entries in, results out."""
+
+    async def publish(self, messages: Sequence[OutMessage], *, batch: bool = True) -> list[Result]:
+        """Store messages and return one result each, in their order; a bad one fails alone.
+
+        With `batch`, neighbours for one partition and schema version share an entry.
+        """
+        ...
+
+    async def publish_plain(
+        self, payloads: Sequence[bytes], schema_version: int | None, partition: int | None = None
+    ) -> Placement:
+        """Store messages that are nothing but payloads as one entry, all or none, where `takes_plain` says so."""
+        ...
+
+    def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
+        """Whether `publish_plain` fits."""
+        ...
+
+    async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
+        """Store entries that a client made in the one topic; a result each, in order."""
+        ...
+
+    async def schema_version(self, schema: SchemaInfo) -> int | None:
+        """The version of a schema on this topic, registered when it is new (PIP-43); None for bytes.
+
+        Raises INCOMPATIBLE_SCHEMA, BAD_VALUE_SCHEMA.
+        """
+        ...
+
+
+class Requesting(Protocol):
+    """Messages that ask for a reply (PIP-371)."""
+
+    def ask(self, message: OutMessage, timeout_ms: int) -> Request:
+        """Make a message a request and begin to wait; `publish` it next. Raises BAD_PARAMETER."""
+        ...
+
+    async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
+        """Publish a request and return its reply; raises REQUEST_TIMEOUT, UNAVAILABLE, and why it was not stored."""
+        ...
+
+
+class Producer(Publishing, Requesting, Protocol):
+    """Publishes to the partitions of one topic under one name. The endpoint that made it may set what follows."""
+
+    owner: str | None  # the role it publishes for; None: of several, or authentication is off
+    proxy: str | None  # the role that made it for its owner
+    ousted: Callable[[PenstockError], None] | None  # called when it is closed by others
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def topics(self) -> Sequence[Topic]: ...
+    @property
+    def options(self) -> ProducerOptions: ...
+    @property
+    def deduplicate(self) -> Callable[[], bool]:
+        """Whether sequence ids of clients count."""
+        ...
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def close_reason(self) -> PenstockError | None: ...
+    @property
+    def last_sequence_id(self) -> int: ...
+    @property
+    def published(self) -> int: ...
+    @property
+    def connected_ms(self) -> int: ...
+    def number(self, message: OutMessage) -> int:
+        """Give a message the next sequence id, unless it has one; returns the id."""
+        ...
+
+    def close(self, reason: PenstockError | None = None) -> None:
+        """Leave the topic; harmless when repeated."""
+        ...

@@ -1,0 +1,136 @@
+"""Staged publishing: parts of a batch that are kept apart until one commit appends them all ."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from penstock.model.entry import AppendResult, NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.stage import Commit, StageKey, Target, Writer
+
+from .topic import Topic
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """A stage as its writer counted it: a commit takes it as it was meant, or not at all."""
+
+    stage: str
+    parts: int
+    messages: int
+    size_bytes: int
+
+
+def another_roles(writer: str) -> PenstockError:
+    """The error of a writer that belongs to another role."""
+    return PenstockError(ErrorKind.FORBIDDEN, f"writer {writer} belongs to another role")
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who stages or commits. `role` is empty without authentication; `origin` is what writers are counted by.
+
+    `may_produce` raises FORBIDDEN; `forbidden` makes the error of a writer that is another role's.
+    """
+
+    role: str = ""
+    origin: str = ""
+    superuser: bool = False
+    may_produce: Callable[[TopicName], None] = lambda topic: None
+    forbidden: Callable[[str], PenstockError] = another_roles
+
+    def check(self, writer: Writer) -> None:
+        """Raise FORBIDDEN unless the writer is the caller's, or has no owner."""
+        if self.role and writer.owner and writer.owner != self.role:
+            raise self.forbidden(writer.name)
+
+    def check_own(self, writer: Writer) -> None:
+        """Raise FORBIDDEN unless the writer is the caller's, or the caller is a superuser or not authenticated."""
+        if self.role and not self.superuser and writer.owner != self.role:
+            raise self.forbidden(writer.name)
+
+
+class StagedBatch(Protocol):
+    """What is staged for a batch, and when the last of it came (ms)."""
+
+    @property
+    def at(self) -> int: ...
+    @property
+    def stages(self) -> Iterable[str]: ...
+    def expected(self, name: str) -> Expected:
+        """A stage as a commit has to name it."""
+        ...
+
+
+class StagedWriters(Protocol):
+    """The writers of staged batches: each belongs to the role that first used its name."""
+
+    async def writers(
+        self, caller: Caller, after: str, writers_max: int
+    ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
+        """Writers behind a name with their targets, and whether there are more: the caller's own, or all."""
+        ...
+
+    async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
+        """A writer and its targets, None where there is none; raises FORBIDDEN for another role's."""
+        ...
+
+    async def forget(
+        self, writer: str, caller: Caller, topics: Sequence[TopicName] | None, *, force: bool
+    ) -> None:
+        """Remove a writer, or its commit to some topics; raises NOT_FOUND, FORBIDDEN, STAGE_CONFLICT."""
+        ...
+
+
+class Staging(StagedWriters, Protocol):
+    """The stages and commits of all writers."""
+
+    def batches(self, writer: str) -> Mapping[int, StagedBatch]:
+        """What a writer has staged, by batch."""
+        ...
+
+    def size_of(self, writer: str) -> int:
+        """How many bytes a writer has staged."""
+        ...
+
+    async def stage(
+        self,
+        key: StageKey,
+        part: int,
+        checksum: int,
+        entries: Sequence[tuple[Topic, Sequence[NewEntry]]],
+        caller: Caller,
+    ) -> None:
+        """Stage a part durably; again, where it has come before, without effect.
+
+        Raises FORBIDDEN for another role's writer, STAGE_CONFLICT for other content under the same number,
+        TOO_LARGE, STORAGE_FULL, TOO_MANY_REQUESTS, and BAD_PARAMETER for a topic that keeps nothing.
+        """
+        ...
+
+    async def commit(
+        self,
+        writer: str,
+        batch: int,
+        stages: Sequence[Expected],
+        caller: Caller,
+        *,
+        topics: Sequence[TopicName],
+        keep: bool,
+    ) -> tuple[Commit, bool]:
+        """Append what `stages` hold, all at once; the commit, and whether it is new (no repeat)."""
+        ...
+
+    async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
+        """Drop what is staged for a batch, or one stage of it; how many stages went."""
+        ...
+
+    async def append(
+        self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
+    ) -> tuple[AppendResult | None, int]:
+        """Append entries of any producers without a stage, all or none; where the first went, and how many were repeats.
+
+        With `deduplicate` an entry whose producer has stored its highest sequence id is skipped, whatever the
+        namespace says. Raises EXCLUSIVE_PRODUCER, and what prevents the topic from taking messages.
+        """
+        ...

@@ -1,0 +1,123 @@
+"""A topic that is open: its log with who uses it. A partition is a topic of its own."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from penstock.model.errors import PenstockError
+from penstock.model.policy import InForce, ProducerOptions
+from penstock.runtime.statistics import Histogram, Rate
+
+from .consumer import Subscription
+from .log import Log
+
+
+class Publisher(Protocol):
+    """A producer as its topic sees it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def options(self) -> ProducerOptions: ...
+    @property
+    def connected_ms(self) -> int: ...
+    @property
+    def published(self) -> int: ...
+    @property
+    def last_sequence_id(self) -> int: ...
+    @property
+    def owner(self) -> str | None: ...
+    @property
+    def proxy(self) -> str | None: ...
+    def close(self, reason: PenstockError | None = None) -> None:
+        """Leave the topic; `reason` says why where it is not the producer's own wish."""
+        ...
+
+
+class BacklogFigures(Protocol):
+    """The backlog of the slowest durable subscription: bytes, and when its oldest message was published."""
+
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def oldest_ms(self) -> int: ...
+    @property
+    def empty(self) -> bool: ...
+
+
+class Compaction(Protocol):
+    """How the last compaction went: NOT_RUN, RUNNING, SUCCESS or ERROR."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def last_error(self) -> str: ...
+
+
+class TopicFigures(Protocol):
+    """What a topic shows of itself; counters are since the server's start."""
+
+    @property
+    def compaction(self) -> Compaction: ...
+    @property
+    def consumer_count(self) -> int: ...
+    @property
+    def last_publish_ms(self) -> int: ...
+    @property
+    def policies(self) -> InForce: ...
+    @property
+    def producers(self) -> Mapping[str, Publisher]: ...
+    @property
+    def rate_in(self) -> Rate: ...
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]: ...
+    @property
+    def used(self) -> bool:
+        """Whether it has messages, or a client is connected."""
+        ...
+
+    @property
+    def write_latency(self) -> Histogram | None:
+        """Milliseconds until an append is durable; None before the first."""
+        ...
+
+    async def measure_backlog(self) -> BacklogFigures:
+        """The backlog of the slowest durable subscription, as it is now."""
+        ...
+
+
+class Documents(Protocol):
+    """Small durable documents by kind and key, beside a log."""
+
+    def load_meta(self, kind: str) -> Awaitable[dict[str, bytes]]:
+        """All documents of a kind."""
+        ...
+
+    def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> Awaitable[None]:
+        """Store `(kind, key, document)` each, in order, all or none; None deletes. Completes when durable."""
+        ...
+
+
+class Topic(Log, TopicFigures, Protocol):
+    """One log with its producers and subscriptions."""
+
+    followers: set[Callable[[], None]]  # called when the log grows or ends
+
+    @property
+    def documents(self) -> Documents: ...
+
+    @property
+    def epoch(self) -> int:
+        """How often a producer had the topic alone, less one (Pulsar's topic epoch)."""
+        ...
+
+    def check_open(self) -> None:
+        """Raise unless the topic takes messages: TOPIC_TERMINATED, TOPIC_NOT_FOUND."""
+        ...
+
+    def check_shared(self) -> None:
+        """Raise EXCLUSIVE_PRODUCER while a producer has the topic alone, or waits to."""
+        ...
+
+    def last_sequence_id(self, producer: str) -> int:
+        """The highest sequence id stored under a producer's name, -1 without one."""
+        ...

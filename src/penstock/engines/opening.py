@@ -1,0 +1,37 @@
+"""The engines that there are: which broker a configuration means."""
+
+from pathlib import Path
+from typing import Final
+
+from penstock.broker.broker import Broker
+from penstock.broker.entry_format import EntryFormat
+from penstock.broker.settings import BrokerSettings
+from penstock.engines.embedded import broker as embedded
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.ports import Store
+from penstock.runtime.clock import LoopClock
+
+# A message id names its log by the ledger alone, so those of non-persistent topics begin above all others.
+TRANSIENT_LEDGERS: Final = 1 << 40
+
+
+def open_embedded(
+    settings: BrokerSettings,
+    encoder: EntryFormat,
+    *,
+    folder: Path | None = None,
+    size_max_bytes: int = 0,
+    reserve_bytes: int = 0,
+) -> Broker:
+    """The embedded engine, not yet started; without a `folder` it keeps everything in memory.
+
+    `size_max_bytes` bounds the folder's storage (0: the disk does), `reserve_bytes` is kept free of it for deletes.
+    """
+    store: Store
+    if folder is None:
+        store = MemoryStore()
+    else:
+        from penstock.engines.embedded.sqlite import SqliteStore  # a server in memory starts without it
+
+        store = SqliteStore.bounded(folder, size_max_bytes, reserve_bytes)
+    return embedded.Broker(store, MemoryStore(TRANSIENT_LEDGERS), encoder, LoopClock(), settings)

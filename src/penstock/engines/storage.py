@@ -1,0 +1,7 @@
+"""The embedded engine's data folder, as the command line works on it: look through, copy, put back."""
+
+from penstock.engines.embedded.sqlite.backup import copy, restore
+from penstock.engines.embedded.sqlite.check import Report, check
+from penstock.engines.embedded.sqlite.store import FILE_NAME
+
+__all__ = ["FILE_NAME", "Report", "check", "copy", "restore"]
