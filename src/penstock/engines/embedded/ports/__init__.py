@@ -4,21 +4,23 @@ Everything here is called on the event loop's thread only, and every awaitable c
 """
 
 from .clock import Clock, Timer
-from .cursors import CursorChange, CursorStore
 from .entry_format import EntryFormat
-from .log import Log, LogState
-from .stages import StageStore
-from .store import MetaStore, Store
+from .log import Log, LogSearch, LogState
+from .stages import CommitStore, StageStore, WriterStore
+from .store import CursorChange, CursorStore, MetaStore, Store
 
 __all__ = [
     "Clock",
+    "CommitStore",
     "CursorChange",
     "CursorStore",
     "EntryFormat",
     "Log",
+    "LogSearch",
     "LogState",
     "MetaStore",
     "StageStore",
     "Store",
     "Timer",
+    "WriterStore",
 ]

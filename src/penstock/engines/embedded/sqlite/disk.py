@@ -10,14 +10,14 @@ server recovers.
 import contextlib
 import errno
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from penstock.engines.embedded.ports.storage_health import (
+from penstock.engines.embedded.runtime.storage_health import (
     Cause,
     Problem,
-    Reports,
     StorageFiles,
     StorageHealth,
 )
@@ -40,7 +40,9 @@ _PUBLISHES: Final = (Append, Stage, CommitStages)
 class Disk:
     """For the writer's thread only; `report` reaches `health` on the loop."""
 
-    def __init__(self, file: Path, reserve_bytes: int, health: StorageHealth, report: Reports) -> None:
+    def __init__(
+        self, file: Path, reserve_bytes: int, health: StorageHealth, report: Callable[..., object]
+    ) -> None:
         self.problem: Problem | None = None
         self._file = file
         self._folder = file.parent
@@ -136,7 +138,7 @@ class Disk:
 
     def _error(self) -> PenstockError:
         assert self.problem is not None
-        return StorageHealth.error(self.problem)
+        return self.problem.new_error()
 
     def _count(self, works: list[Work]) -> None:
         refused = sum([isinstance(work, _PUBLISHES) for work in works])

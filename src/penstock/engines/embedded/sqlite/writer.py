@@ -14,8 +14,8 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Final
 
-from penstock.engines.embedded.ports.storage_health import StorageHealth
 from penstock.engines.embedded.runtime.histogram import Writes
+from penstock.engines.embedded.runtime.storage_health import StorageHealth
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .connection import blames_surroundings, translate

@@ -130,7 +130,7 @@ async def test_on_a_full_disk_there_are_logs_cursors_and_deletes(tmp_path: Path,
 
         patch.setattr(Tables, "probe", probed)
         assert await kind_of(store.append(ledger, [ENTRY])) is ErrorKind.STORAGE_FULL
-        assert store.health.told()["reason"] == "storage_full"
+        assert store.health.readiness()["reason"] == "storage_full"
         assert (await store.open("t")).next_entry == 1
         assert await kind_of(store.open("new")) is ErrorKind.STORAGE_FULL
         await store.save_cursors([CursorChange(ledger, "s", 1, {})])
@@ -221,7 +221,7 @@ async def test_all_files_together_stay_within_their_bound(
             await store.trim(ledger, state.next_entry)  # the main file has room
     assert store.health.problem.cause == "limit"
     assert not store.health.failing
-    assert store.health.told()["reason"] == "size_limit"
+    assert store.health.readiness()["reason"] == "size_limit"
     assert store.health.files is not None
     assert bound < store.health.files().size < bound + (1 << 20)
     reader.close()
