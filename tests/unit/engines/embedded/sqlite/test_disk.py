@@ -11,8 +11,9 @@ import pytest
 from tests.waiting import until_async
 
 from penstock.engines.embedded.ports import CursorChange
-from penstock.engines.embedded.sqlite import SqliteStore, disk, reserve, tables
-from penstock.engines.embedded.sqlite.reserve import RESERVE_NAME
+from penstock.engines.embedded.sqlite import SqliteStore, disk, tables
+from penstock.engines.embedded.sqlite import folder as data_folder
+from penstock.engines.embedded.sqlite.folder import RESERVE_NAME
 from penstock.engines.embedded.sqlite.store import FILE_NAME
 from penstock.engines.embedded.sqlite.tables import Tables
 from penstock.model.entry import NewEntry
@@ -249,9 +250,9 @@ def test_the_reserve_is_made_released_and_made_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 1 << 20
-    monkeypatch.setattr(reserve, "disk_free", lambda folder: free)
+    monkeypatch.setattr(data_folder, "disk_free", lambda folder: free)
     file = tmp_path / RESERVE_NAME
-    made = reserve.Reserve(tmp_path, 1 << 16)
+    made = data_folder.Reserve(tmp_path, 1 << 16)
     made.make()
     assert file.stat().st_size == 1 << 16
     assert file.stat().st_blocks * 512 >= 1 << 16
@@ -269,7 +270,7 @@ def test_the_reserve_is_made_released_and_made_smaller(
 async def test_a_server_that_starts_on_a_full_disk_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reserve, "disk_free", lambda folder: 0)
+    monkeypatch.setattr(data_folder, "disk_free", lambda folder: 0)
     monkeypatch.setattr(disk, "disk_free", lambda folder: 0)
     monkeypatch.setattr(disk, "PROBE_FIRST_S", 0.001)
     store = SqliteStore(tmp_path, reserve_bytes=1 << 16)
