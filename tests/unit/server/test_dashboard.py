@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import yaml
 
+from penstock.engines.embedded.ports.storage_health import CAUSES, StorageFiles, StorageHealth
 from penstock.engines.embedded.runtime.histogram import Histogram, Writes
-from penstock.engines.embedded.runtime.storage_health import CAUSES, StorageFiles, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 from penstock.server.metrics import whole

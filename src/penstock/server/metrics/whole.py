@@ -3,8 +3,8 @@
 from typing import Final
 
 from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.ports.storage_health import CAUSES, StorageHealth
 from penstock.engines.embedded.runtime.histogram import Writes
-from penstock.engines.embedded.runtime.storage_health import CAUSES, StorageHealth
 from penstock.protocols.audit import Audit
 from penstock.protocols.load import Load
 

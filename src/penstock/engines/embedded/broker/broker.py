@@ -7,10 +7,10 @@ from typing import Final
 
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import Clock, EntryFormat, Store
+from penstock.engines.embedded.ports.storage_health import StorageHealth
 from penstock.engines.embedded.registry.namespaces import Namespaces
 from penstock.engines.embedded.registry.policies import Policies
 from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.runtime.storage_health import StorageHealth
 from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.subscription import Budget, Consumer, Subscription

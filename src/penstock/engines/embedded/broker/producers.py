@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.engines.embedded.ports import Clock, EntryFormat
+from penstock.engines.embedded.ports.storage_health import StorageHealth
 from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.runtime.storage_health import StorageHealth
 from penstock.engines.embedded.topic.counting import check_producers
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.engines.embedded.topic.requests import Requests

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.engines.embedded.ports import Clock, Timer
+from penstock.engines.embedded.ports.storage_health import STORAGE_KINDS
 from penstock.engines.embedded.registry.policies import Policies
-from penstock.engines.embedded.runtime.storage_health import STORAGE_KINDS
 from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.engines.embedded.runtime.timers import Timers
 from penstock.engines.embedded.settings import BrokerSettings

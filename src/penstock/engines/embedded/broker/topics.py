@@ -9,9 +9,9 @@ import msgspec
 from penstock.engines.embedded.log.tail import TailCache
 from penstock.engines.embedded.log.transient import Kept
 from penstock.engines.embedded.ports import Clock, Store
+from penstock.engines.embedded.ports.storage_health import StorageHealth
 from penstock.engines.embedded.registry.namespaces import Namespaces, TopicDocument
 from penstock.engines.embedded.runtime.locks import Locks
-from penstock.engines.embedded.runtime.storage_health import StorageHealth
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
 from penstock.model.errors import ErrorKind, PenstockError

@@ -36,13 +36,13 @@ SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 class Writes:
     """What a store's writer did: commits by their seconds, what they carried, and what waits."""
 
-    __slots__ = ("answered", "asked", "commits")
+    __slots__ = ("answered", "commits", "owed")
 
     def __init__(self) -> None:
         self.commits = Histogram(SECONDS)
-        self.asked = 0  # calls handed over
+        self.owed = 0  # calls handed over
         self.answered = 0  # calls completed
 
     @property
     def waiting(self) -> int:
-        return self.asked - self.answered
+        return self.owed - self.answered

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.engines.embedded.runtime.storage_health import (
+from penstock.engines.embedded.ports.storage_health import (
     STORAGE_KINDS,
     Cause,
     Problem,

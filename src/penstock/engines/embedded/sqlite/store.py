@@ -8,8 +8,8 @@ from typing import Any, Final, Self, TypeVar, TypeVarTuple
 import msgspec
 
 from penstock.engines.embedded.ports import CursorChange, LogState
+from penstock.engines.embedded.ports.storage_health import StorageHealth
 from penstock.engines.embedded.runtime.histogram import Writes
-from penstock.engines.embedded.runtime.storage_health import StorageHealth
 from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets
