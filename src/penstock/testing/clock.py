@@ -16,7 +16,7 @@ class _Timer:
 
 
 class ManualClock:
-    """`core.ports.Clock` that stands still until `advance`."""
+    """`Clock` that stands still until `advance`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._start = now_ms
