@@ -7,7 +7,7 @@ Subclass it where pytest finds it, and say how a store is made; pytest and its p
             return MyStore(folder / "data")
 
 `make` is called again with the same folder after a store was closed: what was durable must be there then.
-A store that keeps nothing sets `durable = False`.
+A store that is not durable sets `durable = False`.
 """
 
 from .bench import Bench, entry

@@ -134,7 +134,7 @@ def _check(
 
 
 def _check_documents(connection: sqlite3.Connection, topics: dict[str, TopicDocument]) -> Iterator[Found]:
-    """Read every document, and keep those of topics."""
+    """Read every document, and collect those of topics."""
     for kind, (parse, type_) in _DOCUMENTS.items():
         for key, document in connection.execute("SELECT key, document FROM meta WHERE kind = ?", (kind,)):
             try:

@@ -26,7 +26,7 @@ _ENTRIES: Final = f"""
 """  # noqa: S608
 
 _STAGES: Final = "SELECT start, writer, batch, stage, part, ledger, messages, size_bytes, numbers FROM stages"
-_LIE: Final = "SELECT count(*), coalesce(sum(length(data)), 0) FROM entries WHERE id >= ? AND id < ?"
+_STAGED: Final = "SELECT count(*), coalesce(sum(length(data)), 0) FROM entries WHERE id >= ? AND id < ?"
 _COMMITS: Final = """
     SELECT writer, topics, batch, messages, spans, EXISTS (SELECT 1 FROM writers WHERE name = writer) FROM commits
 """
@@ -85,7 +85,7 @@ def check_logs(connection: sqlite3.Connection, logs: Mapping[int, LogRow]) -> It
 
 
 class _Sweeps:
-    """Ranges of ids that are let go of: whatever is there does not count."""
+    """Ranges of ids of deleted entries: what is still there does not count."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._ranges = connection.execute("SELECT start, until FROM sweeps ORDER BY start").fetchall()
@@ -210,11 +210,11 @@ def check_stages(connection: sqlite3.Connection, logs: Mapping[int, LogRow]) -> 
             )
             continue
         count = len(numbers) // 3
-        lie = connection.execute(_LIE, (start, start + count)).fetchone()
-        if lie != (count, counted[1]):
+        found = connection.execute(_STAGED, (start, start + count)).fetchone()
+        if found != (count, counted[1]):
             yield (
                 place,
-                f"of its {count} entries with {counted[1]} bytes, {lie[0]} with {lie[1]} bytes are there",
+                f"of its {count} entries with {counted[1]} bytes, {found[0]} with {found[1]} bytes are there",
             )
     for row in connection.execute(_COMMITS):
         yield from _check_commit(row)

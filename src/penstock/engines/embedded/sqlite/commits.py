@@ -62,7 +62,7 @@ def find_commit(connection: sqlite3.Connection, writer: str, topics: Targets | N
 
 
 def save_commit(connection: sqlite3.Connection, commit: Commit) -> None:
-    """Keep a commit in place of the one before it, and note that its writer is in use."""
+    """Store a commit in place of the one before it, and note that its writer is in use."""
     spans = msgspec.json.encode(commit.spans)
     row = (commit.writer, _text(commit.topics), commit.batch, commit.at)
     connection.execute(_SAVE_COMMIT, (*row, commit.keep, commit.messages, commit.stages, spans))

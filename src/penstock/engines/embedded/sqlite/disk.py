@@ -56,7 +56,7 @@ class Bounds(msgspec.Struct, frozen=True):
     """How much of its disk a store may have, in bytes. None: as much as there is.
 
     `size_max_bytes` bounds the main file, `files_max_bytes` it together with the write-ahead log, which grows under
-    long reads. `reserve_bytes` are kept on the disk for what frees room when the disk is full. `total_bytes` is the
+    long reads. `reserve_bytes` are reserved on the disk for what frees room when it is full. `total_bytes` is the
     configured bound of all of it, as it is shown.
     """
 
@@ -129,7 +129,7 @@ class Disk:
 
     def _diagnose(self, tables: Tables, kind: ErrorKind, needed: int) -> tuple[Cause, int | None]:
         """Why, and the system's number for it."""
-        if self.problem is not None and self.problem.cause != "limit":
+        if self.problem is not None and not self.limited:
             return self.problem.cause, self.problem.errno  # the probe looks whether it is another by now
         with contextlib.suppress(sqlite3.Error):
             if kind is ErrorKind.STORAGE_FULL and tables.lacks(needed):
@@ -139,6 +139,11 @@ class Disk:
         except OSError as error:
             return _cause(error.errno), error.errno
         return ("full", errno.ENOSPC) if kind is ErrorKind.STORAGE_FULL else ("io", None)
+
+    @property
+    def limited(self) -> bool:
+        """Whether the storage is at its bound."""
+        return self.problem is not None and self.problem.cause == "limit"
 
     def outgrown(self) -> None:
         """The files are larger than they may become."""
@@ -207,7 +212,7 @@ class Disk:
 
     def _over(self, tables: Tables) -> bool:
         assert self.problem is not None
-        if self.problem.cause == "limit":
+        if self.limited:
             return not tables.lacks(self._needed)
         # What was freed within the files is no room of the disk, and does as well.
         file = max(0, self._needed - tables.free_inside())

@@ -15,7 +15,7 @@ from typing import Final
 from penstock.model.errors import ErrorKind, PenstockError
 
 LOCK_NAME: Final = "penstock.lock"
-FOLDER_MODE: Final = 0o700  # of a folder that is made here: what is stored is nobody else's to read
+FOLDER_MODE: Final = 0o700  # of a folder that is made here: no other user is to read what is stored
 FILE_MODE: Final = 0o600  # also where the folder was there before; SQLite's files beside it follow it
 
 RESERVE_NAME: Final = "penstock.reserve"
@@ -104,14 +104,15 @@ class Reserve:
         folder, size = self._file.parent, self.size_bytes
         if not size:
             self.release()
-            check_room(folder, keep)
+            if disk_free(folder) < keep:
+                raise _no_room(folder)
             return
         file = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         has = os.fstat(file).st_size
         try:
             chosen = min(size, max(0, disk_free(folder) - keep) + has)
             if chosen < max(has, size // LEAST_PART):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+                raise _no_room(folder)
             if has != chosen:
                 os.ftruncate(file, 0)
                 _allocate(file, chosen)
@@ -163,10 +164,8 @@ def disk_free(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def check_room(folder: Path, size_bytes: int) -> None:
-    """Raise OSError (ENOSPC) unless the disk has so much left."""
-    if disk_free(folder) < size_bytes:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+def _no_room(folder: Path) -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def check_writes(folder: Path, at: int) -> None:

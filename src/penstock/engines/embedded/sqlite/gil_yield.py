@@ -1,7 +1,7 @@
 """Letting the store's threads have Python's lock (the GIL) while the event loop is busy.
 
-A thread that waits for the lock may demand it only when one holder has kept it for a whole switch interval. A
-busy loop lets go of it between its callbacks, for moments too short for a sleeping thread to wake up in, and
+A thread that waits for the lock may demand it only when one holder has had it for a whole switch interval. A
+busy loop releases it between its callbacks, for moments too short for a sleeping thread to wake up in, and
 each of them starts that wait again. Measured on two cores, an append then took whole seconds. So
 when answers of the threads are pending and none came for a while, the loop pauses for as long as a thread needs
 to wake up; what the thread then does is mostly SQLite's work, which needs no lock. Measured again: 3 ms, for a

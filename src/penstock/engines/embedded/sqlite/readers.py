@@ -94,7 +94,7 @@ def read(
     for row in rows:
         size += len(row[5])
         if found and size > bytes_max:
-            rows.close()  # ends the read: an open one would keep the write-ahead log from starting anew
+            rows.close()  # ends the read: an open one would prevent that the write-ahead log starts again
             break
         found.append(_entry(row))
     return found

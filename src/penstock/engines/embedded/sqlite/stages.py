@@ -38,7 +38,7 @@ def staging_extent(connection: sqlite3.Connection) -> Extent:
 
 
 def stage(works: Sequence[Stage], transaction: Transaction) -> Iterator[Statement]:
-    """The statements that keep what is staged."""
+    """The statements that store what is staged."""
     rows: list[Any] = []
     runs: list[Any] = []
     for work in works:

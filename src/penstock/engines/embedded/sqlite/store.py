@@ -64,11 +64,7 @@ class SqliteStore:
         files_max_bytes: int | None = None,
         reserve_bytes: int = 0,
     ) -> None:
-        """`size_max_bytes` bounds the main file; appends beyond it raise STORAGE_FULL. None: the disk does.
-
-        `files_max_bytes` bounds it together with the write-ahead log, which grows under long reads.
-        `reserve_bytes` are kept on the disk for what frees room when the disk is full.
-        """
+        """The bounds are those of `Bounds`; appends beyond them raise STORAGE_FULL."""
         self._folder = folder
         self._file = folder / FILE_NAME
         self._bounds = Bounds(size_max_bytes, files_max_bytes, reserve_bytes, size_max_bytes)

@@ -115,7 +115,7 @@ class Tables:
             self._broken = True
 
     def tend(self) -> bool:
-        """Keep the write-ahead log within its bound; call it now and then. Whether the files outgrew theirs.
+        """Hold the write-ahead log within its bound; call it now and then. Whether the files outgrew theirs.
 
         SQLite starts the log again at the first commit that finds it in the main file and without a reader.
         Where there is always a reader, that never happens; so readers have to wait for once.

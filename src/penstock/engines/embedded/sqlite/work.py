@@ -22,7 +22,7 @@ def _future() -> "asyncio.Future[Any]":
 class Work(msgspec.Struct, kw_only=True, eq=False):
     """One call, with its caller's future and its outcome. To be made on the loop.
 
-    `mixes`: it may share a transaction with any other work that mixes; the rest keep among their own kind,
+    `mixes`: it may share a transaction with any other work that mixes; the rest only with their own kind,
     because there the order matters. `size_bytes`: what it is about to write, roughly.
     """
 
@@ -173,7 +173,7 @@ class Transaction:
         return self.changed[ledger] if ledger in self.changed else self._extents.get(ledger)
 
     def free(self, start: int, until: int) -> None:
-        """Give up the entries with these ids; the sweeps free their room."""
+        """Mark the entries with these ids as deleted; the sweeps free their room."""
         if start < until:
             self.connection.execute("INSERT INTO sweeps VALUES (?, ?)", (start, until))
             self.freed.append((start, until))

@@ -172,7 +172,7 @@ class Writer:
         spared = self._disk.admitted(tables, works)
         if spared:
             self._commit_spared(tables, spared)
-        if self._disk.problem is not None and self._disk.problem.cause == "limit":
+        if self._disk.limited:
             self._disk.probe(tables, now=True)  # costs no writing, and room comes by what is done here only
 
     def _commit_spared(self, tables: Tables, works: list[Work]) -> None:
@@ -213,8 +213,7 @@ class Writer:
     def _make_room(self, tables: Tables) -> None:
         """At the bound: free what may be freed before anything is refused for want of it."""
         for _ in range(SWEEPS_MAX):
-            problem = self._disk.problem
-            if problem is None or problem.cause != "limit" or not tables.sweeps.waiting or self._sweeps_fail:
+            if not self._disk.limited or not tables.sweeps.waiting or self._sweeps_fail:
                 return
             self._sweep(tables)
 
@@ -227,7 +226,7 @@ class Writer:
                 self._disk.failed(tables, error, [])
             # Else try again after the next commit, or when the disk is well.
             self._sweeps_fail = not self._found_room(tables)
-        if self._disk.problem is not None and self._disk.problem.cause == "limit":
+        if self._disk.limited:
             self._disk.probe(tables, now=True)
 
     def _close(self, tables: Tables, work: Work) -> None:
