@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from errno import errorcode
 from time import monotonic
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -24,10 +24,11 @@ log = logging.getLogger(__name__)
 # io: writes or syncs fail; full: the disk, or a quota of its system, has no room; limit: the storage is as large as
 # the configuration lets it become, and the disk is well.
 Cause = Literal["io", "full", "limit"]
+CAUSES: Final[tuple[Cause, ...]] = get_args(Cause)
 # Errors of a problem that was logged when it began: code that meets them logs nothing more.
 STORAGE_KINDS: Final = frozenset((ErrorKind.STORAGE_FULL, ErrorKind.STORAGE_FAILED))
 
-CAUSES: Final[tuple[Cause, ...]] = ("io", "full", "limit")
+_REASONS: Final = {"io": "storage_failed", "full": "storage_full", "limit": "size_limit"}
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -37,6 +38,10 @@ class Problem(msgspec.Struct, frozen=True):
     error: PenstockError
     path: str
     errno: int | None = None
+
+    def new_error(self) -> PenstockError:
+        """An error for each caller: a traceback grows with every raise."""
+        return PenstockError(self.error.kind, self.error.message)
 
 
 class StorageFiles(msgspec.Struct, frozen=True):
@@ -73,12 +78,7 @@ class StorageHealth:
     def check(self, topic: TopicName) -> None:
         """Raise STORAGE_FAILED or STORAGE_FULL unless messages of `topic` can be stored now."""
         if self.problem is not None and topic.persistent:
-            raise self.error(self.problem)
-
-    @staticmethod
-    def error(problem: Problem) -> PenstockError:
-        """A new error of the problem for each caller: a traceback grows with every raise."""
-        return PenstockError(problem.error.kind, problem.error.message)
+            raise self.problem.new_error()
 
     # -- what the store reports
 
@@ -132,8 +132,8 @@ class StorageHealth:
 
     # -- for programs
 
-    def told(self) -> dict[str, Any]:
-        """The problem, as readiness tells it."""
+    def readiness(self) -> dict[str, Any]:
+        """The problem, as the readiness endpoint shows it; empty while all is well."""
         if self.problem is None or self.since is None:
             return {}
         error = self.problem.error
@@ -143,14 +143,3 @@ class StorageHealth:
             "message": error.message,
             "since": self.since.isoformat(timespec="milliseconds"),
         }
-
-
-class Reports(Protocol):
-    """How a store's own threads reach a `StorageHealth`."""
-
-    def __call__(self, call: Callable[..., object], *arguments: object) -> None:
-        """Have `call` called on the loop."""
-        ...
-
-
-_REASONS: Final = {"io": "storage_failed", "full": "storage_full", "limit": "size_limit"}

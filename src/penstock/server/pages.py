@@ -73,9 +73,9 @@ class Pages:
             return 503, _JSON, error_body(ErrorKind.UNAVAILABLE, "the server is shutting down")
         storage = self._context.broker.storage
         if storage.failing:
-            return 503, _JSON, msgspec.json.encode({"status": "not ready", **storage.told()})
+            return 503, _JSON, msgspec.json.encode({"status": "not ready", **storage.readiness()})
         # At its configured bound a server is well: taken out of service, it could not be emptied by its consumers.
-        return 200, _JSON, msgspec.json.encode({"status": "ready", **storage.told()})
+        return 200, _JSON, msgspec.json.encode({"status": "ready", **storage.readiness()})
 
     @cached_property
     def _document(self) -> dict[str, Any]:

@@ -25,10 +25,10 @@ class Issuer:
 
     def token(self, role: str, *, expires_s: float | None = None, **claims: Any) -> str:
         """A token of a role, which lasts `expires_s` from now (None: for ever)."""
-        told: dict[str, Any] = {"sub": role, **claims}
+        payload: dict[str, Any] = {"sub": role, **claims}
         if expires_s is not None:
-            told["exp"] = time.time() + expires_s
-        return self._signer.sign(told)
+            payload["exp"] = time.time() + expires_s
+        return self._signer.sign(payload)
 
     def headers(self, role: str, **options: Any) -> dict[str, str]:
         """The header of a request."""

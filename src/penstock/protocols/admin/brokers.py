@@ -46,7 +46,7 @@ async def health(call: Call) -> Answer:
     """Answer `ok`, or why messages of persistent topics cannot be stored."""
     storage = call.broker.storage
     if storage.failing and storage.problem is not None:
-        raise storage.error(storage.problem)
+        raise storage.problem.new_error()
     return Answer(raw=b"ok")
 
 

@@ -7,20 +7,17 @@ Subclass it where pytest finds it, and say how a store is made; pytest and its p
             return MyStore(folder / "data")
 
 `make` is called again with the same folder after a store was closed: what was durable must be there then.
-A store that keeps nothing sets `durable = False`.
+A store that is not durable sets `durable = False`.
 """
 
 from .bench import Bench, entry
-from .cursors import CursorSuite
-from .life import LifeSuite
 from .log import LogSuite
-from .meta import MetaSuite
-from .reading import ReadingSuite
+from .metadata import MetadataSuite
 from .stages import StageSuite
 from .trimming import TrimmingSuite
 
 __all__ = ["Bench", "StoreSuite", "entry"]
 
 
-class StoreSuite(LogSuite, ReadingSuite, TrimmingSuite, CursorSuite, MetaSuite, StageSuite, LifeSuite):
+class StoreSuite(LogSuite, TrimmingSuite, MetadataSuite, StageSuite):
     """The tests of a store, one base for each part of what a store does; see the module."""

@@ -13,7 +13,7 @@ from .bench import ALL, TOPIC, Bench, PortSuite, entry
 
 
 class StageSuite(PortSuite):
-    """Tests of `StageStore`."""
+    """Tests of `StageStore`, `CommitStore` and `WriterStore`."""
 
     async def test_what_is_staged_is_seen_by_nobody_before_its_commit(self, bench: Bench) -> None:
         ledger = await bench.log()

@@ -1,4 +1,4 @@
-"""Letting go: trimmed logs and deleted ones."""
+"""Trimmed logs and deleted ones."""
 
 import asyncio
 

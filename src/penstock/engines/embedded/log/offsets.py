@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-CHUNK: Final = (
-    4096  # offsets per chunk: 512 bytes as bits, so a sparse set costs an eighth of a byte an offset
-)
+# Offsets per chunk: 512 bytes as bits, so a sparse set costs an eighth of a byte an offset.
+CHUNK: Final = 4096
 _FULL: Final = (1 << CHUNK) - 1
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.model.message_id import MessageId
 
-RECENT_MAX: Final = 1000  # ids a producer may still be told on a repeat; the same as a client's pending queue
+RECENT_MAX: Final = 1000  # ids that a repeat may still be answered with; the same as a client's pending queue
 
 UNKNOWN_ID: Final = MessageId(-1, -1)  # Pulsar's answer to a duplicate whose id is not known any more
 
@@ -19,16 +19,15 @@ class _Producer:
         self.stored_ms = now  # when it published last, or was read from the store
         self.stored = stored  # the highest
         self.recent: OrderedDict[int, asyncio.Future[MessageId]] = OrderedDict()  # on their way, or stored
-        self.failed: OrderedDict[int, None] = (
-            OrderedDict()
-        )  # new when they come again, though later ones are stored
+        # New when they come again, though later ones are stored.
+        self.failed: OrderedDict[int, None] = OrderedDict()
 
 
 class Sequences:
     """Per topic: what each producer name has published."""
 
     def __init__(self, stored: dict[str, int], now: Callable[[], int] = lambda: 0) -> None:
-        """`now` tells the monotonic time in ms."""
+        """`now` returns the monotonic time in ms."""
         self._now = now
         self._producers = {name: _Producer(last, now()) for name, last in stored.items()}
 
@@ -78,7 +77,7 @@ class Sequences:
             known.failed.popitem(last=False)
         if future is not None and not future.done():
             future.set_exception(error)
-            future.exception()  # a failure that nobody waits for is no news
+            future.exception()  # a failure that no caller waits for is not reported
 
     def silent_since(self, before_ms: int) -> list[str]:
         """The producers that stored nothing since a time (monotonic, ms), and have nothing on its way."""

@@ -1,58 +1,64 @@
-"""One log in memory: its entries, producers and cursors."""
+"""One log in memory, and what all calls of the store share."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from typing import Concatenate, ParamSpec, TypeVar
 
-from penstock.engines.embedded.ports import CursorChange, LogState
+from penstock.engines.embedded.ports import CursorChange
 from penstock.model.entry import AppendResult, Entry, NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+
+S = TypeVar("S")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
+def at_once(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], asyncio.Future[T]]:
+    """Make a method that answers at once one of a port: what it returns or raises is in the future."""
+
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(method(self, *args, **kwargs))
+        except PenstockError as error:
+            future.set_exception(error)
+        return future
+
+    update_wrapper(call, method)
+    return call
+
+
+def no_log(ledger: int) -> PenstockError:
+    """What is raised for a ledger that is not open."""
+    return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"there is no log with ledger {ledger}")
+
+
+@dataclass(slots=True)
 class MemoryLog:
     """One log; `entries[0]` has the id `first_entry`."""
 
-    __slots__ = (
-        "cursors",
-        "entries",
-        "first_entry",
-        "ledger",
-        "next_offset",
-        "producers",
-        "size_bytes",
-        "topic",
-    )
-
-    def __init__(self, ledger: int, topic: str) -> None:
-        self.ledger = ledger
-        self.topic = topic
-        self.entries: list[Entry] = []
-        self.first_entry = 0
-        self.next_offset = 0
-        self.size_bytes = 0
-        self.producers: dict[str, int] = {}
-        self.cursors: dict[str, CursorChange] = {}
+    ledger: int
+    topic: str
+    entries: list[Entry] = field(default_factory=list)
+    first_entry: int = 0
+    next_offset: int = 0
+    size_bytes: int = 0
+    producers: dict[str, int] = field(default_factory=dict)
+    cursors: dict[str, CursorChange] = field(default_factory=dict)
 
     @property
     def next_entry(self) -> int:
         return self.first_entry + len(self.entries)
 
-    def state(self) -> LogState:
-        first = self.entries[0].offset if self.entries else self.next_offset
-        return LogState(
-            ledger=self.ledger,
-            first_entry=self.first_entry,
-            next_entry=self.next_entry,
-            first_offset=first,
-            next_offset=self.next_offset,
-            size_bytes=self.size_bytes,
-            producers=dict(self.producers),
-        )
-
     def append(self, entries: Sequence[NewEntry]) -> AppendResult:
         placed = AppendResult(self.next_entry, self.next_offset)
-        for new in entries:
+        for number, new in enumerate(entries, placed.entry_id):
             self.entries.append(
                 Entry(
                     self.ledger,
-                    self.next_entry,
+                    number,
                     self.next_offset,
                     new.count,
                     new.publish_time,
@@ -65,48 +71,3 @@ class MemoryLog:
             if new.producer and new.sequence_id > self.producers.get(new.producer, -1):
                 self.producers[new.producer] = new.sequence_id
         return placed
-
-    def read(self, entry_id: int, entries_max: int, bytes_max: int) -> list[Entry]:
-        start = max(0, entry_id - self.first_entry)
-        found: list[Entry] = []
-        size = 0
-        for entry in self.entries[start : start + max(1, entries_max)]:
-            size += len(entry.data)
-            if found and size > bytes_max:
-                break
-            found.append(entry)
-        return found
-
-    def find_size(self, size_bytes: int) -> Entry | None:
-        found = None
-        for entry in reversed(self.entries):
-            size_bytes -= len(entry.data)
-            if size_bytes < 0:
-                break
-            found = entry
-        return found
-
-    def size_since(self, entry_id: int) -> int:
-        return sum(len(entry.data) for entry in self.entries[max(0, entry_id - self.first_entry) :])
-
-    def trim(self, before_entry: int) -> int:
-        count = min(max(0, before_entry - self.first_entry), len(self.entries))
-        freed = sum(len(entry.data) for entry in self.entries[:count])
-        self.size_bytes -= freed
-        del self.entries[:count]
-        self.first_entry += count
-        return freed
-
-    def save_cursor(self, change: CursorChange) -> None:
-        cursor = self.cursors.get(change.subscription)
-        if cursor is None:
-            cursor = CursorChange(self.ledger, change.subscription, change.mark, {})
-            self.cursors[change.subscription] = cursor
-        cursor.mark = change.mark
-        for number, bits in change.chunks.items():
-            if bits is None:
-                cursor.chunks.pop(number, None)
-            else:
-                cursor.chunks[number] = bits
-        if change.properties is not None:
-            cursor.properties = change.properties

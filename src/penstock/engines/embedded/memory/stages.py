@@ -1,7 +1,6 @@
 """What is staged, the writers, and their last commits, in dictionaries."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -19,54 +18,53 @@ from penstock.model.stage import (
     too_many_commits,
 )
 
-from .log import MemoryLog
-from .outcomes import done, failed, no_log
+from .log import MemoryLog, at_once, no_log
 
 
 class MemoryStages:
-    """A `StageStore` over the logs of a memory store."""
+    """The stages, commits and writers of a memory store, over its logs."""
 
-    def __init__(self, ledgers: Mapping[int, MemoryLog]) -> None:
-        self._logs = ledgers
+    def __init__(self) -> None:
+        self._logs: dict[int, MemoryLog] = {}
         self._stages: dict[StageKey, list[tuple[StagedRun, StageRun]]] = {}
         self._writers: dict[str, Writer] = {}
         self._commits: dict[str, dict[Targets | None, Commit]] = {}
 
-    def stage(
-        self, key: StageKey, part: int, checksum: int, at: int, runs: Sequence[StageRun]
-    ) -> asyncio.Future[None]:
+    @at_once
+    def stage(self, key: StageKey, part: int, checksum: int, at: int, runs: Sequence[StageRun]) -> None:
         for run in runs:
             if run.ledger not in self._logs:
-                return failed(no_log(run.ledger))
+                raise no_log(run.ledger)
         for run in runs:
             messages = sum(entry.count for entry in run.entries)
             size = sum(len(entry.data) for entry in run.entries)
-            told = StagedRun(key, part, checksum, at, run.ledger, run.topic, messages, size)
-            self._stages.setdefault(key, []).append((told, run))
-        return done(None)
+            staged = StagedRun(key, part, checksum, at, run.ledger, run.topic, messages, size)
+            self._stages.setdefault(key, []).append((staged, run))
 
-    def load_stages(self) -> asyncio.Future[tuple[list[StagedRun], list[Writer]]]:
-        runs = [told for held in self._stages.values() for told, _ in held]
+    @at_once
+    def load_stages(self) -> tuple[list[StagedRun], list[Writer]]:
+        runs = [staged for held in self._stages.values() for staged, _ in held]
         names = {key.writer for key in self._stages}
-        return done((runs, [writer for writer in self._writers.values() if writer.name in names]))
+        return runs, [writer for writer in self._writers.values() if writer.name in names]
 
+    @at_once
     def commit_stages(
         self, commit: Commit, stages: Sequence[str], lost: Sequence[StageKey] = (), commits_max: int = 0
-    ) -> asyncio.Future[Commit]:
+    ) -> Commit:
         last = self._last(commit.writer, commit.topics)
         if last is not None and last.batch >= commit.batch:
-            return done(last)
+            return last
         if self._full(commit, commits_max):
-            return failed(too_many_commits(commits_max))
+            raise too_many_commits(commits_max)
         won: list[StageRun] = []
         for stage in stages:
             held = self._stages.get(StageKey(commit.writer, commit.batch, stage))
             if held is None:
-                return failed(PenstockError(ErrorKind.STAGE_NOT_FOUND, f"nothing is staged as {stage}"))
+                raise PenstockError(ErrorKind.STAGE_NOT_FOUND, f"nothing is staged as {stage}")
             won += [run for _, run in sorted(held, key=lambda pair: pair[0].part)]
         for run in won:
             if run.ledger not in self._logs:
-                return failed(no_log(run.ledger))
+                raise no_log(run.ledger)
         spans = tuple(self._append(won, commit.at))
         for key in (*(StageKey(commit.writer, commit.batch, stage) for stage in stages), *lost):
             self._stages.pop(key, None)
@@ -77,7 +75,7 @@ class MemoryStages:
             keep = writer.keep or commit.keep
             at = max(writer.at, commit.at)
             self._writers[commit.writer] = msgspec.structs.replace(writer, at=at, keep=keep)
-        return done(made)
+        return made
 
     def _full(self, commit: Commit, commits_max: int) -> bool:
         if not commits_max or commit.topics in self._commits.get(commit.writer, {}):
@@ -111,59 +109,68 @@ class MemoryStages:
         by = self._commits.get(writer, {})
         return by.get(topics) or by.get(None)
 
-    def repeat_commit(self, commit: Commit, keys: Sequence[StageKey]) -> asyncio.Future[None]:
+    @at_once
+    def repeat_commit(self, commit: Commit, keys: Sequence[StageKey]) -> None:
         self._commits.setdefault(commit.writer, {})[commit.topics] = commit
-        return self.drop_stages(keys)
-
-    def drop_stages(self, keys: Sequence[StageKey]) -> asyncio.Future[None]:
         for key in keys:
             self._stages.pop(key, None)
-        return done(None)
 
-    def find_commit(self, writer: str, topics: Targets) -> asyncio.Future[Commit | None]:
-        return done(self._last(writer, topics))
+    @at_once
+    def drop_stages(self, keys: Sequence[StageKey]) -> None:
+        for key in keys:
+            self._stages.pop(key, None)
 
-    def save_writer(self, writer: Writer, writers_max: int = 0) -> asyncio.Future[bool]:
+    @at_once
+    def find_commit(self, writer: str, topics: Targets) -> Commit | None:
+        return self._last(writer, topics)
+
+    @at_once
+    def save_writer(self, writer: Writer, writers_max: int = 0) -> bool:
         known = self._writers.get(writer.name)
         count = sum(each.origin == writer.origin for each in self._writers.values())
         if known is None and writers_max and count >= writers_max:
-            return done(False)
+            return False
         keep = writer.keep or (known is not None and known.keep)
         self._writers[writer.name] = msgspec.structs.replace(writer, keep=keep)
-        return done(True)
+        return True
 
-    def find_writer(self, name: str) -> asyncio.Future[Writer | None]:
-        return done(self._writers.get(name))
+    @at_once
+    def find_writer(self, name: str) -> Writer | None:
+        return self._writers.get(name)
 
-    def list_targets(self, writer: str) -> asyncio.Future[list[Target]]:
+    @at_once
+    def list_targets(self, writer: str) -> list[Target]:
         by = self._commits.get(writer, {})
         found = sorted(by.values(), key=lambda each: msgspec.json.encode(each.topics or ""))
-        return done([commit.target for commit in found if commit.batch != FORGOTTEN])
+        return [commit.target for commit in found if commit.batch != FORGOTTEN]
 
-    def list_writers(self, after: str, owner: str | None, writers_max: int) -> asyncio.Future[list[Writer]]:
+    @at_once
+    def list_writers(self, after: str, owner: str | None, writers_max: int) -> list[Writer]:
         found = [each for each in self._writers.values() if each.name > after]
         if owner is not None:
             found = [each for each in found if each.owner == owner]
-        return done(sorted(found, key=lambda each: each.name.encode())[:writers_max])
+        return sorted(found, key=lambda each: each.name.encode())[:writers_max]
 
-    def idle_writers(self, keep: bool, before: int, writers_max: int) -> asyncio.Future[list[Writer]]:
+    @at_once
+    def idle_writers(self, keep: bool, before: int, writers_max: int) -> list[Writer]:
         staged = {key.writer for key in self._stages}
         found = [each for each in self._writers.values() if each.keep == keep and each.at <= before]
         found = [each for each in found if each.name not in staged]
-        return done(sorted(found, key=lambda each: (each.at, each.name))[:writers_max])
+        return sorted(found, key=lambda each: (each.at, each.name))[:writers_max]
 
-    def forget_writers(self, names: Sequence[str]) -> asyncio.Future[None]:
+    @at_once
+    def forget_writers(self, names: Sequence[str]) -> None:
         for name in names:
             self._writers.pop(name, None)
             self._commits.pop(name, None)
-        return done(None)
 
-    def forget_commit(self, writer: str, topics: Targets) -> asyncio.Future[bool]:
+    @at_once
+    def forget_commit(self, writer: str, topics: Targets) -> bool:
         last = self._last(writer, topics)
         if last is None or last.batch == FORGOTTEN:
-            return done(False)
+            return False
         by = self._commits[writer]
         by.pop(topics, None)
         if None in by:
             by[topics] = Commit(writer, FORGOTTEN, last.at, topics)
-        return done(True)
+        return True

@@ -1,14 +1,12 @@
-"""Everything the broker keeps, in dictionaries."""
+"""All that the broker stores, in dictionaries."""
 
-import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from penstock.engines.embedded.ports import CursorChange, LogState
 from penstock.model.entry import AppendResult, Entry, NewEntry
 
-from .log import MemoryLog
-from .outcomes import done, failed, no_log
+from .log import MemoryLog, at_once, no_log
 from .stages import MemoryStages
 
 
@@ -17,9 +15,8 @@ class MemoryStore(MemoryStages):
 
     def __init__(self, first_ledger: int = 0) -> None:
         """`first_ledger` keeps its ledger numbers apart from those of another store beside it."""
+        super().__init__()
         self._topics: dict[str, MemoryLog] = {}
-        self._ledgers: dict[int, MemoryLog] = {}
-        super().__init__(self._ledgers)
         self._next_ledger = first_ledger
         self._meta: dict[str, dict[str, bytes]] = {}
 
@@ -29,91 +26,128 @@ class MemoryStore(MemoryStages):
     async def close(self) -> None:
         """Nothing to finish; what is stored stays with the object."""
 
-    def open(self, topic: str) -> asyncio.Future[LogState]:
+    @at_once
+    def open(self, topic: str) -> LogState:
         log = self._topics.get(topic)
         if log is None:
             log = MemoryLog(self._next_ledger, topic)
             self._next_ledger += 1
-            self._topics[topic] = self._ledgers[log.ledger] = log
-        return done(log.state())
-
-    def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[AppendResult]:
-        log = self._ledgers.get(ledger)
-        return failed(no_log(ledger)) if log is None else done(log.append(entries))
-
-    def read(
-        self, ledger: int, entry_id: int, entries_max: int, bytes_max: int
-    ) -> asyncio.Future[list[Entry]]:
-        log = self._ledgers.get(ledger)
-        return done([] if log is None else log.read(entry_id, entries_max, bytes_max))
-
-    def find_offset(self, ledger: int, offset: int) -> asyncio.Future[Entry | None]:
-        entries = self._entries(ledger)
-        at = bisect_right(entries, offset, key=lambda entry: entry.end)
-        return done(entries[at] if at < len(entries) else None)
-
-    def find_time(self, ledger: int, publish_time: int) -> asyncio.Future[Entry | None]:
-        entries = self._entries(ledger)
-        at = bisect_left(entries, publish_time, key=lambda entry: entry.publish_time)
-        return done(entries[at] if at < len(entries) else None)
-
-    def find_size(self, ledger: int, size_bytes: int) -> asyncio.Future[Entry | None]:
-        log = self._ledgers.get(ledger)
-        return done(None if log is None else log.find_size(size_bytes))
-
-    def size_since(self, ledger: int, entry_id: int) -> asyncio.Future[int]:
-        log = self._ledgers.get(ledger)
-        return done(0 if log is None else log.size_since(entry_id))
-
-    def trim(self, ledger: int, before_entry: int) -> asyncio.Future[int]:
-        log = self._ledgers.get(ledger)
-        return done(0 if log is None else log.trim(before_entry))
-
-    def forget_producers(self, ledger: int, names: Sequence[str]) -> asyncio.Future[None]:
-        log = self._ledgers.get(ledger)
-        if log is not None:
-            for name in names:
-                log.producers.pop(name, None)
-        return done(None)
-
-    def delete(self, ledger: int) -> asyncio.Future[None]:
-        log = self._ledgers.pop(ledger, None)
-        if log is not None:
-            del self._topics[log.topic]
-        return done(None)
-
-    def load_cursors(self, ledger: int) -> asyncio.Future[list[CursorChange]]:
-        log = self._ledgers.get(ledger)
-        cursors = [] if log is None else list(log.cursors.values())
-        return done(
-            [CursorChange(c.ledger, c.subscription, c.mark, dict(c.chunks), c.properties) for c in cursors]
+            self._topics[topic] = self._logs[log.ledger] = log
+        return LogState(
+            ledger=log.ledger,
+            first_entry=log.first_entry,
+            next_entry=log.next_entry,
+            first_offset=log.entries[0].offset if log.entries else log.next_offset,
+            next_offset=log.next_offset,
+            size_bytes=log.size_bytes,
+            producers=dict(log.producers),
         )
 
-    def save_cursors(self, changes: Sequence[CursorChange]) -> asyncio.Future[None]:
-        for change in changes:
-            if change.ledger not in self._ledgers:
-                return failed(no_log(change.ledger))
-        for change in changes:
-            self._ledgers[change.ledger].save_cursor(change)
-        return done(None)
+    @at_once
+    def append(self, ledger: int, entries: Sequence[NewEntry]) -> AppendResult:
+        log = self._logs.get(ledger)
+        if log is None:
+            raise no_log(ledger)
+        return log.append(entries)
 
-    def delete_cursor(self, ledger: int, subscription: str) -> asyncio.Future[None]:
-        log = self._ledgers.get(ledger)
+    @at_once
+    def read(self, ledger: int, entry_id: int, entries_max: int, bytes_max: int) -> list[Entry]:
+        log = self._log(ledger)
+        start = max(0, entry_id - log.first_entry)
+        found: list[Entry] = []
+        size = 0
+        for entry in log.entries[start : start + max(1, entries_max)]:
+            size += len(entry.data)
+            if found and size > bytes_max:
+                break
+            found.append(entry)
+        return found
+
+    @at_once
+    def trim(self, ledger: int, before_entry: int) -> int:
+        log = self._log(ledger)
+        count = min(max(0, before_entry - log.first_entry), len(log.entries))
+        freed = sum(len(entry.data) for entry in log.entries[:count])
+        log.size_bytes -= freed
+        del log.entries[:count]
+        log.first_entry += count
+        return freed
+
+    @at_once
+    def forget_producers(self, ledger: int, names: Sequence[str]) -> None:
+        for name in names:
+            self._log(ledger).producers.pop(name, None)
+
+    @at_once
+    def delete(self, ledger: int) -> None:
+        log = self._logs.pop(ledger, None)
         if log is not None:
-            log.cursors.pop(subscription, None)
-        return done(None)
+            del self._topics[log.topic]
 
-    def load_meta(self, kind: str) -> asyncio.Future[dict[str, bytes]]:
-        return done(dict(self._meta.get(kind, {})))
+    @at_once
+    def find_offset(self, ledger: int, offset: int) -> Entry | None:
+        entries = self._log(ledger).entries
+        at = bisect_right(entries, offset, key=lambda entry: entry.end)
+        return entries[at] if at < len(entries) else None
 
-    def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> asyncio.Future[None]:
+    @at_once
+    def find_time(self, ledger: int, publish_time: int) -> Entry | None:
+        entries = self._log(ledger).entries
+        at = bisect_left(entries, publish_time, key=lambda entry: entry.publish_time)
+        return entries[at] if at < len(entries) else None
+
+    @at_once
+    def find_size(self, ledger: int, size_bytes: int) -> Entry | None:
+        found = None
+        for entry in reversed(self._log(ledger).entries):
+            size_bytes -= len(entry.data)
+            if size_bytes < 0:
+                break
+            found = entry
+        return found
+
+    @at_once
+    def size_since(self, ledger: int, entry_id: int) -> int:
+        log = self._log(ledger)
+        return sum(len(entry.data) for entry in log.entries[max(0, entry_id - log.first_entry) :])
+
+    @at_once
+    def load_cursors(self, ledger: int) -> list[CursorChange]:
+        cursors = self._log(ledger).cursors.values()
+        return [CursorChange(c.ledger, c.subscription, c.mark, dict(c.chunks), c.properties) for c in cursors]
+
+    @at_once
+    def save_cursors(self, changes: Sequence[CursorChange]) -> None:
+        for change in changes:
+            if change.ledger not in self._logs:
+                raise no_log(change.ledger)
+        for change in changes:
+            name = change.subscription
+            new = CursorChange(change.ledger, name, change.mark, {})
+            cursor = self._logs[change.ledger].cursors.setdefault(name, new)
+            cursor.mark = change.mark
+            cursor.chunks |= change.chunks
+            for number in [number for number, bits in change.chunks.items() if bits is None]:
+                del cursor.chunks[number]
+            if change.properties is not None:
+                cursor.properties = change.properties
+
+    @at_once
+    def delete_cursor(self, ledger: int, subscription: str) -> None:
+        self._log(ledger).cursors.pop(subscription, None)
+
+    @at_once
+    def load_meta(self, kind: str) -> dict[str, bytes]:
+        return dict(self._meta.get(kind, {}))
+
+    @at_once
+    def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> None:
         for kind, key, document in documents:
             if document is None:
                 self._meta.get(kind, {}).pop(key, None)
             else:
                 self._meta.setdefault(kind, {})[key] = document
-        return done(None)
 
-    def _entries(self, ledger: int) -> list[Entry]:
-        log = self._ledgers.get(ledger)
-        return [] if log is None else log.entries
+    def _log(self, ledger: int) -> MemoryLog:
+        """A log; an empty one that is not stored where there is none."""
+        return self._logs.get(ledger) or MemoryLog(ledger, "")

@@ -3,17 +3,19 @@
 Everything here is called on the event loop's thread only, and every awaitable completes there.
 """
 
-from .cursors import CursorChange, CursorStore
-from .log import Log, LogState
-from .stages import StageStore
-from .store import MetaStore, Store
+from .log import Log, LogSearch, LogState
+from .stages import CommitStore, StageStore, WriterStore
+from .store import CursorChange, CursorStore, MetaStore, Store
 
 __all__ = [
+    "CommitStore",
     "CursorChange",
     "CursorStore",
     "Log",
+    "LogSearch",
     "LogState",
     "MetaStore",
     "StageStore",
     "Store",
+    "WriterStore",
 ]

@@ -54,6 +54,24 @@ class Log(Protocol):
         as many as both bounds allow, `bytes_max` counting their data. A store may give fewer, but one."""
         ...
 
+    def trim(self, ledger: int, before_entry: int) -> "Future[int]":
+        """Delete the entries before `before_entry`, or all; ids and offsets go on as if they were there.
+
+        Returns how many bytes of data went."""
+        ...
+
+    def forget_producers(self, ledger: int, names: Sequence[str]) -> Awaitable[None]:
+        """Delete the sequence ids of producers; entries appended under their names later count from the start."""
+        ...
+
+    def delete(self, ledger: int) -> Awaitable[None]:
+        """Delete a log with its cursors; its ledger number is never used again."""
+        ...
+
+
+class LogSearch(Protocol):
+    """Positions in the logs of a `Log`, by offset, time and size. What it says of unknown ledgers holds here."""
+
     def find_offset(self, ledger: int, offset: int) -> Awaitable[Entry | None]:
         """The entry that holds `offset`, or the first after it; None past the end. O(log n)."""
         ...
@@ -73,18 +91,4 @@ class Log(Protocol):
 
     def size_since(self, ledger: int, entry_id: int) -> Awaitable[int]:
         """Bytes of data in the entries from `entry_id` (or the first there is) on."""
-        ...
-
-    def trim(self, ledger: int, before_entry: int) -> "Future[int]":
-        """Let go of the entries before `before_entry`, or of all; ids and offsets go on as if they were there.
-
-        Returns how many bytes of data went."""
-        ...
-
-    def forget_producers(self, ledger: int, names: Sequence[str]) -> Awaitable[None]:
-        """Forget the sequence ids of producers; what is appended under their names later counts anew."""
-        ...
-
-    def delete(self, ledger: int) -> Awaitable[None]:
-        """Let go of a log with its cursors; its ledger number is never used again."""
         ...

@@ -1,4 +1,4 @@
-"""Entries that are kept apart until a commit appends them."""
+"""Staged publishing: entries that no consumer sees until a commit appends them, and who commits them."""
 
 from asyncio import Future
 from collections.abc import Awaitable, Sequence
@@ -8,12 +8,12 @@ from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, 
 
 
 class StageStore(Protocol):
-    """Entries that are kept apart, seen by nobody, until a commit appends them to their logs all at once."""
+    """Entries that lie apart from their logs until they are committed or dropped."""
 
     def stage(
         self, key: StageKey, part: int, checksum: int, at: int, runs: Sequence[StageRun]
     ) -> "Future[None]":
-        """Keep a part of a stage, all or none; completes when it is durable. A part comes once.
+        """Store a part of a stage, all or none; completes when it is durable. A part comes once.
 
         Raises STORAGE_FULL, STORAGE_FAILED, UNAVAILABLE, and TOPIC_NOT_FOUND for a log that is not there.
         """
@@ -22,6 +22,14 @@ class StageStore(Protocol):
     def load_stages(self) -> Awaitable[tuple[list[StagedRun], list[Writer]]]:
         """What is staged, and the writers that staged it."""
         ...
+
+    def drop_stages(self, keys: Sequence[StageKey]) -> Awaitable[None]:
+        """Delete stages; those that are not there are passed over."""
+        ...
+
+
+class CommitStore(Protocol):
+    """Commits of stages, and of each writer the last one to each set of topics."""
 
     def commit_stages(
         self, commit: Commit, stages: Sequence[str], lost: Sequence[StageKey] = (), commits_max: int = 0
@@ -41,16 +49,24 @@ class StageStore(Protocol):
         ...
 
     def repeat_commit(self, commit: Commit, keys: Sequence[StageKey]) -> "Future[None]":
-        """Keep `commit`, a last commit with the stages of a repeat, and let go of `keys`; in one transaction."""
-        ...
-
-    def drop_stages(self, keys: Sequence[StageKey]) -> Awaitable[None]:
-        """Let go of stages; those that are not there are none the worse."""
+        """Store `commit`, a last commit with the stages of a repeat, and drop `keys`; in one transaction."""
         ...
 
     def find_commit(self, writer: str, topics: Targets) -> Awaitable[Commit | None]:
         """A writer's last commit to these topics; without one, that before commits named their topics."""
         ...
+
+    def list_targets(self, writer: str) -> Awaitable[list[Target]]:
+        """The last commits of a writer, by their topics."""
+        ...
+
+    def forget_commit(self, writer: str, topics: Targets) -> Awaitable[bool]:
+        """Delete what `find_commit` finds, for these topics alone; False where that is nothing."""
+        ...
+
+
+class WriterStore(Protocol):
+    """The writers of staged batches."""
 
     def save_writer(self, writer: Writer, writers_max: int = 0) -> "Future[bool]":
         """Store a writer, durably, before what it stages; its `keep` stays once it is set.
@@ -63,10 +79,6 @@ class StageStore(Protocol):
         """A writer by its name."""
         ...
 
-    def list_targets(self, writer: str) -> Awaitable[list[Target]]:
-        """The last commits of a writer, by their topics."""
-        ...
-
     def list_writers(self, after: str, owner: str | None, writers_max: int) -> Awaitable[list[Writer]]:
         """Writers in the order of their names, beginning behind `after`; of one owner unless that is None."""
         ...
@@ -76,9 +88,5 @@ class StageStore(Protocol):
         ...
 
     def forget_writers(self, names: Sequence[str]) -> Awaitable[None]:
-        """Forget writers with all their commits; what they have staged stays."""
-        ...
-
-    def forget_commit(self, writer: str, topics: Targets) -> Awaitable[bool]:
-        """Forget what `find_commit` finds, for these topics alone; False where that is nothing."""
+        """Delete writers with all their commits; what they have staged stays."""
         ...

@@ -44,7 +44,7 @@ def _copy(file: Path, draft: Path, progress: Progress) -> None:
         closing(open_reader(file)) as source,
         closing(sqlite3.connect(draft, isolation_level=None)) as copied,
     ):
-        # Within one read the source does not change, so that the copying never has to start anew.
+        # Within one read the source does not change, so that the copying never has to start again.
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM sqlite_master").fetchone()
         source.backup(copied, pages=STEP_PAGES, progress=lambda _, left, total: progress(total - left, total))
@@ -55,7 +55,7 @@ def _copy(file: Path, draft: Path, progress: Progress) -> None:
 def restore(backup: Path, folder: Path, file_name: str, *, force: bool = False) -> None:
     """Make the file `backup` the storage of `folder`, which is made where it is missing; blocks.
 
-    Raises UNAVAILABLE for a folder in use, ALREADY_EXISTS for one that is not empty unless `force`, which gives up
+    Raises UNAVAILABLE for a folder in use, ALREADY_EXISTS for one that is not empty unless `force`, which deletes
     what was in it, and BAD_PARAMETER for a file that is no whole backup; then nothing is changed.
     """
     _check(backup)

@@ -2,29 +2,35 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from penstock.broker.namespaces import TenantInfo
 from penstock.broker.topics import TopicDocument
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import TopicName
+from penstock.model.names import NamespaceName, TopicName, check_entity
+from penstock.model.policy import NamespacePolicies, TopicPolicies
 
-from .check_cursors import check_cursors
-from .check_documents import check_documents
-from .check_entries import LogRow, check_entries
-from .check_stages import FIRST_VERSION, check_stages
+from .check_logs import Found, LogRow, check_cursors, check_entries, check_logs, check_stages
 from .connection import open_reader, translate
-from .schema import APPLICATION_ID, MIGRATIONS, first_id
+from .schema import APPLICATION_ID, VERSION, first_id
 from .store import FILE_NAME
 
-FINDINGS_MAX: Final = 1000  # told one by one; the rest is counted
+FINDINGS_MAX: Final = 1000  # listed one by one; the rest is counted
+STAGES_VERSION: Final = 3  # of the tables: the first with the stages and commits that are looked at
 
-_ENTRIES: Final = "SELECT count(*) FROM entries WHERE id < ?"
+# What a server does not start with where it cannot read it: how a key is parsed, and of which type the document is.
+_DOCUMENTS: Final[dict[str, tuple[Callable[[str], object], Any]]] = {
+    "tenant": (lambda key: check_entity("tenant", key), TenantInfo),
+    "namespace": (NamespaceName.parse, NamespacePolicies),
+    "topic-policies": (TopicName.parse, TopicPolicies),
+    "topic": (TopicName.parse, TopicDocument),
+}
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -80,106 +86,85 @@ def check(folder: Path, decode: Callable[[Entry], None], progress: Progress = la
     try:
         with closing(open_reader(file)) as connection:
             connection.execute("BEGIN")  # all that follows is of one moment
-            if _check_file(connection, report):
-                _check_content(connection, report, decode, progress)
+            for place, message in _check(connection, report, decode, progress):
+                report.add(place, message)
     except sqlite3.DatabaseError as error:
         report.add("the file", translate(error).message)
     return report
 
 
-def _check_file(connection: sqlite3.Connection, report: Report) -> bool:
-    """Whether it is a storage of ours, whose content can be looked at."""
-    owner = connection.execute("PRAGMA application_id").fetchone()[0]
-    report.version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if owner != APPLICATION_ID:
-        report.add("the file", "it was not written by Penstock")
-        return False
-    if not 0 < report.version <= len(MIGRATIONS):
-        report.add("the file", f"it has version {report.version}; this Penstock knows {len(MIGRATIONS)}")
-        return False
-    return True
-
-
-def _check_content(
+def _check(
     connection: sqlite3.Connection, report: Report, decode: Callable[[Entry], None], progress: Progress
-) -> None:
+) -> Iterator[Found]:
+    """Look at everything, and count it in `report`."""
+
+    def number(query: str, *values: int) -> int:
+        return int(connection.execute(query, values).fetchone()[0])
+
+    owner = number("PRAGMA application_id")
+    report.version = number("PRAGMA user_version")
+    if owner != APPLICATION_ID:
+        yield "the file", "it was not written by Penstock"
+        return
+    if not 0 < report.version <= VERSION:
+        yield "the file", f"it has version {report.version}; this Penstock knows {VERSION}"
+        return
     progress("pages", 0, 1)
     for (said,) in connection.execute(f"PRAGMA integrity_check({FINDINGS_MAX})"):
         if said != "ok":
-            report.add("the file", f"SQLite says: {said}")
+            yield "the file", f"SQLite says: {said}"
     progress("pages", 1, 1)
-    logs = {row.ledger: row for row in _logs(connection)}
+    logs = LogRow.load(connection)
     report.logs = len(logs)
-    for place, message in _check_logs(connection, logs):
-        report.add(place, message)
-    total = connection.execute(_ENTRIES, (first_id(max(logs, default=0) + 1),)).fetchone()[0]
-    for found in check_entries(connection, logs, decode, lambda done: progress("entries", done, total)):
-        report.add(*found)
+    yield from check_logs(connection, logs)
+    total = number("SELECT count(*) FROM entries WHERE id < ?", first_id(max(logs, default=0) + 1))
+    yield from check_entries(connection, logs, decode, lambda done: progress("entries", done, total))
     progress("entries", total, total)
     report.entries = sum(log.entries for log in logs.values())
     report.messages = sum(log.end.offset - log.first_offset for log in logs.values())
     report.size_bytes = sum(log.end.byte - log.first_byte for log in logs.values())
-    report.cursors = connection.execute("SELECT count(*) FROM cursors").fetchone()[0]
-    for found in check_cursors(connection, logs):
-        report.add(*found)
-    if report.version >= FIRST_VERSION:
-        for found in check_stages(connection, logs):
-            report.add(*found)
-    for found in check_documents(connection):
-        report.add(*found)
-    _check_topics(connection, logs, report)
-    _check_schemas(connection, report)
+    report.cursors = number("SELECT count(*) FROM cursors")
+    yield from check_cursors(connection, logs)
+    if report.version >= STAGES_VERSION:
+        yield from check_stages(connection, logs)
+    topics: dict[str, TopicDocument] = {}
+    yield from _check_documents(connection, topics)
+    report.topics = len(topics)
+    yield from _check_topics(logs, topics)
+    yield from _check_schemas(connection, report)
 
 
-def _logs(connection: sqlite3.Connection) -> Iterator[LogRow]:
-    for row in connection.execute(
-        "SELECT ledger, topic, first_entry, first_offset, first_byte, next_entry, next_offset, next_byte FROM logs"
-    ):
-        yield LogRow(*row)
+def _check_documents(connection: sqlite3.Connection, topics: dict[str, TopicDocument]) -> Iterator[Found]:
+    """Read every document, and collect those of topics."""
+    for kind, (parse, type_) in _DOCUMENTS.items():
+        for key, document in connection.execute("SELECT key, document FROM meta WHERE kind = ?", (kind,)):
+            try:
+                parse(key)
+                content = msgspec.json.decode(document, type=type_)
+            except (PenstockError, msgspec.DecodeError, UnicodeDecodeError) as error:
+                yield f"{kind} {key!r}", f"its document cannot be read: {error}"
+                continue
+            if isinstance(content, TopicDocument):
+                topics[key] = content
 
 
-def _check_logs(connection: sqlite3.Connection, logs: dict[int, LogRow]) -> Iterator[tuple[str, str]]:
-    next_ledger = connection.execute("SELECT ledger FROM next_ledger").fetchone()
-    if next_ledger is None:
-        yield "the file", "the number of the next ledger is missing"
-    for log in logs.values():
-        if next_ledger is not None and log.ledger >= next_ledger[0]:
-            yield (
-                log.topic,
-                f"ledger {log.ledger} would be given to another topic; the next is {next_ledger[0]}",
-            )
-        starts = (log.first_entry, log.first_offset, log.first_byte)
-        ends = (log.next_entry, log.next_offset, log.next_byte)
-        trimmed = ends != (0, 0, 0)  # the end is noted by trims only
-        if min(starts) < 0 or (trimmed and any(s > e for s, e in zip(starts, ends, strict=True))):
-            yield log.topic, f"its log begins at {starts} and ends at {ends}"
-
-
-def _check_topics(connection: sqlite3.Connection, logs: dict[int, LogRow], report: Report) -> None:
-    documents: dict[str, TopicDocument] = {}
-    for key, document in connection.execute("SELECT key, document FROM meta WHERE kind = 'topic'"):
-        try:
-            TopicName.parse(key)
-            documents[key] = msgspec.json.decode(document, type=TopicDocument)
-        except (PenstockError, msgspec.DecodeError) as error:
-            report.add(f"topic {key!r}", f"its document cannot be read: {error}")
-    report.topics = len(documents)
+def _check_topics(logs: Mapping[int, LogRow], topics: Mapping[str, TopicDocument]) -> Iterator[Found]:
     for log in logs.values():
         try:
             name = TopicName.parse(log.topic)
         except PenstockError as error:
-            report.add(log.topic, f"its log has a name that cannot be: {error.message}")
+            yield log.topic, f"its log has a name that cannot be: {error.message}"
             continue
-        own, base = documents.get(str(name)), documents.get(str(name.base))
+        own, base = topics.get(str(name)), topics.get(str(name.base))
         if own is None and base is None:
-            report.add(log.topic, f"ledger {log.ledger} is a log of no topic")
+            yield log.topic, f"ledger {log.ledger} is a log of no topic"
         elif own is None and base is not None and not 0 <= name.partition < base.partitions:
-            report.add(log.topic, f"the topic has {base.partitions} partitions, and this is none of them")
+            yield log.topic, f"the topic has {base.partitions} partitions, and this is none of them"
         elif own is not None and own.partitions and log.end.entry > log.first_entry:
-            report.add(log.topic, "the topic has partitions, and entries beside them")
+            yield log.topic, "the topic has partitions, and entries beside them"
 
 
-def _check_schemas(connection: sqlite3.Connection, report: Report) -> None:
+def _check_schemas(connection: sqlite3.Connection, report: Report) -> Iterator[Found]:
     versions: Counter[str] = Counter()
     query = "SELECT key, document FROM meta WHERE kind = 'schema' ORDER BY key"
     for key, document in connection.execute(query):
@@ -187,14 +172,12 @@ def _check_schemas(connection: sqlite3.Connection, report: Report) -> None:
         report.schemas += 1
         place = f"schema of {topic}"
         if not number.isdigit() or int(number) != versions[topic]:
-            report.add(
-                place, f"version {versions[topic]} is missing before {number or 'what has no number'!r}"
-            )
+            yield place, f"version {versions[topic]} is missing before {number or 'what has no number'!r}"
             versions[topic] = int(number) if number.isdigit() else versions[topic]
         versions[topic] += 1
         try:
             content = msgspec.json.decode(document)
             if not isinstance(content, dict) or "type" not in content:
-                report.add(place, f"version {number} has no type")
+                yield place, f"version {number} has no type"
         except msgspec.DecodeError as error:
-            report.add(place, f"version {number} cannot be read: {error}")
+            yield place, f"version {number} cannot be read: {error}"

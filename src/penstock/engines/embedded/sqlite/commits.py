@@ -5,6 +5,7 @@ named their topics (version 2 of the tables).
 """
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,8 +13,7 @@ import msgspec
 from penstock.model.stage import FORGOTTEN, Commit, Span, Target, Targets, Writer
 
 from .rows import listed
-from .staged import Staged
-from .work import ForgetCommit, ForgetWriters, SaveWriter
+from .work import Transaction
 
 _UNNAMED: Final = ""  # sorts before every array
 _FIND_COMMIT: Final = """
@@ -62,42 +62,43 @@ def find_commit(connection: sqlite3.Connection, writer: str, topics: Targets | N
 
 
 def save_commit(connection: sqlite3.Connection, commit: Commit) -> None:
-    """Keep a commit in place of the one before it, and note that its writer is in use."""
+    """Store a commit in place of the one before it, and note that its writer is in use."""
     spans = msgspec.json.encode(commit.spans)
     row = (commit.writer, _text(commit.topics), commit.batch, commit.at)
     connection.execute(_SAVE_COMMIT, (*row, commit.keep, commit.messages, commit.stages, spans))
     connection.execute(_COMMITTED, (commit.at, commit.keep, commit.writer))
 
 
-def save_writer(connection: sqlite3.Connection, work: SaveWriter, staged: Staged) -> None:
+def save_writer(transaction: Transaction, writer: Writer, writers_max: int) -> bool:
     """Store a writer, unless it is one too many."""
-    writer = work.writer
-    if work.writers_max:
+    connection = transaction.connection
+    if writers_max:
         known = connection.execute("SELECT 1 FROM writers WHERE name = ?", (writer.name,)).fetchone()
         query = "SELECT count(*) FROM writers WHERE origin = ?"
-        if known is None and connection.execute(query, (writer.origin,)).fetchone()[0] >= work.writers_max:
-            staged.outcomes.append((work, False))
-            return
-    connection.execute(_SAVE_WRITER, (writer.name, writer.owner, writer.origin, writer.at, writer.keep))
-    staged.outcomes.append((work, True))
+        if known is None and connection.execute(query, (writer.origin,)).fetchone()[0] >= writers_max:
+            return False
+    connection.execute(_SAVE_WRITER, msgspec.structs.astuple(writer))
+    return True
 
 
-def forget_writers(connection: sqlite3.Connection, work: ForgetWriters) -> None:
-    """Forget writers with their commits."""
+def forget_writers(transaction: Transaction, names: Sequence[str]) -> None:
+    """Delete writers with their commits."""
     for table, column in (("writers", "name"), ("commits", "writer")):
-        for statement in listed(f"DELETE FROM {table} WHERE {column} IN ({{}})", work.names):  # noqa: S608
-            connection.execute(*statement)
+        for statement in listed(f"DELETE FROM {table} WHERE {column} IN ({{}})", names):  # noqa: S608
+            transaction.connection.execute(*statement)
 
 
-def forget_commit(connection: sqlite3.Connection, work: ForgetCommit, staged: Staged) -> None:
-    """Forget the commit to one set of topics. One that stands for all sets no longer stands for this."""
-    last = find_commit(connection, work.writer, work.topics)
-    if last is not None and last.batch != FORGOTTEN:
-        query = "DELETE FROM commits WHERE writer = ? AND topics = ?"
-        connection.execute(query, (work.writer, _text(work.topics)))
-        if connection.execute(query.replace("DELETE", "SELECT 1"), (work.writer, _UNNAMED)).fetchone():
-            save_commit(connection, Commit(work.writer, FORGOTTEN, last.at, work.topics))
-    staged.outcomes.append((work, last is not None and last.batch != FORGOTTEN))
+def forget_commit(transaction: Transaction, writer: str, topics: Targets) -> bool:
+    """Delete the commit to one set of topics. One that stands for all sets no longer stands for this."""
+    connection = transaction.connection
+    last = find_commit(connection, writer, topics)
+    if last is None or last.batch == FORGOTTEN:
+        return False
+    query = "DELETE FROM commits WHERE writer = ? AND topics = ?"
+    connection.execute(query, (writer, _text(topics)))
+    if connection.execute(query.replace("DELETE", "SELECT 1"), (writer, _UNNAMED)).fetchone():
+        save_commit(connection, Commit(writer, FORGOTTEN, last.at, topics))
+    return True
 
 
 def find_writer(connection: sqlite3.Connection, name: str) -> Writer | None:

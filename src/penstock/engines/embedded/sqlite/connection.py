@@ -10,13 +10,14 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .folder import make_private
 from .schema import PAGE_BYTES
 
-WAL_PAGES: Final = (
-    512  # 4 MiB between checkpoints: each is short, which counts more than a tenth of the throughput
-)
-WAL_BYTES_MAX: Final = 32 << 20  # where reads keep it from starting anew, they have to make room; see `tend`
+# 4 MiB between checkpoints: each is short, which counts more than a tenth of the throughput.
+WAL_PAGES: Final = 512
+WAL_BYTES_MAX: Final = (
+    32 << 20
+)  # where reads prevent that it starts again, they have to make room; see `tend`
 WRITER_CACHE_BYTES: Final = 16 << 20
 READER_CACHE_BYTES: Final = 4 << 20
-BUSY_TIMEOUT_S: Final = 5.0  # somebody looks into the file with another program
+BUSY_TIMEOUT_S: Final = 5.0  # another program may look into the file
 STATEMENTS_CACHED: Final = 256
 SQLITE_MIN: Final = (3, 32, 0)  # earlier ones take 999 parameters a statement
 
@@ -46,38 +47,39 @@ def open_writer(file: Path) -> sqlite3.Connection:
         )
     with contextlib.suppress(OSError):  # SQLite says why better
         make_private(file)
-    connection = sqlite3.connect(
-        file, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=STATEMENTS_CACHED
+    return _configured(
+        sqlite3.connect(
+            file, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=STATEMENTS_CACHED
+        ),
+        f"page_size = {PAGE_BYTES}",  # of use in a new file only
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "fullfsync = ON",  # macOS: reach the disk, not its cache only
+        "secure_delete = OFF",  # some builds overwrite what is deleted, at twice the cost
+        f"cache_size = {-WRITER_CACHE_BYTES // 1024}",
+        f"wal_autocheckpoint = {WAL_PAGES}",
+        f"journal_size_limit = {WAL_BYTES_MAX}",
     )
-    try:
-        for pragma in (
-            f"page_size = {PAGE_BYTES}",  # of use in a new file only
-            "journal_mode = WAL",
-            "synchronous = FULL",
-            "fullfsync = ON",  # macOS: reach the disk, not its cache only
-            "secure_delete = OFF",  # some builds overwrite what is deleted, at twice the cost
-            f"cache_size = {-WRITER_CACHE_BYTES // 1024}",
-            f"wal_autocheckpoint = {WAL_PAGES}",
-            f"journal_size_limit = {WAL_BYTES_MAX}",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def open_reader(file: Path) -> sqlite3.Connection:
     """A connection that cannot write. It may be closed by another thread than the one that uses it."""
-    connection = sqlite3.connect(
-        f"{file.absolute().as_uri()}?mode=ro",
-        uri=True,
-        timeout=BUSY_TIMEOUT_S,
-        isolation_level=None,
-        check_same_thread=False,
+    return _configured(
+        sqlite3.connect(
+            f"{file.absolute().as_uri()}?mode=ro",
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+        ),
+        f"cache_size = {-READER_CACHE_BYTES // 1024}",
     )
+
+
+def _configured(connection: sqlite3.Connection, *pragmas: str) -> sqlite3.Connection:
     try:
-        connection.execute(f"PRAGMA cache_size = {-READER_CACHE_BYTES // 1024}")
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
     except BaseException:
         connection.close()
         raise

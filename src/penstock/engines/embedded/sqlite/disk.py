@@ -7,54 +7,91 @@ which writes and syncs both of SQLite's files and wants room for what failed; it
 server recovers.
 """
 
+import asyncio
 import contextlib
 import errno
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from penstock.broker.storage_health import Cause, Problem, Reports, StorageFiles, StorageHealth
+import msgspec
+
+from penstock.broker.storage_health import STORAGE_KINDS, Cause, Problem, StorageFiles, StorageHealth
 from penstock.model.errors import ErrorKind, PenstockError
 
+from .commits import save_writer
 from .connection import WAL_PAGES, translate
-from .reserve import PART_OF_DISK, Reserve, check_writes, disk_free, disk_size
+from .folder import PART_OF_DISK, Reserve, check_writes, disk_free, disk_size
 from .schema import PAGE_BYTES
+from .stages import commit_stages
 from .tables import Tables
-from .work import Append, CommitStages, Open, Stage, Work
+from .work import Append, Open, Stage, Work
 
 PROBE_FIRST_S: Final = 0.1  # then twice as long each time
 PROBE_MAX_S: Final = 5.0
 SAME_S: Final = 10.0
 NEEDED_MAX: Final = 16 << 20  # room that a probe wants at most: a commit of many stages may ask for more
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-_PUBLISHES: Final = (Append, Stage, CommitStages)
+
+# Kinds of work: publishes, and all that asks for room and is refused when there is none. Other work may use the reserve.
+_PUBLISHES: Final = frozenset((Append, Stage, commit_stages))
+_GROWS: Final = frozenset((*_PUBLISHES, Open, save_writer))
+
+_PROBLEMS: Final[dict[Cause, tuple[ErrorKind, str]]] = {
+    "io": (ErrorKind.STORAGE_FAILED, "the storage cannot be written"),
+    "full": (ErrorKind.STORAGE_FULL, "the disk of the storage is full"),
+    "limit": (ErrorKind.STORAGE_FULL, "the storage has no room within its bound (storage.size_max_bytes)"),
+}
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How much of its disk a store may have, in bytes. None: as much as there is.
+
+    `size_max_bytes` bounds the main file, `files_max_bytes` it together with the write-ahead log, which grows under
+    long reads. `reserve_bytes` are reserved on the disk for what frees room when it is full. `total_bytes` is the
+    configured bound of all of it, as it is shown.
+    """
+
+    size_max_bytes: int | None = None
+    files_max_bytes: int | None = None
+    reserve_bytes: int = 0
+    total_bytes: int | None = None
 
 
 class Disk:
-    """For the writer's thread only; `report` reaches `health` on the loop."""
+    """For the writer's thread only; what it finds is reported to `health` on the loop, where it is made."""
 
-    def __init__(self, file: Path, reserve_bytes: int, health: StorageHealth, report: Reports) -> None:
+    def __init__(self, file: Path, bounds: Bounds, health: StorageHealth) -> None:
+        self.file = file
         self.problem: Problem | None = None
-        self._file = file
         self._folder = file.parent
-        self._reserve = Reserve(self._folder, reserve_bytes)
+        self._bounds = bounds
+        self._reserve = Reserve(self._folder, bounds.reserve_bytes)
         self._health = health
-        self._report = report
+        self._loop = asyncio.get_running_loop()
         self._needed = 0
         self._inside = False  # the disk has no room for the reserve, but the files have
         self._wait_s = PROBE_FIRST_S
         self._next = 0.0
         self._well_since = -SAME_S
+        health.files = self._files
 
-    def open(self, size_max_bytes: int | None, files_max_bytes: int | None) -> Tables:
+    def report(self, call: Callable[..., object], *arguments: object) -> None:
+        """Have `call` called on the loop."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits any more
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def open(self) -> Tables:
         """Open the file; on a full disk the reserve gives the room that opening needs."""
+        bounds = self._bounds.size_max_bytes, self._bounds.files_max_bytes
         try:
-            tables = Tables(self._file, size_max_bytes, files_max_bytes)
+            tables = Tables(self.file, *bounds)
         except sqlite3.Error:
             if not self._reserve.release():
                 raise
-            tables = Tables(self._file, size_max_bytes, files_max_bytes)
+            tables = Tables(self.file, *bounds)
         try:
             self._reserve.make()
         except OSError as error:
@@ -66,27 +103,27 @@ class Disk:
     # -- a failure
 
     def failed(self, tables: Tables, error: BaseException, works: list[Work]) -> PenstockError:
-        """A commit of `works` failed with what is not their fault: what they are told."""
-        told = translate(error)
-        if told.kind not in (ErrorKind.STORAGE_FULL, ErrorKind.STORAGE_FAILED):
+        """A commit of `works` failed with what is not their fault: the error for their callers."""
+        translated = translate(error)
+        if translated.kind not in STORAGE_KINDS:
             damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
                 error, sqlite3.OperationalError
             )
-            self._report(self._health.commit_failed, "damaged" if damaged else "other")
-            return told
+            self.report(self._health.commit_failed, "damaged" if damaged else "other")
+            return translated
         needed = sum([work.needed_bytes for work in works])
-        cause, number = self._diagnose(tables, told.kind, needed)
-        self._report(self._health.commit_failed, cause)
+        cause, number = self._diagnose(tables, translated.kind, needed)
+        self.report(self._health.commit_failed, cause)
         self._begin(cause, number, str(error))
         self._needed = max(self._needed, min(needed, NEEDED_MAX))
         assert self.problem is not None
         if self.problem.error.kind is ErrorKind.STORAGE_FAILED:
             self._count(works)  # else some are tried again, and `admitted` counts the rest
-        return self._error()
+        return self.problem.new_error()
 
     def _diagnose(self, tables: Tables, kind: ErrorKind, needed: int) -> tuple[Cause, int | None]:
         """Why, and the system's number for it."""
-        if self.problem is not None and self.problem.cause != "limit":
+        if self.problem is not None and not self.limited:
             return self.problem.cause, self.problem.errno  # the probe looks whether it is another by now
         with contextlib.suppress(sqlite3.Error):
             if kind is ErrorKind.STORAGE_FULL and tables.lacks(needed):
@@ -96,6 +133,11 @@ class Disk:
         except OSError as error:
             return _cause(error.errno), error.errno
         return ("full", errno.ENOSPC) if kind is ErrorKind.STORAGE_FULL else ("io", None)
+
+    @property
+    def limited(self) -> bool:
+        """Whether the storage is at its bound."""
+        return self.problem is not None and self.problem.cause == "limit"
 
     def outgrown(self) -> None:
         """The files are larger than they may become."""
@@ -110,9 +152,9 @@ class Disk:
             self._wait_s = min(2 * self._wait_s, PROBE_MAX_S) if same else PROBE_FIRST_S
             self._needed = min(2 * self._needed, NEEDED_MAX) if same else 0
             self._next = monotonic() + self._wait_s
-        kind, what = _TOLD[cause]
-        self.problem = Problem(cause, PenstockError(kind, f"{what}: {reason}"), str(self._file), number)
-        self._report(self._health.failed, self.problem)
+        kind, what = _PROBLEMS[cause]
+        self.problem = Problem(cause, PenstockError(kind, f"{what}: {reason}"), str(self.file), number)
+        self.report(self._health.failed, self.problem)
 
     # -- while it lasts
 
@@ -121,21 +163,17 @@ class Disk:
         assert self.problem is not None
         chosen: list[Work] = []
         for work in works:
-            if not work.grows or (isinstance(work, Open) and tables.has_log(work.topic)):
+            if work.kind not in _GROWS or (isinstance(work, Open) and tables.has_log(work.topic)):
                 chosen.append(work)
             else:
-                work.error = self._error()
+                work.error = self.problem.new_error()
         self._count([work for work in works if work.error is not None])
         return chosen
 
-    def _error(self) -> PenstockError:
-        assert self.problem is not None
-        return StorageHealth.error(self.problem)
-
     def _count(self, works: list[Work]) -> None:
-        refused = sum([isinstance(work, _PUBLISHES) for work in works])
+        refused = sum([work.kind in _PUBLISHES for work in works])
         if refused:
-            self._report(self._health.refuse, refused)
+            self.report(self._health.refuse, refused)
 
     def release(self) -> bool:
         """Give the reserve back, for what is tried next; whether there was one. Not before it is needed: other
@@ -161,14 +199,14 @@ class Disk:
         if over:
             self.problem = None
             self._well_since = monotonic()
-            self._report(self._health.recovered)
+            self.report(self._health.recovered)
         elif not now:
             self._wait_s = min(2 * self._wait_s, PROBE_MAX_S)
             self._next = monotonic() + self._wait_s
 
     def _over(self, tables: Tables) -> bool:
         assert self.problem is not None
-        if self.problem.cause == "limit":
+        if self.limited:
             return not tables.lacks(self._needed)
         # What was freed within the files is no room of the disk, and does as well.
         file = max(0, self._needed - tables.free_inside())
@@ -200,23 +238,14 @@ class Disk:
             self._begin("full", errno.ENOSPC, "what is left is kept for acknowledgements and deletes")
             self._needed = PAGE_BYTES
 
-    # -- at any time, in any thread
-
-    def files(self, size_max_bytes: int | None) -> StorageFiles:
-        """What the storage has on its disk."""
+    def _files(self) -> StorageFiles:
+        """What the storage has on its disk. In any thread."""
         size = 0
         for file in self._folder.glob("penstock.*"):
             with contextlib.suppress(OSError):  # some come and go
                 size += file.stat().st_size
-        return StorageFiles(size, size_max_bytes or 0, disk_free(self._folder))
+        return StorageFiles(size, self._bounds.total_bytes or 0, disk_free(self._folder))
 
 
 def _cause(number: int | None) -> Cause:
     return "full" if number in _FULL else "io"
-
-
-_TOLD: Final[dict[Cause, tuple[ErrorKind, str]]] = {
-    "io": (ErrorKind.STORAGE_FAILED, "the storage cannot be written"),
-    "full": (ErrorKind.STORAGE_FULL, "the disk of the storage is full"),
-    "limit": (ErrorKind.STORAGE_FULL, "the storage has no room within its bound (storage.size_max_bytes)"),
-}

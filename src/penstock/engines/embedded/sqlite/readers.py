@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from penstock.engines.embedded.ports import CursorChange
 from penstock.model.entry import Entry
 
 from .connection import open_reader, translate
@@ -34,17 +33,19 @@ _BISECT: Final = f"""
     )
     SELECT {_COLUMNS} FROM entries WHERE id = (SELECT low FROM range WHERE low >= high) AND id < :until
 """  # noqa: S608
-_FIND_OFFSET: Final = _BISECT.format(before="first_offset + count <= :value")
-_FIND_TIME: Final = _BISECT.format(before="publish_time < :value")
-_FIND_BYTE: Final = _BISECT.format(before="first_byte < :value")
+# The first entry that ends after an offset; that was published at or after a time, as far as times are in order;
+# that begins at or after a byte of the log.
+FIND_OFFSET: Final = _BISECT.format(before="first_offset + count <= :value")
+FIND_TIME: Final = _BISECT.format(before="publish_time < :value")
+FIND_BYTE: Final = _BISECT.format(before="first_byte < :value")
 
 
 class Readers:
     """A pool of reading threads."""
 
-    def __init__(self, file: Path, threads: int, give_way: GilYield) -> None:
+    def __init__(self, file: Path, threads: int, gil_yield: GilYield) -> None:
         self._file = file
-        self._give_way = give_way
+        self._gil_yield = gil_yield
         self._executor = ThreadPoolExecutor(threads, "penstock-reader")
         self._mine = threading.local()
         self._connections: list[sqlite3.Connection] = []
@@ -63,9 +64,9 @@ class Readers:
             except sqlite3.Error as error:
                 raise translate(error) from None
 
-        self._give_way.owe()
+        self._gil_yield.asked()
         answer = asyncio.get_running_loop().run_in_executor(self._executor, call)
-        answer.add_done_callback(self._answered)
+        answer.add_done_callback(lambda _: self._gil_yield.answered())
         return answer
 
     def close(self) -> None:
@@ -73,9 +74,6 @@ class Readers:
         self._executor.shutdown()
         for connection in self._connections:
             connection.close()
-
-    def _answered(self, answer: asyncio.Future[Any]) -> None:
-        self._give_way.answered()
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
@@ -96,60 +94,22 @@ def read(
     for row in rows:
         size += len(row[5])
         if found and size > bytes_max:
-            rows.close()  # ends the read: an open one would keep the write-ahead log from starting anew
+            rows.close()  # ends the read: an open one would prevent that the write-ahead log starts again
             break
         found.append(_entry(row))
     return found
 
 
-def find_offset(connection: sqlite3.Connection, first: int, until: int, offset: int) -> Entry | None:
-    """The first entry that ends after `offset`."""
-    return _find(connection, _FIND_OFFSET, first, until, offset)
-
-
-def find_time(connection: sqlite3.Connection, first: int, until: int, publish_time: int) -> Entry | None:
-    """The first entry published at or after `publish_time`, as far as times are in order."""
-    return _find(connection, _FIND_TIME, first, until, publish_time)
-
-
-def find_byte(connection: sqlite3.Connection, first: int, until: int, byte: int) -> Entry | None:
-    """The first entry that begins at or after a byte of the log."""
-    return _find(connection, _FIND_BYTE, first, until, byte)
+def find(connection: sqlite3.Connection, query: str, first: int, until: int, value: int) -> Entry | None:
+    """The entry that one of the `FIND_` queries finds among the ids from `first` up to `until`."""
+    row = connection.execute(query, {"first": first, "until": until, "value": value}).fetchone()
+    return None if row is None else _entry(row)
 
 
 def first_byte(connection: sqlite3.Connection, row: int) -> int | None:
     """Where an entry's data begins, counted over the log; None when it is swept."""
     found = connection.execute("SELECT first_byte FROM entries WHERE id = ?", (row,)).fetchone()
     return None if found is None else int(found[0])
-
-
-def load_cursors(connection: sqlite3.Connection, ledger: int) -> list[CursorChange]:
-    """All cursors of a log, as of one moment."""
-    connection.execute("BEGIN")
-    try:
-        cursors = {
-            subscription: CursorChange(ledger, subscription, mark, {}, properties)
-            for subscription, mark, properties in connection.execute(
-                "SELECT subscription, mark, properties FROM cursors WHERE ledger = ?", (ledger,)
-            )
-        }
-        for subscription, chunk, bits in connection.execute(
-            "SELECT subscription, chunk, bits FROM cursor_chunks WHERE ledger = ?", (ledger,)
-        ):
-            cursors[subscription].chunks[chunk] = bits
-    finally:
-        connection.execute("COMMIT")
-    return list(cursors.values())
-
-
-def load_meta(connection: sqlite3.Connection, kind: str) -> dict[str, bytes]:
-    """All documents of a kind."""
-    return dict(connection.execute("SELECT key, document FROM meta WHERE kind = ?", (kind,)).fetchall())
-
-
-def _find(connection: sqlite3.Connection, query: str, first: int, until: int, value: int) -> Entry | None:
-    row = connection.execute(query, {"first": first, "until": until, "value": value}).fetchone()
-    return None if row is None else _entry(row)
 
 
 def _entry(row: tuple[int, int, int, int, int, bytes]) -> Entry:

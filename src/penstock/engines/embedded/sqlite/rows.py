@@ -1,8 +1,8 @@
 """Statements over many rows at once: few steps a commit.
 
-Python gives its lock away on every step of a statement and has to win it back from a busy event loop, which
+Python releases its lock on every step of a statement and has to win it back from a busy event loop, which
 may take as long as the switch interval each time. So a commit must consist of few steps: all rows of a kind
-go into one statement. The statement texts come in powers of two, so that SQLite keeps them prepared; rows
+go into one statement. The statement texts come in powers of two, so that they stay prepared; rows
 that are missing to the next power are of NULLs and are passed over.
 """
 

@@ -2,7 +2,7 @@
 
     entries(id = ledger << 40 | entry id, ...)   clustered: a log's entries lie together, in order
     logs(ledger, topic, ...)                     where a log begins, and where it ended when last trimmed
-    sweeps(start, until)                         ids of entries let go of, whose room is still to be freed
+    sweeps(start, until)                         ids of deleted entries, whose room is still to be freed
 
     stages(start, ...)                           what is staged: runs of entries in a ledger of their own
     writers(name, owner, ...)                    who owns a writer's name
@@ -13,11 +13,12 @@ data, the id of the staged one (an integer where others have a blob). So a commi
 however large the entries are.
 
 Entry ids of a log have no gaps from `first_entry` on, so that an offset or a time is found by bisection over
-point look-ups, without an index to be kept on every append.
+point look-ups, without an index to be written on every append.
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -42,12 +43,7 @@ def first_id(ledger: int) -> int:
     return ledger << ENTRY_BITS
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    """Version 1. The blob comes last, so that the small columns are read without it."""
-    for statement in _VERSION_1:
-        connection.execute(statement)
-
-
+# The blob comes last, so that the small columns are read without it.
 _VERSION_1: Final = (
     """CREATE TABLE entries (
         id INTEGER PRIMARY KEY,
@@ -100,12 +96,7 @@ _VERSION_1: Final = (
 )
 
 
-def _add_stages(connection: sqlite3.Connection) -> None:
-    """Version 2: staged publishing. `numbers` has three numbers an entry, see `stages.py`."""
-    for statement in _VERSION_2:
-        connection.execute(statement)
-
-
+# Staged publishing. `numbers` has three numbers an entry, see `stages.py`.
 _VERSION_2: Final = (
     """CREATE TABLE stages (
         start INTEGER PRIMARY KEY,
@@ -131,22 +122,6 @@ _VERSION_2: Final = (
         spans BLOB NOT NULL
     ) WITHOUT ROWID""",
 )
-
-
-def _add_writers(connection: sqlite3.Connection) -> None:
-    """Version 3: commits by writer and topics, and writers' owners. Commits of version 2 stand for all topics."""
-    commits = connection.execute("SELECT writer, batch, at, owner, keep, spans FROM commits").fetchall()
-    connection.execute("DROP TABLE commits")
-    for statement in _VERSION_3:
-        connection.execute(statement)
-    for writer, batch, at, owner, keep, spans in commits:
-        messages = sum(span["messages"] for span in msgspec.json.decode(spans))
-        row = (writer, "", batch, at, owner, keep, messages, "", spans)
-        connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        connection.execute("INSERT INTO writers VALUES (?, ?, ?, ?, ?)", (writer, owner, owner, at, keep))
-    connection.execute(
-        "INSERT OR IGNORE INTO writers SELECT writer, '', '', max(at), 0 FROM stages GROUP BY 1"
-    )
 
 
 _VERSION_3: Final = (
@@ -175,13 +150,35 @@ _VERSION_3: Final = (
     "CREATE INDEX writers_by_time ON writers (keep, at)",
 )
 
+
+def _execute(statements: Iterable[str], connection: sqlite3.Connection) -> None:
+    for statement in statements:
+        connection.execute(statement)
+
+
+def _add_writers(connection: sqlite3.Connection) -> None:
+    """Version 3: commits by writer and topics, and writers' owners. Commits of version 2 stand for all topics."""
+    commits = connection.execute("SELECT writer, batch, at, owner, keep, spans FROM commits").fetchall()
+    connection.execute("DROP TABLE commits")
+    _execute(_VERSION_3, connection)
+    for writer, batch, at, owner, keep, spans in commits:
+        messages = sum(span["messages"] for span in msgspec.json.decode(spans))
+        row = (writer, "", batch, at, owner, keep, messages, "", spans)
+        connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO writers VALUES (?, ?, ?, ?, ?)", (writer, owner, owner, at, keep))
+    connection.execute(
+        "INSERT OR IGNORE INTO writers SELECT writer, '', '', max(at), 0 FROM stages GROUP BY 1"
+    )
+
+
 Migration = Callable[[sqlite3.Connection], None]
 
+# Number n makes version n + 1 of version n.
 MIGRATIONS: Final[tuple[Migration, ...]] = (
-    _create,
-    _add_stages,
+    partial(_execute, _VERSION_1),
+    partial(_execute, _VERSION_2),
     _add_writers,
-)  # number n makes version n + 1 of version n
+)
 VERSION: Final = len(MIGRATIONS)
 
 

@@ -8,15 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.stage import Span, StagedRun, StageKey, Writer, too_many_commits
+from penstock.model.stage import Commit, Span, StagedRun, StageKey, Writer, too_many_commits
 
 from .commits import commits_are_full, find_commit, save_commit, writer_of
-from .extent import Extent
-from .logs import ENTRIES, let_go
+from .logs import ENTRIES
 from .rows import RowStatement, Statement, listed
 from .schema import ENTRY_MASK, STAGING, first_id
-from .staged import Staged
-from .work import CommitStages, DropStages, RepeatCommit, Stage
+from .work import Extent, Stage, Transaction, no_log
 
 _STAGES: Final = RowStatement.insert("stages", 12)
 _BASE: Final = first_id(STAGING)
@@ -39,16 +37,16 @@ def staging_extent(connection: sqlite3.Connection) -> Extent:
     return Extent(STAGING) if row is None else Extent(STAGING).until((row[0] & ENTRY_MASK) + 1, 0, row[1])
 
 
-def stage(works: Sequence[Stage], staged: Staged) -> Iterator[Statement]:
-    """The statements that keep what is staged."""
+def stage(works: Sequence[Stage], transaction: Transaction) -> Iterator[Statement]:
+    """The statements that store what is staged."""
     rows: list[Any] = []
     runs: list[Any] = []
     for work in works:
-        missing = next((run.ledger for run in work.runs if staged.extent(run.ledger) is None), None)
+        missing = next((run.ledger for run in work.runs if transaction.extent(run.ledger) is None), None)
         if missing is not None:
-            staged.refuse(work, missing)
+            transaction.outcomes.append((work, no_log(missing)))
             continue
-        extent = staged.extent(STAGING)
+        extent = transaction.extent(STAGING)
         assert extent is not None
         row, byte = _BASE + extent.next_entry, extent.next_byte
         key = work.key
@@ -65,56 +63,51 @@ def stage(works: Sequence[Stage], staged: Staged) -> Iterator[Statement]:
                 byte += size
             runs += (start, key.writer, key.batch, key.stage, work.part, work.checksum, work.at)
             runs += (run.ledger, run.topic, messages, byte - first_byte, numbers.tobytes())
-        staged.changed[STAGING] = extent.until(row - _BASE, 0, byte)
-        staged.outcomes.append((work, None))
+        transaction.changed[STAGING] = extent.until(row - _BASE, 0, byte)
+        transaction.outcomes.append((work, None))
     yield from ENTRIES.over(rows)
     yield from _STAGES.over(runs)
 
 
-def commit_stages(connection: sqlite3.Connection, work: CommitStages, staged: Staged) -> None:
+def commit_stages(
+    transaction: Transaction,
+    commit: Commit,
+    stages: Sequence[str],
+    lost: Sequence[StageKey],
+    commits_max: int,
+) -> Commit:
     """Append what was staged, or say what the writer committed before."""
-    commit = work.commit
+    connection = transaction.connection
     last = find_commit(connection, commit.writer, commit.topics)
     if last is not None and last.batch >= commit.batch:
-        staged.outcomes.append((work, last))
-        return
-    if commits_are_full(connection, commit, work.commits_max):
-        staged.outcomes.append((work, too_many_commits(work.commits_max)))
-        return
+        return last
+    if commits_are_full(connection, commit, commits_max):
+        raise too_many_commits(commits_max)
     held: dict[str, list[tuple[int, int, str, bytes]]] = {}
     for name, *run in connection.execute(_HELD, (commit.writer, commit.batch)):
         held.setdefault(name, []).append(tuple(run))
-    for name in work.stages:
+    for name in stages:
         if name not in held:
-            error = PenstockError(ErrorKind.STAGE_NOT_FOUND, f"nothing is staged as {name}")
-            staged.outcomes.append((work, error))
-            return
-    won = [run for name in work.stages for run in held[name]]
-    for run in won:
-        if staged.extent(run[1]) is None:
-            staged.refuse(work, run[1])
-            return
-    spans = tuple(_append(connection, won, commit.at, staged))
+            raise PenstockError(ErrorKind.STAGE_NOT_FOUND, f"nothing is staged as {name}")
+    won = [run for name in stages for run in held[name]]
+    for _, ledger, _, _ in won:
+        if transaction.extent(ledger) is None:
+            raise no_log(ledger)
+    made = msgspec.structs.replace(commit, spans=tuple(_append(transaction, won, commit.at)))
     for statement in listed(_DROPPED, [run[0] for run in won]):
         connection.execute(*statement)
-    _drop(connection, work.lost, staged)
-    made = msgspec.structs.replace(commit, spans=spans)
+    drop_stages(transaction, lost)
     save_commit(connection, made)
-    staged.outcomes.append((work, made))
+    return made
 
 
-def _append(
-    connection: sqlite3.Connection,
-    won: Sequence[tuple[int, int, str, bytes]],
-    at: int,
-    staged: Staged,
-) -> Iterator[Span]:
+def _append(transaction: Transaction, won: Sequence[tuple[int, int, str, bytes]], at: int) -> Iterator[Span]:
     """Give the staged entries their places in the logs; the span of each log."""
     topics = {ledger: topic for _, ledger, topic, _ in won}
     before: dict[int, Extent] = {}
     rows: list[Any] = []
     for held, ledger, _, blob in won:
-        extent = staged.extent(ledger)
+        extent = transaction.extent(ledger)
         assert extent is not None
         before.setdefault(ledger, extent)
         row, offset, byte = first_id(ledger) + extent.next_entry, extent.next_offset, extent.next_byte
@@ -126,11 +119,11 @@ def _append(
             held += 1
             offset += count
             byte += size
-        staged.changed[ledger] = extent.until(row - first_id(ledger), offset, byte)
+        transaction.changed[ledger] = extent.until(row - first_id(ledger), offset, byte)
     for statement in ENTRIES.over(rows):
-        connection.execute(*statement)
+        transaction.connection.execute(*statement)
     for ledger, was in before.items():
-        now = staged.changed[ledger]
+        now = transaction.changed[ledger]
         assert now is not None
         yield Span(
             topic=topics[ledger],
@@ -143,27 +136,22 @@ def _append(
         )
 
 
-def repeat_commit(connection: sqlite3.Connection, work: RepeatCommit, staged: Staged) -> None:
-    """Keep which stages a repeat had, and let go of them."""
-    save_commit(connection, work.commit)
-    _drop(connection, work.keys, staged)
-    staged.outcomes.append((work, None))
+def repeat_commit(transaction: Transaction, commit: Commit, keys: Sequence[StageKey]) -> None:
+    """Note which stages a repeat had, and drop them."""
+    save_commit(transaction.connection, commit)
+    drop_stages(transaction, keys)
 
 
-def drop_stages(connection: sqlite3.Connection, work: DropStages, staged: Staged) -> None:
-    """Let go of stages; the sweeps free the room."""
-    _drop(connection, work.keys, staged)
-    staged.outcomes.append((work, None))
-
-
-def _drop(connection: sqlite3.Connection, keys: Sequence[StageKey], staged: Staged) -> None:
+def drop_stages(transaction: Transaction, keys: Sequence[StageKey]) -> None:
+    """Delete stages; the sweeps free the room of their entries."""
+    where = "WHERE writer = ? AND batch = ? AND stage = ?"
+    query = f"SELECT start, length(numbers) FROM stages {where}"  # noqa: S608
     for key in keys:
-        where = "WHERE writer = ? AND batch = ? AND stage = ?"
-        names = (key.writer, key.batch, key.stage)
-        query = f"SELECT start, length(numbers) FROM stages {where}"  # noqa: S608
-        for start, numbers in connection.execute(query, names).fetchall():
-            let_go(connection, start, start + _entries(numbers), staged)
-        connection.execute(f"DELETE FROM stages {where}", names)  # noqa: S608
+        names = msgspec.structs.astuple(key)
+        for start, numbers_bytes in transaction.connection.execute(query, names).fetchall():
+            entries = numbers_bytes // (_NUMBERS * array("q").itemsize)
+            transaction.free(start, start + entries)
+        transaction.connection.execute(f"DELETE FROM stages {where}", names)  # noqa: S608
 
 
 def load(connection: sqlite3.Connection) -> tuple[list[StagedRun], list[Writer]]:
@@ -175,7 +163,3 @@ def load(connection: sqlite3.Connection) -> tuple[list[StagedRun], list[Writer]]
         )
     ]
     return runs, [writer_of(row) for row in connection.execute(_STAGING)]
-
-
-def _entries(numbers_bytes: int) -> int:
-    return numbers_bytes // (_NUMBERS * array("q").itemsize)

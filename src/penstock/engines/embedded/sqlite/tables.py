@@ -12,35 +12,27 @@ from typing import Final
 
 from penstock.model.errors import PenstockError
 
-from .commits import forget_commit, forget_writers, save_writer
 from .connection import BUSY_TIMEOUT_S, WAL_BYTES_MAX, WAL_PAGES, open_writer
-from .extent import Extent
-from .files import Files
-from .logs import append, delete, forget_producers, open_logs, read_again, trim
+from .folder import Files
+from .logs import append, open_logs, read_again
+from .metadata import save_cursors, save_meta
 from .rows import Statement
-from .saves import save_cursors, save_meta
 from .schema import PAGE_BYTES, STAGING, prepare
-from .staged import Changes, Staged
-from .stages import commit_stages, drop_stages, repeat_commit, stage, staging_extent
-from .sweeps import Sweeps
+from .stages import stage, staging_extent
+from .trimming import Sweeps
 from .work import (
     Append,
-    CommitStages,
-    Delete,
-    DeleteCursor,
-    DropStages,
-    ForgetCommit,
-    ForgetProducers,
-    ForgetWriters,
+    Change,
+    Extent,
+    ExtentChanges,
     LimitSize,
     Open,
-    RepeatCommit,
     SaveCursors,
     SaveMeta,
-    SaveWriter,
     Stage,
-    Trim,
+    Transaction,
     Work,
+    apply,
 )
 
 RESERVE_BYTES: Final = 8 << 20  # for cursors, trims and the like when `size_max_bytes` is reached
@@ -56,19 +48,18 @@ class Tables:
 
     def __init__(self, file: Path, size_max_bytes: int | None, files_max_bytes: int | None = None) -> None:
         self._extents: dict[int, Extent] = {}  # every log opened so far
-        self._changed: Changes = {}
+        self._changed: ExtentChanges = {}
         self.files = Files(file, files_max_bytes)
         self._size_max_bytes = size_max_bytes
-        self._broken = False
         self._untended_bytes = 0
         self._measured_bytes = 0
+        self._next_ledger = 0
+        self.sweeps: Sweeps
+        self._broken = False
         self._connection = open_writer(file)
         try:
             prepare(self._connection)
-            self._limit(size_max_bytes)
-            self._next_ledger: int = self._connection.execute("SELECT ledger FROM next_ledger").fetchone()[0]
-            self._extents[STAGING] = staging_extent(self._connection)
-            self.sweeps = Sweeps(self._connection)
+            self._load()
         except BaseException:
             self._connection.close()
             raise
@@ -83,30 +74,35 @@ class Tables:
 
         When it raises, nothing was done, and `recover` must be called.
         """
-        if self._broken:
-            self._connect()
-        self._untended_bytes += sum([work.size_bytes + PAGE_BYTES for work in works])
-        staged = Staged(self._extents, self._next_ledger)
+        transaction = Transaction(self._connected(), self._extents, self._next_ledger)
+        self._untended_bytes += sum([work.needed_bytes for work in works])
         if works[0].mixes:
-            self._mixed(works, staged)
+            self._mixed(works, transaction)
         else:
             with self._transaction():
                 for work in works:
-                    self._single(work, staged)
-        self._put_in_force(staged)
+                    self._single(work, transaction)
+        self._next_ledger = transaction.next_ledger
+        apply(transaction.changed, self._extents)
+        self._changed |= transaction.changed
+        self.sweeps.waiting.extend(transaction.freed)
+        for work, outcome in transaction.outcomes:
+            if isinstance(outcome, PenstockError):
+                work.error = outcome
+            else:
+                work.result = outcome
 
-    def take_changed(self) -> Changes:
+    def take_changed(self) -> ExtentChanges:
         """The logs that commits have changed since the last call."""
         changed, self._changed = self._changed, {}
         return changed
 
     def sweep(self) -> None:
-        """Free some of the room that entries let go of have left; what `commit` says holds here, too."""
-        if self._broken:
-            self._connect()
+        """Free some of the room of entries that were deleted; what `commit` says holds here, too."""
+        connection = self._connected()
         with self._transaction():
-            swept = self.sweeps.sweep(self._connection)
-        self.sweeps.put_in_force(swept)
+            left = self.sweeps.sweep(connection)
+        self.sweeps.swept(left)
 
     def recover(self) -> None:
         """Undo what a failed transaction left; a connection beyond that is replaced by the next commit."""
@@ -119,9 +115,9 @@ class Tables:
             self._broken = True
 
     def tend(self) -> bool:
-        """Keep the write-ahead log within its bound; call it now and then. Whether the files outgrew theirs.
+        """Hold the write-ahead log within its bound; call it now and then. Whether the files outgrew theirs.
 
-        SQLite starts the log anew at the first commit that finds it in the main file and nobody reading it.
+        SQLite starts the log again at the first commit that finds it in the main file and without a reader.
         Where there is always a reader, that never happens; so readers have to wait for once.
 
         Raises sqlite3.Error where the main file cannot be written: SQLite hides it of the checkpoints that it makes
@@ -151,18 +147,15 @@ class Tables:
 
     def _checkpoint(self, mode: str) -> tuple[int, int, int]:
         """Whether readers were in its way, the pages of the write-ahead log, and how many of them were moved."""
-        if self._broken:
-            self._connect()
-        found: tuple[int, int, int] = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        found: tuple[int, int, int] = self._connected().execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         return found
 
     def probe(self) -> None:
         """Write to both files and sync them, and leave nothing behind; raises sqlite3.Error. See `recover`."""
-        if self._broken:
-            self._connect()
+        connection = self._connected()
         with self._transaction():
-            self._connection.execute("INSERT INTO meta VALUES ('probe', '', x'')")
-            self._connection.execute("DELETE FROM meta WHERE kind = 'probe'")
+            connection.execute("INSERT INTO meta VALUES ('probe', '', x'')")
+            connection.execute("DELETE FROM meta WHERE kind = 'probe'")
         self._checkpoint("PASSIVE")
 
     # -- room
@@ -170,9 +163,7 @@ class Tables:
     def has_log(self, topic: str) -> bool:
         """Whether opening the log of `topic` writes nothing."""
         try:
-            if self._broken:
-                self._connect()
-            row = self._connection.execute("SELECT 1 FROM logs WHERE topic = ?", (topic,)).fetchone()
+            row = self._connected().execute("SELECT 1 FROM logs WHERE topic = ?", (topic,)).fetchone()
         except sqlite3.Error:
             return False
         return row is not None
@@ -181,17 +172,13 @@ class Tables:
         """Whether the files have less room than `needed` within their bounds."""
         if self._size_max_bytes is None:
             return False
-        if self._broken:
-            self._connect()
-        pages = self._connection.execute("PRAGMA page_count").fetchone()[0]
+        pages = self._connected().execute("PRAGMA page_count").fetchone()[0]
         used = (pages + SLACK_PAGES) * PAGE_BYTES - self.free_inside()
         return bool(used + needed + needed // 8 > self._size_max_bytes) or self.files.outgrown()
 
     def free_inside(self) -> int:
         """Bytes of the main file that nothing is stored in."""
-        if self._broken:
-            self._connect()
-        return int(self._connection.execute("PRAGMA freelist_count").fetchone()[0]) * PAGE_BYTES
+        return int(self._connected().execute("PRAGMA freelist_count").fetchone()[0]) * PAGE_BYTES
 
     def free_in_wal(self) -> int:
         """Bytes of the write-ahead log that may be written over; raises sqlite3.Error where the main file cannot
@@ -202,8 +189,7 @@ class Tables:
     @contextmanager
     def reserve(self) -> Iterator[None]:
         """Let the file grow a little beyond its bound."""
-        if self._broken:
-            self._connect()
+        self._connected()
         if self._size_max_bytes is None:
             yield
             return
@@ -213,20 +199,24 @@ class Tables:
         finally:
             self._limit(self._size_max_bytes)
 
-    def _connect(self) -> None:
-        self._connection = open_writer(self.files.main)
-        try:
-            self._limit(self._size_max_bytes)
-            self._catch_up()
-        except BaseException:
-            self._connection.close()
-            raise
-        self._broken = False
+    def _connected(self) -> sqlite3.Connection:
+        """The connection; a new one where `recover` gave up the last."""
+        if self._broken:
+            self._connection = open_writer(self.files.main)
+            try:
+                self._load()
+            except BaseException:
+                self._connection.close()
+                raise
+            self._broken = False
+        return self._connection
 
-    def _catch_up(self) -> None:
+    def _load(self) -> None:
         """Learn what the file holds: a commit that failed may be in it all the same, once its connection is gone."""
+        self._limit(self._size_max_bytes)
         self._next_ledger = self._connection.execute("SELECT ledger FROM next_ledger").fetchone()[0]
-        self._changed |= read_again(self._connection, self._extents)
+        if self._extents:
+            self._changed |= read_again(self._connection, self._extents)
         self._extents[STAGING] = staging_extent(self._connection)
         self.sweeps = Sweeps(self._connection)
 
@@ -245,65 +235,32 @@ class Tables:
         yield
         self._connection.execute("COMMIT")
 
-    def _mixed(self, works: Sequence[Work], staged: Staged) -> None:
+    def _mixed(self, works: Sequence[Work], transaction: Transaction) -> None:
         opens = [work for work in works if isinstance(work, Open)]
         statements: list[Statement] = [
-            *append([work for work in works if isinstance(work, Append)], staged),
-            *stage([work for work in works if isinstance(work, Stage)], staged),
-            *save_cursors([work for work in works if isinstance(work, SaveCursors)], staged),
+            *append([work for work in works if isinstance(work, Append)], transaction),
+            *stage([work for work in works if isinstance(work, Stage)], transaction),
+            *save_cursors([work for work in works if isinstance(work, SaveCursors)], transaction),
             *save_meta([work for work in works if isinstance(work, SaveMeta)]),
         ]
         if len(statements) == 1 and not opens:
             self._connection.execute(*statements[0])  # a transaction by itself, and in one step
         elif statements or opens:
             with self._transaction():
-                open_logs(self._connection, opens, staged)
+                open_logs(opens, transaction)
                 for statement in statements:
                     self._connection.execute(*statement)
 
-    def _single(self, work: Work, staged: Staged) -> None:
+    def _single(self, work: Work, transaction: Transaction) -> None:
         match work:
-            case Trim():
-                trim(self._connection, work, staged)
-            case ForgetProducers():
-                forget_producers(self._connection, work)
-            case Delete():
-                delete(self._connection, work, staged)
-            case DeleteCursor():
-                key = (work.ledger, work.subscription)
-                self._connection.execute("DELETE FROM cursors WHERE ledger = ? AND subscription = ?", key)
-                self._connection.execute(
-                    "DELETE FROM cursor_chunks WHERE ledger = ? AND subscription = ?", key
-                )
-            case CommitStages():
-                commit_stages(self._connection, work, staged)
-            case RepeatCommit():
-                repeat_commit(self._connection, work, staged)
-            case DropStages():
-                drop_stages(self._connection, work, staged)
-            case SaveWriter():
-                save_writer(self._connection, work, staged)
-            case ForgetWriters():
-                forget_writers(self._connection, work)
-            case ForgetCommit():
-                forget_commit(self._connection, work, staged)
+            case Change():
+                try:
+                    outcome = work.call(transaction, *work.arguments)
+                except PenstockError as refusal:
+                    outcome = refusal
+                transaction.outcomes.append((work, outcome))
             case LimitSize():
                 self._limit(work.size_max_bytes)
                 self._size_max_bytes = work.size_max_bytes
             case _:
                 raise TypeError(f"{type(work).__name__} has no statement")
-
-    def _put_in_force(self, staged: Staged) -> None:
-        self._next_ledger = staged.next_ledger
-        for ledger, extent in staged.changed.items():
-            if extent is None:
-                self._extents.pop(ledger, None)
-            else:
-                self._extents[ledger] = extent
-        self._changed |= staged.changed
-        self.sweeps.waiting.extend(staged.sweeps)
-        for work, outcome in staged.outcomes:
-            if isinstance(outcome, PenstockError):
-                work.error = outcome
-            else:
-                work.result = outcome

@@ -1,33 +1,41 @@
-"""What the writer is asked to do. Each piece of work carries its future there and its outcome back."""
+"""What the writer is asked to do, and what the transaction that does it is about to change in memory."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
-from penstock.engines.embedded.ports import CursorChange
+import msgspec
+
+from penstock.engines.embedded.ports import CursorChange, LogState
 from penstock.model.entry import NewEntry
-from penstock.model.errors import PenstockError
-from penstock.model.stage import Commit, StageKey, StageRun, Targets, Writer
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.stage import StageKey, StageRun
 
 from .schema import PAGE_BYTES
 
 
-class Work:
-    """One call. `grows`: it asks for room, and is refused when there is none; other work may use the reserve.
+def _future() -> "asyncio.Future[Any]":
+    return asyncio.get_running_loop().create_future()
 
-    `mixes`: it may share a transaction with any other work that mixes; the rest keep among their own kind,
+
+class Work(msgspec.Struct, kw_only=True, eq=False):
+    """One call, with its caller's future and its outcome. To be made on the loop.
+
+    `mixes`: it may share a transaction with any other work that mixes; the rest only with their own kind,
     because there the order matters. `size_bytes`: what it is about to write, roughly.
     """
 
-    __slots__ = ("error", "future", "result", "size_bytes")
-    grows: ClassVar[bool] = False
     mixes: ClassVar[bool] = False
 
-    def __init__(self, future: "asyncio.Future[Any]") -> None:
-        self.future: Final = future
-        self.result: Any = None
-        self.size_bytes = 0
-        self.error: PenstockError | None = None
+    future: "asyncio.Future[Any]" = msgspec.field(default_factory=_future)
+    result: Any = None
+    size_bytes: int = 0
+    error: PenstockError | None = None
+
+    @property
+    def kind(self) -> object:
+        return type(self)
 
     @property
     def needed_bytes(self) -> int:
@@ -35,7 +43,7 @@ class Work:
         return self.size_bytes + PAGE_BYTES
 
     def complete(self) -> None:
-        """Tell the caller, on the loop; one that was cancelled meanwhile does not care."""
+        """Give the outcome to the caller, on the loop; one that was cancelled meanwhile does not care."""
         if self.future.done():
             return
         if self.error is None:
@@ -44,178 +52,133 @@ class Work:
             self.future.set_exception(self.error)
 
 
-class Open(Work):
-    __slots__ = ("topic",)
-    grows = True
+class Open(Work, eq=False):
     mixes = True
 
-    def __init__(self, future: "asyncio.Future[Any]", topic: str) -> None:
-        super().__init__(future)
-        self.topic: Final = topic
+    topic: str
 
 
-class Append(Work):
-    __slots__ = ("entries", "ledger")
-    grows = True
+class Append(Work, eq=False):
     mixes = True
 
-    def __init__(self, future: "asyncio.Future[Any]", ledger: int, entries: Sequence[NewEntry]) -> None:
-        super().__init__(future)
-        self.ledger: Final = ledger
-        self.entries: Final = entries
-        self.size_bytes = sum([len(entry.data) for entry in entries])
+    ledger: int
+    entries: Sequence[NewEntry]
+
+    def __post_init__(self) -> None:
+        self.size_bytes = sum([len(entry.data) for entry in self.entries])
 
 
-class SaveCursors(Work):
-    __slots__ = ("changes",)
+class Stage(Work, eq=False):
     mixes = True
 
-    def __init__(self, future: "asyncio.Future[Any]", changes: Sequence[CursorChange]) -> None:
-        super().__init__(future)
-        self.changes: Final = changes
+    key: StageKey
+    part: int
+    checksum: int
+    at: int
+    runs: Sequence[StageRun]
+
+    def __post_init__(self) -> None:
+        self.size_bytes = sum([len(entry.data) for run in self.runs for entry in run.entries])
 
 
-class SaveMeta(Work):
-    __slots__ = ("documents",)
+class SaveCursors(Work, eq=False):
     mixes = True
 
-    def __init__(
-        self, future: "asyncio.Future[Any]", documents: Sequence[tuple[str, str, bytes | None]]
-    ) -> None:
-        super().__init__(future)
-        self.documents: Final = documents
+    changes: Sequence[CursorChange]
 
 
-class DeleteCursor(Work):
-    __slots__ = ("ledger", "subscription")
-
-    def __init__(self, future: "asyncio.Future[Any]", ledger: int, subscription: str) -> None:
-        super().__init__(future)
-        self.ledger: Final = ledger
-        self.subscription: Final = subscription
-
-
-class Trim(Work):
-    __slots__ = ("before_entry", "ledger")
-
-    def __init__(self, future: "asyncio.Future[Any]", ledger: int, before_entry: int) -> None:
-        super().__init__(future)
-        self.ledger: Final = ledger
-        self.before_entry: Final = before_entry
-
-
-class ForgetProducers(Work):
-    __slots__ = ("ledger", "names")
-
-    def __init__(self, future: "asyncio.Future[Any]", ledger: int, names: Sequence[str]) -> None:
-        super().__init__(future)
-        self.ledger: Final = ledger
-        self.names: Final = names
-
-
-class Delete(Work):
-    __slots__ = ("ledger",)
-
-    def __init__(self, future: "asyncio.Future[Any]", ledger: int) -> None:
-        super().__init__(future)
-        self.ledger: Final = ledger
-
-
-class Stage(Work):
-    __slots__ = ("at", "checksum", "key", "part", "runs")
-    grows = True
+class SaveMeta(Work, eq=False):
     mixes = True
 
-    def __init__(
-        self,
-        future: "asyncio.Future[Any]",
-        key: StageKey,
-        part: int,
-        checksum: int,
-        at: int,
-        runs: Sequence[StageRun],
-    ) -> None:
-        super().__init__(future)
-        self.key: Final = key
-        self.part: Final = part
-        self.checksum: Final = checksum
-        self.at: Final = at
-        self.runs: Final = runs
-        self.size_bytes = sum([len(entry.data) for run in runs for entry in run.entries])
+    documents: Sequence[tuple[str, str, bytes | None]]
 
 
-class CommitStages(Work):
-    __slots__ = ("commit", "commits_max", "lost", "stages")
-    grows = True
+class Change(Work, eq=False):
+    """Any other call: `call(transaction, *arguments)`, which raises PenstockError before it writes, or not at all."""
 
-    def __init__(
-        self,
-        future: "asyncio.Future[Any]",
-        commit: Commit,
-        stages: Sequence[str],
-        lost: Sequence[StageKey],
-        commits_max: int,
-    ) -> None:
-        super().__init__(future)
-        self.commit: Final = commit
-        self.stages: Final = stages
-        self.lost: Final = lost
-        self.commits_max: Final = commits_max
+    call: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    @property
+    def kind(self) -> object:
+        return self.call
 
 
-class RepeatCommit(Work):
-    __slots__ = ("commit", "keys")
-
-    def __init__(self, future: "asyncio.Future[Any]", commit: Commit, keys: Sequence[StageKey]) -> None:
-        super().__init__(future)
-        self.commit: Final = commit
-        self.keys: Final = keys
+class LimitSize(Work, eq=False):
+    size_max_bytes: int | None
 
 
-class DropStages(Work):
-    __slots__ = ("keys",)
-
-    def __init__(self, future: "asyncio.Future[Any]", keys: Sequence[StageKey]) -> None:
-        super().__init__(future)
-        self.keys: Final = keys
-
-
-class SaveWriter(Work):
-    __slots__ = ("writer", "writers_max")
-    grows = True
-
-    def __init__(self, future: "asyncio.Future[Any]", writer: Writer, writers_max: int) -> None:
-        super().__init__(future)
-        self.writer: Final = writer
-        self.writers_max: Final = writers_max
-
-
-class ForgetWriters(Work):
-    __slots__ = ("names",)
-
-    def __init__(self, future: "asyncio.Future[Any]", names: Sequence[str]) -> None:
-        super().__init__(future)
-        self.names: Final = names
-
-
-class ForgetCommit(Work):
-    __slots__ = ("topics", "writer")
-
-    def __init__(self, future: "asyncio.Future[Any]", writer: str, topics: Targets) -> None:
-        super().__init__(future)
-        self.writer: Final = writer
-        self.topics: Final = topics
-
-
-class LimitSize(Work):
-    __slots__ = ("size_max_bytes",)
-
-    def __init__(self, future: "asyncio.Future[Any]", size_max_bytes: int | None) -> None:
-        super().__init__(future)
-        self.size_max_bytes: Final = size_max_bytes
-
-
-class Stop(Work):
+class Stop(Work, eq=False):
     """The last work: close the file."""
 
-    __slots__ = ()
+
+class Extent(msgspec.Struct, frozen=True, gc=False):
+    """Where a log begins and ends: from `first_…` up to and without `next_…`. Frozen, so that threads may share one."""
+
+    ledger: int
+    first_entry: int = 0
+    first_offset: int = 0
+    first_byte: int = 0
+    next_entry: int = 0
+    next_offset: int = 0
+    next_byte: int = 0
+
+    def until(self, entry: int, offset: int, byte: int) -> "Extent":
+        """The log with another end."""
+        return Extent(self.ledger, self.first_entry, self.first_offset, self.first_byte, entry, offset, byte)
+
+    def state(self, producers: dict[str, int]) -> LogState:
+        """The log as the engine wants to know it."""
+        return LogState(
+            ledger=self.ledger,
+            first_entry=self.first_entry,
+            next_entry=self.next_entry,
+            first_offset=self.first_offset,
+            next_offset=self.next_offset,
+            size_bytes=self.next_byte - self.first_byte,
+            producers=producers,
+        )
+
+
+ExtentChanges = dict[int, Extent | None]  # by ledger; None: deleted
+
+
+def apply(changes: ExtentChanges, extents: dict[int, Extent]) -> None:
+    """Let `extents` be as `changes` say."""
+    for ledger, extent in changes.items():
+        if extent is None:
+            extents.pop(ledger, None)
+        else:
+            extents[ledger] = extent
+
+
+class Transaction:
+    """The connection within a transaction, and what comes into force with its commit.
+
+    That is the logs as they will be, the id ranges to be freed (see `trimming`), and the outcomes of the works.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, extents: Mapping[int, Extent], next_ledger: int
+    ) -> None:
+        self.connection = connection
+        self._extents = extents
+        self.next_ledger = next_ledger
+        self.changed: ExtentChanges = {}
+        self.freed: list[tuple[int, int]] = []
+        self.outcomes: list[tuple[Work, Any]] = []  # a PenstockError is one, too
+
+    def extent(self, ledger: int) -> Extent | None:
+        """A log with the changes so far, or None when it is not open."""
+        return self.changed[ledger] if ledger in self.changed else self._extents.get(ledger)
+
+    def free(self, start: int, until: int) -> None:
+        """Mark the entries with these ids as deleted; the sweeps free their room."""
+        if start < until:
+            self.connection.execute("INSERT INTO sweeps VALUES (?, ?)", (start, until))
+            self.freed.append((start, until))
+
+
+def no_log(ledger: int) -> PenstockError:
+    """What a work fails with, alone, for want of its log."""
+    return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"there is no log with ledger {ledger}")

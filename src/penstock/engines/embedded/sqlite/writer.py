@@ -8,23 +8,18 @@ import asyncio
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Final
 
-from penstock.broker.storage_health import StorageHealth
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.statistics import Writes
 
 from .connection import blames_surroundings, translate
 from .disk import Disk
-from .extent import Extent
 from .gil_yield import GilYield
-from .staged import Changes
 from .tables import Tables
-from .work import Append, Stop, Work
+from .work import Append, Extent, ExtentChanges, Stop, Work, apply
 
 GROUP_ENTRIES: Final = 1024  # bound a transaction, and with it the wait of those behind it
 GROUP_BYTES: Final = 4 << 20
@@ -34,26 +29,14 @@ SWEEPS_MAX: Final = 32  # in a row, while there is no room
 class Writer:
     """The loop's side of the thread, and the thread.
 
-    `extents` are the logs as told: they change when the appends that changed them complete, not before.
+    `extents` are the logs as readers may see them: they change when the appends that changed them complete, not before.
     """
 
-    def __init__(
-        self,
-        file: Path,
-        size_max_bytes: int | None,
-        give_way: GilYield,
-        health: StorageHealth,
-        *,
-        reserve_bytes: int = 0,
-        files_max_bytes: int | None = None,
-    ) -> None:
-        self.disk = Disk(file, reserve_bytes, health, self._report)
+    def __init__(self, disk: Disk, gil_yield: GilYield) -> None:
         self.extents: dict[int, Extent] = {}
         self.writes = Writes()
-        self._file = file
-        self._size_max_bytes = size_max_bytes
-        self._files_max_bytes = files_max_bytes
-        self._give_way = give_way
+        self._disk = disk
+        self._gil_yield = gil_yield
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Work] = []
         self._inbox: SimpleQueue[list[Work]] = SimpleQueue()
@@ -78,7 +61,7 @@ class Writer:
         self._thread.join()
 
     def _hand_over(self) -> None:
-        self._give_way.owe(len(self._gathered))
+        self._gil_yield.asked(len(self._gathered))
         self.writes.owed += len(self._gathered)
         self._inbox.put(self._gathered)
         self._gathered = []
@@ -86,54 +69,52 @@ class Writer:
     def _opened(self, error: PenstockError | None) -> None:
         if error is None:
             if self._started.cancelled():
-                self._inbox.put([Stop(self._loop.create_future())])
+                self._inbox.put([Stop()])
             else:
                 self._started.set_result(None)
         elif not self._started.cancelled():
             self._started.set_exception(error)
 
-    def _complete(self, works: list[Work], changes: Changes) -> None:
+    def _complete(self, works: list[Work], changes: ExtentChanges) -> None:
         """The thread's report, on the loop."""
-        self._give_way.answered(len(works))
+        self._gil_yield.answered(len(works))
         self.writes.answered += len(works)
-        for ledger, extent in changes.items():
-            if extent is None:
-                self.extents.pop(ledger, None)
-            else:
-                self.extents[ledger] = extent
+        apply(changes, self.extents)
         for work in works:
             work.complete()
 
     def _run(self) -> None:
         try:
-            tables = self.disk.open(self._size_max_bytes, self._files_max_bytes)
+            tables = self._disk.open()
         except Exception as error:
-            self._report(self._opened, _cannot_open(self._file, error))
+            reason = error.message if isinstance(error, PenstockError) else str(error)
+            message = f"{self._disk.file} cannot be opened: {reason}"
+            self._disk.report(self._opened, PenstockError(ErrorKind.UNAVAILABLE, message))
             return
-        self._report(self._opened, None)
+        self._disk.report(self._opened, None)
         while self._turn(tables):
             pass
 
     def _turn(self, tables: Tables) -> bool:
         """One commit, and one slice of sweeping; false when it was the last."""
         self._take(wait=self._sweeps_fail or not tables.sweeps.waiting)
-        if self.disk.problem is not None:
-            self.disk.probe(tables)
+        if self._disk.problem is not None:
+            self._disk.probe(tables)
             self._make_room(tables)
-            self._sweeps_fail &= self.disk.problem is not None
+            self._sweeps_fail &= self._disk.problem is not None
         works = self._group()
         if works and isinstance(works[0], Stop):
             self._close(tables, works[0])
             return False
         if works:
             began = perf_counter()
-            if self.disk.problem is None:
+            if self._disk.problem is None:
                 self._commit(tables, works)
-                self._sweeps_fail &= self.disk.problem is not None
+                self._sweeps_fail &= self._disk.problem is not None
             else:
                 self._commit_some(tables, works)
             self.writes.commits.observe(perf_counter() - began)
-            self._report(self._complete, works, tables.take_changed())
+            self._disk.report(self._complete, works, tables.take_changed())
             self._tend(tables)
         if tables.sweeps.waiting and not self._sweeps_fail:
             self._sweep(tables)
@@ -143,7 +124,7 @@ class Writer:
         """Move what was handed over to the backlog; wait for something when there is nothing to do."""
         try:
             if wait and not self._backlog:
-                self._backlog.extend(self._inbox.get(timeout=self.disk.wait_s))
+                self._backlog.extend(self._inbox.get(timeout=self._disk.wait_s))
             while True:
                 self._backlog.extend(self._inbox.get_nowait())
         except Empty:
@@ -155,7 +136,7 @@ class Writer:
         entries = size = 0
         while self._backlog and entries < GROUP_ENTRIES and size < GROUP_BYTES:
             work = self._backlog[0]
-            if works and not (work.mixes and works[0].mixes) and type(work) is not type(works[0]):
+            if works and not (work.mixes and works[0].mixes) and work.kind is not works[0].kind:
                 break
             works.append(self._backlog.popleft())
             entries += 1
@@ -165,34 +146,34 @@ class Writer:
         return works
 
     def _commit(self, tables: Tables, works: list[Work]) -> None:
-        """Commit the group. Where that fails, find out who is to blame and spare the others."""
+        """Commit the group. Where that fails, find out who is to blame and spare the others.
+
+        Where the disk is full, what frees room or is small tries the reserve.
+        """
         try:
             tables.commit(works)
         except Exception as error:
             tables.recover()
             if blames_surroundings(error):
-                self._spare(tables, works, self.disk.failed(tables, error, works))
+                failure = self._disk.failed(tables, error, works)
+                if failure.kind is ErrorKind.STORAGE_FULL:
+                    self._commit_some(tables, works)
+                    return
+                for work in works:
+                    work.error = failure
             elif len(works) > 1:
                 for work in works:
                     self._commit(tables, [work])
             else:
                 works[0].error = translate(error)
 
-    def _spare(self, tables: Tables, works: list[Work], error: PenstockError) -> None:
-        """All fail; but of a full disk that which frees room or is small tries the reserve."""
-        if error.kind is ErrorKind.STORAGE_FULL:
-            self._commit_some(tables, works)
-            return
-        for work in works:
-            work.error = error
-
     def _commit_some(self, tables: Tables, works: list[Work]) -> None:
         """Commit what may use the reserve; the rest is refused."""
-        spared = self.disk.admitted(tables, works)
+        spared = self._disk.admitted(tables, works)
         if spared:
             self._commit_spared(tables, spared)
-        if self.disk.problem is not None and self.disk.problem.cause == "limit":
-            self.disk.probe(tables, now=True)  # costs no writing, and room comes by what is done here only
+        if self._disk.limited:
+            self._disk.probe(tables, now=True)  # costs no writing, and room comes by what is done here only
 
     def _commit_spared(self, tables: Tables, works: list[Work]) -> None:
         try:
@@ -208,13 +189,14 @@ class Writer:
                 for work in works:
                     self._commit_spared(tables, [work])
                 return
-            told = self.disk.failed(tables, error, works) if blames_surroundings(error) else translate(error)
+            blameless = blames_surroundings(error)
+            failure = self._disk.failed(tables, error, works) if blameless else translate(error)
             for work in works:
-                work.error = told
+                work.error = failure
 
     def _found_room(self, tables: Tables) -> bool:
         """Give the reserve to what failed on a full disk; the write-ahead log has room once it is moved."""
-        released = self.disk.release()
+        released = self._disk.release()
         if released:
             tables.checkpoint()
         return released
@@ -222,17 +204,16 @@ class Writer:
     def _tend(self, tables: Tables) -> None:
         try:
             if tables.tend():
-                self.disk.outgrown()
-            self.disk.look_inside(tables)
+                self._disk.outgrown()
+            self._disk.look_inside(tables)
         except Exception as error:
             tables.recover()
-            self.disk.failed(tables, error, [])
+            self._disk.failed(tables, error, [])
 
     def _make_room(self, tables: Tables) -> None:
         """At the bound: free what may be freed before anything is refused for want of it."""
         for _ in range(SWEEPS_MAX):
-            problem = self.disk.problem
-            if problem is None or problem.cause != "limit" or not tables.sweeps.waiting or self._sweeps_fail:
+            if not self._disk.limited or not tables.sweeps.waiting or self._sweeps_fail:
                 return
             self._sweep(tables)
 
@@ -242,26 +223,15 @@ class Writer:
         except Exception as error:
             tables.recover()
             if blames_surroundings(error):
-                self.disk.failed(tables, error, [])
+                self._disk.failed(tables, error, [])
             # Else try again after the next commit, or when the disk is well.
             self._sweeps_fail = not self._found_room(tables)
-        if self.disk.problem is not None and self.disk.problem.cause == "limit":
-            self.disk.probe(tables, now=True)
+        if self._disk.limited:
+            self._disk.probe(tables, now=True)
 
     def _close(self, tables: Tables, work: Work) -> None:
         try:
             tables.close()
         except sqlite3.Error as error:
             work.error = translate(error)
-        self._report(self._complete, [work], {})
-
-    def _report(self, call: Callable[..., object], *arguments: object) -> None:
-        try:
-            self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
-
-
-def _cannot_open(file: Path, error: Exception) -> PenstockError:
-    reason = error.message if isinstance(error, PenstockError) else str(error)
-    return PenstockError(ErrorKind.UNAVAILABLE, f"{file} cannot be opened: {reason}")
+        self._disk.report(self._complete, [work], {})

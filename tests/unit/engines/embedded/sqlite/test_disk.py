@@ -11,8 +11,9 @@ import pytest
 from tests.waiting import until_async
 
 from penstock.engines.embedded.ports import CursorChange
-from penstock.engines.embedded.sqlite import SqliteStore, disk, reserve, tables
-from penstock.engines.embedded.sqlite.reserve import RESERVE_NAME
+from penstock.engines.embedded.sqlite import SqliteStore, disk, tables
+from penstock.engines.embedded.sqlite import folder as data_folder
+from penstock.engines.embedded.sqlite.folder import RESERVE_NAME
 from penstock.engines.embedded.sqlite.store import FILE_NAME
 from penstock.engines.embedded.sqlite.tables import Tables
 from penstock.model.entry import NewEntry
@@ -130,7 +131,7 @@ async def test_on_a_full_disk_there_are_logs_cursors_and_deletes(tmp_path: Path,
 
         patch.setattr(Tables, "probe", probed)
         assert await kind_of(store.append(ledger, [ENTRY])) is ErrorKind.STORAGE_FULL
-        assert store.health.told()["reason"] == "storage_full"
+        assert store.health.readiness()["reason"] == "storage_full"
         assert (await store.open("t")).next_entry == 1
         assert await kind_of(store.open("new")) is ErrorKind.STORAGE_FULL
         await store.save_cursors([CursorChange(ledger, "s", 1, {})])
@@ -221,7 +222,7 @@ async def test_all_files_together_stay_within_their_bound(
             await store.trim(ledger, state.next_entry)  # the main file has room
     assert store.health.problem.cause == "limit"
     assert not store.health.failing
-    assert store.health.told()["reason"] == "size_limit"
+    assert store.health.readiness()["reason"] == "size_limit"
     assert store.health.files is not None
     assert bound < store.health.files().size < bound + (1 << 20)
     reader.close()
@@ -249,9 +250,9 @@ def test_the_reserve_is_made_released_and_made_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 1 << 20
-    monkeypatch.setattr(reserve, "disk_free", lambda folder: free)
+    monkeypatch.setattr(data_folder, "disk_free", lambda folder: free)
     file = tmp_path / RESERVE_NAME
-    made = reserve.Reserve(tmp_path, 1 << 16)
+    made = data_folder.Reserve(tmp_path, 1 << 16)
     made.make()
     assert file.stat().st_size == 1 << 16
     assert file.stat().st_blocks * 512 >= 1 << 16
@@ -269,7 +270,7 @@ def test_the_reserve_is_made_released_and_made_smaller(
 async def test_a_server_that_starts_on_a_full_disk_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reserve, "disk_free", lambda folder: 0)
+    monkeypatch.setattr(data_folder, "disk_free", lambda folder: 0)
     monkeypatch.setattr(disk, "disk_free", lambda folder: 0)
     monkeypatch.setattr(disk, "PROBE_FIRST_S", 0.001)
     store = SqliteStore(tmp_path, reserve_bytes=1 << 16)

@@ -1,22 +1,21 @@
 """The room of entries that were let go of."""
 
-import asyncio
 import sqlite3
 from pathlib import Path
 
 from penstock.engines.embedded.sqlite import SqliteStore
 from penstock.engines.embedded.sqlite.store import FILE_NAME
-from penstock.engines.embedded.sqlite.sweeps import SLICE_BYTES, SLICE_ENTRIES, Sweeps
 from penstock.engines.embedded.sqlite.tables import Tables
-from penstock.engines.embedded.sqlite.work import Append, Delete, Open, Trim
+from penstock.engines.embedded.sqlite.trimming import SLICE_BYTES, SLICE_ENTRIES, Sweeps, delete, trim
+from penstock.engines.embedded.sqlite.work import Append, Change, Open
 from penstock.model.entry import NewEntry
 
 
 def filled(file: Path, entries: int, entry_bytes: int) -> Tables:
     """Tables with one log, without the thread that would sweep by itself."""
     tables = Tables(file, None)
-    tables.commit([Open(asyncio.Future(), "t")])
-    tables.commit([Append(asyncio.Future(), 0, [NewEntry(bytes(entry_bytes), 1, 1)] * entries)])
+    tables.commit([Open("t")])
+    tables.commit([Append(0, [NewEntry(bytes(entry_bytes), 1, 1)] * entries)])
     return tables
 
 
@@ -30,7 +29,7 @@ def stored(file: Path) -> list[int]:
 async def test_a_sweep_deletes_a_slice_from_the_low_end(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
     tables = filled(file, SLICE_ENTRIES * 2 + 10, 10)
-    tables.commit([Trim(asyncio.Future(), 0, SLICE_ENTRIES * 2 + 5)])
+    tables.commit([Change(trim, (0, SLICE_ENTRIES * 2 + 5))])
     assert len(stored(file)) == SLICE_ENTRIES * 2 + 10
 
     tables.sweep()
@@ -45,7 +44,7 @@ async def test_a_sweep_deletes_a_slice_from_the_low_end(tmp_path: Path) -> None:
 
 async def test_a_slice_of_large_entries_is_bound_by_their_bytes(tmp_path: Path) -> None:
     tables = filled(tmp_path / FILE_NAME, 5, SLICE_BYTES // 2)
-    tables.commit([Trim(asyncio.Future(), 0, 5)])
+    tables.commit([Change(trim, (0, 5))])
     left = []
     while tables.sweeps.waiting:
         tables.sweep()
@@ -58,8 +57,8 @@ async def test_a_slice_of_large_entries_is_bound_by_their_bytes(tmp_path: Path) 
 async def test_what_is_left_is_swept_after_a_restart(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
     tables = filled(file, SLICE_ENTRIES * 3, 10)
-    tables.commit([Trim(asyncio.Future(), 0, SLICE_ENTRIES)])
-    tables.commit([Delete(asyncio.Future(), 0)])
+    tables.commit([Change(trim, (0, SLICE_ENTRIES))])
+    tables.commit([Change(delete, (0,))])
     tables.sweep()
     tables.close()
     assert len(stored(file)) == SLICE_ENTRIES * 2
@@ -76,7 +75,7 @@ async def test_what_is_left_is_swept_after_a_restart(tmp_path: Path) -> None:
 
 async def test_an_entry_not_yet_swept_does_not_count_as_the_logs_end(tmp_path: Path) -> None:
     tables = filled(tmp_path / FILE_NAME, 10, 10)
-    tables.commit([Trim(asyncio.Future(), 0, 10)])
+    tables.commit([Change(trim, (0, 10))])
     tables.close()
     store = SqliteStore(tmp_path)
     await store.start()

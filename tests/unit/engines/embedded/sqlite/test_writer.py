@@ -11,7 +11,7 @@ from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.sqlite import SqliteStore
 from penstock.engines.embedded.sqlite.store import FILE_NAME
 from penstock.engines.embedded.sqlite.tables import Tables
-from penstock.engines.embedded.sqlite.work import Work
+from penstock.engines.embedded.sqlite.work import Change, Work
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -23,7 +23,12 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     commit = Tables.commit
 
     def spied(self: Tables, works: list[Work]) -> None:
-        found.append([type(work).__name__ for work in works])
+        found.append(
+            [
+                work.kind.__name__.capitalize() if isinstance(work, Change) else type(work).__name__
+                for work in works
+            ]
+        )
         commit(self, works)
 
     monkeypatch.setattr(Tables, "commit", spied)

@@ -1,11 +1,13 @@
-"""The statements that save cursors and documents; several saves of the same become one."""
+"""Cursors and small documents. Several saves of the same within a transaction become one."""
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from penstock.engines.embedded.ports import CursorChange
+
 from .rows import RowStatement, Statement
-from .staged import Staged
-from .work import SaveCursors, SaveMeta
+from .work import SaveCursors, SaveMeta, Transaction, no_log
 
 _CURSORS: Final = RowStatement.insert(
     "cursors",
@@ -18,13 +20,15 @@ _DOCUMENTS: Final = RowStatement.insert("meta", 3, "ON CONFLICT DO UPDATE SET do
 _DOCUMENTS_DELETED: Final = RowStatement.delete("meta", ("kind", "key"))
 
 
-def save_cursors(works: Sequence[SaveCursors], staged: Staged) -> Iterator[Statement]:
+def save_cursors(works: Sequence[SaveCursors], transaction: Transaction) -> Iterator[Statement]:
     """Of each cursor the last mark, the last properties, and of each chunk the last bits."""
     marks: dict[tuple[int, str], int] = {}
     properties: dict[tuple[int, str], bytes | None] = {}
     chunks: dict[tuple[int, str, int], bytes | None] = {}
     for work in works:
-        if not _all_open(work, staged):
+        missing = next((c.ledger for c in work.changes if transaction.extent(c.ledger) is None), None)
+        if missing is not None:
+            transaction.outcomes.append((work, no_log(missing)))
             continue
         for change in work.changes:
             key = (change.ledger, change.subscription)
@@ -43,16 +47,39 @@ def save_meta(works: Sequence[SaveMeta]) -> Iterator[Statement]:
     yield from _stored_or_not(documents, _DOCUMENTS, _DOCUMENTS_DELETED)
 
 
-def _all_open(work: SaveCursors, staged: Staged) -> bool:
-    for change in work.changes:
-        if staged.extent(change.ledger) is None:
-            staged.refuse(work, change.ledger)
-            return False
-    return True
-
-
 def _stored_or_not(
     values: dict[Any, bytes | None], store: RowStatement, drop: RowStatement
 ) -> Iterator[Statement]:
     yield from store.over([v for key, value in values.items() if value is not None for v in (*key, value)])
     yield from drop.over([v for key, value in values.items() if value is None for v in key])
+
+
+def delete_cursor(transaction: Transaction, ledger: int, subscription: str) -> None:
+    """Delete a cursor with its chunks."""
+    for table in ("cursors", "cursor_chunks"):
+        statement = f"DELETE FROM {table} WHERE ledger = ? AND subscription = ?"  # noqa: S608
+        transaction.connection.execute(statement, (ledger, subscription))
+
+
+def load_cursors(connection: sqlite3.Connection, ledger: int) -> list[CursorChange]:
+    """All cursors of a log, as of one moment."""
+    connection.execute("BEGIN")
+    try:
+        cursors = {
+            subscription: CursorChange(ledger, subscription, mark, {}, properties)
+            for subscription, mark, properties in connection.execute(
+                "SELECT subscription, mark, properties FROM cursors WHERE ledger = ?", (ledger,)
+            )
+        }
+        for subscription, chunk, bits in connection.execute(
+            "SELECT subscription, chunk, bits FROM cursor_chunks WHERE ledger = ?", (ledger,)
+        ):
+            cursors[subscription].chunks[chunk] = bits
+    finally:
+        connection.execute("COMMIT")
+    return list(cursors.values())
+
+
+def load_meta(connection: sqlite3.Connection, kind: str) -> dict[str, bytes]:
+    """All documents of a kind."""
+    return dict(connection.execute("SELECT key, document FROM meta WHERE kind = ?", (kind,)).fetchall())

@@ -19,19 +19,19 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def test_the_loop_pauses_only_while_answers_are_overdue(pauses: list[float]) -> None:
-    give_way = GilYield()
+    counts = GilYield()
 
     async def look() -> None:
-        """Wait until `give_way` has looked."""
+        """Wait until `counts` has looked."""
         done = asyncio.Event()
         asyncio.get_running_loop().call_later(gil_yield.AFTER_S * 1.5, done.set)
         await done.wait()
 
-    give_way.owe(2)
+    counts.asked(2)
     while not pauses:
         await look()
-    give_way.answered(2)
-    while give_way._watching:
+    counts.answered(2)
+    while counts._watching:
         await look()
     pauses.clear()
     await look()

@@ -1,4 +1,4 @@
-"""Cursors, saved as changed chunks."""
+"""Cursors, saved as changed chunks, and small documents by kind and key."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .bench import Bench, PortSuite
 
 
-class CursorSuite(PortSuite):
-    """Tests of `CursorStore`."""
+class MetadataSuite(PortSuite):
+    """Tests of `CursorStore` and `MetaStore`."""
 
     async def test_cursors_change_by_what_is_saved(self, bench: Bench) -> None:
         ledger = await bench.log()
@@ -79,3 +79,15 @@ class CursorSuite(PortSuite):
         await asyncio.gather(*calls)
 
         assert await bench.store.load_cursors(ledger) == []
+
+    async def test_documents_by_kind_and_key(self, bench: Bench) -> None:
+        save, load = bench.store.save_meta, bench.store.load_meta
+        await save([("a", "1", b"one"), ("a", "2", b""), ("b", "1", b"other")])
+        await save([("a", "1", None), ("a", "3", b"three"), ("b", "1", b"changed"), ("c", "never was", None)])
+        await save([("a", "4", b"first"), ("a", "4", None), ("a", "5", None), ("a", "5", b"last")])
+        for _ in range(2):
+            assert await bench.store.load_meta("a") == {"2": b"", "3": b"three", "5": b"last"}
+            assert await bench.store.load_meta("b") == {"1": b"changed"}
+            assert await load("c") == {}
+            await bench.reopen()
+            load = bench.store.load_meta
