@@ -6,7 +6,7 @@ from tests.unit.engines.embedded.brokers import bench as bench_of
 
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Caller, Expected
-from penstock.engines.embedded.broker import staged_room, writers
+from penstock.engines.embedded.broker import staged, writers
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
@@ -149,7 +149,7 @@ async def test_each_role_has_writers_and_commits_of_its_own() -> None:
 
 
 async def test_batches_that_are_staged_are_counted_for_each_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_room, "BATCHES_MAX", 2)
+    monkeypatch.setattr(staged, "BATCHES_MAX", 2)
     async with bench_of() as bench:
         for batch in range(2):
             await stage(bench, "w", batch, role("many"))
@@ -160,7 +160,7 @@ async def test_batches_that_are_staged_are_counted_for_each_role(monkeypatch: py
 
 
 async def test_parts_that_are_staged_are_counted_for_each_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_room, "PIECES_MAX", 4)
+    monkeypatch.setattr(staged, "PIECES_MAX", 4)
     async with bench_of() as bench:
         for batch in range(2):
             await stage(bench, "w", batch, role("many"))

@@ -1,12 +1,8 @@
 """The broker: what the endpoints see. Everything runs on one event loop."""
 
 import secrets
-from collections.abc import Callable, Sequence
-from typing import cast
 
 from penstock.broker.capability import Capability
-from penstock.broker.consumer import Budget
-from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
@@ -16,16 +12,15 @@ from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.registry.namespaces import Namespaces
 from penstock.engines.embedded.registry.policies import Policies
 from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.subscription import Consumer, Subscription
+from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.subscription.cursors import CursorFlusher
 from penstock.engines.embedded.topic.access import Access, Epochs
 from penstock.engines.embedded.topic.counting import check_consumers, check_type
-from penstock.engines.embedded.topic.producer import Producer
 from penstock.engines.embedded.topic.requests import Requests
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import ConsumerOptions, ProducerOptions, SubscriptionType
+from penstock.model.names import TopicName
+from penstock.model.policy import SubscriptionType
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import Writes
 from penstock.runtime.tasks import Tasks
@@ -43,7 +38,7 @@ from .watches import Watches
 
 
 class Broker:
-    """Topics, producers, subscriptions and schemas over one store.
+    """`broker.Broker` over one store.
 
     `store` keeps persistent topics, `transient` the others; their ledgers must not overlap.
     """
@@ -90,7 +85,6 @@ class Broker:
         )
         self._transient = transient
         self._flusher = CursorFlusher(clock, self.settings.cursor_flush_ms, self.tasks.spawn)
-        self._dead_letters = DeadLetters(encoder, self.producer, self.schemas)
         self.requests = Requests(clock, encoder, self.settings.request_timeout_ms_max)
         self._epochs = Epochs(store)
         self.compactions = Compactions(store, encoder, self.tasks)
@@ -109,11 +103,16 @@ class Broker:
             message_bytes_max=self.settings.max_message_bytes,
             new_name=self.new_name,
         )
+        self.producer = self._producers.open
+        self._dead_letters = DeadLetters(encoder, self.producer, self.schemas)
         self.watches = Watches(self.tasks)
         self.topics.listeners.add(self.watches.changed)
         self._consumers = Consumers(
             self.topics, self.subscriptions, clock, self.tasks, self.watches, new_name=self.new_name
         )
+        self.subscribe = self._consumers.subscribe
+        self.subscribe_pattern = self._consumers.subscribe_pattern
+        self.leave = self._consumers.leave
         self._events = _TopicEvents(self, self._epochs)
         self._names = 0
         self._instance = secrets.token_hex(4)
@@ -164,68 +163,6 @@ class Broker:
         """A name that nobody else has: `{kind}-{instance}-{number}`."""
         self._names += 1
         return f"{kind}-{self._instance}-{self._names}"
-
-    # -- producing
-
-    async def producer(
-        self,
-        name: TopicName,
-        options: ProducerOptions | None = None,
-        *,
-        queued: Callable[[Producer], None] | None = None,
-    ) -> Producer:
-        """A producer for a topic or one of its partitions; creates the topic as configured.
-
-        `queued` is called when the producer has to wait until it may have the topic alone. Raises
-        PRODUCER_BUSY for a name in use (unless `shared_name`) and for too many, PRODUCER_FENCED, EXCLUSIVE_PRODUCER,
-        TOPIC_NOT_FOUND, TOPIC_TERMINATED, STORAGE_FULL and STORAGE_FAILED while the storage takes nothing, and the
-        kinds BACKLOG_QUOTA_… while the backlog is beyond such a quota (a `shared_name`
-        hears of it when it publishes).
-        """
-        return await self._producers.open(name, options, queued=queued)
-
-    # -- consuming
-
-    async def subscribe(
-        self,
-        names: Sequence[TopicName],
-        subscription: str,
-        options: ConsumerOptions,
-        *,
-        unique_name: bool = False,
-        budget: Budget | None = None,
-    ) -> Consumer:
-        """A consumer of every partition of `names`; creates topics and subscriptions that are not there.
-
-        What is read for it counts in `budget`. Raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, TOPIC_NOT_FOUND; then it is attached nowhere.
-        """
-        return await self._consumers.subscribe(
-            names, subscription, options, unique_name=unique_name, budget=budget
-        )
-
-    async def subscribe_pattern(
-        self,
-        pattern: str,
-        subscription: str,
-        options: ConsumerOptions,
-        *,
-        namespace: NamespaceName,
-        domain: str = "persistent",
-        allowed: Callable[[TopicName], bool] = lambda name: True,
-        budget: Budget | None = None,
-    ) -> Consumer:
-        """A consumer of every topic of a namespace whose full name matches, also of those that come later.
-
-        `pattern` matches `tenant/namespace/topic` wholly, with or without a domain before it; of what matches,
-        `allowed` says what may be consumed, each time anew. Raises BAD_PARAMETER for what is no `Pattern`.
-        """
-        return await self._consumers.subscribe_pattern(
-            pattern, subscription, options, namespace=namespace, domain=domain, allowed=allowed, budget=budget
-        )
-
-    async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
-        """Close a consumer; subscriptions that are not durable go with their last one, after `keep_ms`."""
-        self._consumers.leave(cast(Consumer, consumer), keep_ms=keep_ms)
 
     # -- what the parts tell one another
 

@@ -2,8 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from penstock.broker.consumer import Budget
+from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.watches import Watch
@@ -71,7 +73,7 @@ class Consumers:
                     from_start = known or (bool(named) and topic.ledger not in named)
                     await self._attach(consumer, topic, unique_name=unique_name, from_start=from_start)
         except BaseException:
-            self.leave(consumer)
+            await self.leave(consumer)
             raise
         if any(self._topics.exists(name) and self._topics.partitions(name) for name in names):
             self._named[consumer] = tuple(names)
@@ -93,8 +95,8 @@ class Consumers:
         options: ConsumerOptions,
         *,
         namespace: NamespaceName,
-        domain: str,
-        allowed: Callable[[TopicName], bool],
+        domain: str = "persistent",
+        allowed: Callable[[TopicName], bool] = lambda name: True,
         budget: Budget | None = None,
     ) -> Consumer:
         """As `Broker.subscribe_pattern`."""
@@ -180,8 +182,9 @@ class Consumers:
 
     # -- going
 
-    def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
+    async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
         """As `Broker.leave`."""
+        consumer = cast(Consumer, consumer)
         attached = consumer.attached
         consumer.close()
         self._forget(consumer)

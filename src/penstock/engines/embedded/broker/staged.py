@@ -1,17 +1,24 @@
-"""What is staged and not committed, in numbers."""
+"""What is staged and not committed, in numbers, and how much may be: in the store by writer, in memory by role."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from typing import Final
 
 import msgspec
 
+from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Expected
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Span, StagedRun, StageKey
 
 Counts = dict[str, int]  # messages by topic; those of partitions count for their topic
+
+
+# Of one role, or of one address without authentication, lest one takes the room of all.
+BATCHES_MAX: Final = 10_000
+PIECES_MAX: Final = 2_000_000  # parts, and logs of stages: about 100 bytes of memory each
 
 
 class Share:
@@ -187,3 +194,29 @@ def counts_of(found: Iterable[Share | Span]) -> Counts:
 def digest_of(stages: Sequence[Expected]) -> str:
     """What tells one request to commit from another: its stages, as they were counted."""
     return sha256(msgspec.json.encode(list(stages))).hexdigest()[:32]
+
+
+def check_room(batches: Batches, settings: BrokerSettings, key: StageKey, origin: str, size: int) -> None:
+    """Raise TOO_MANY_REQUESTS, TOO_LARGE or STORAGE_FULL where `size` more bytes may not be staged."""
+    new = key.batch not in batches.of(key.writer)
+    if new and batches.count_of(origin) >= BATCHES_MAX:
+        raise PenstockError(
+            ErrorKind.TOO_MANY_REQUESTS, f"{BATCHES_MAX} batches are being staged by {origin or 'writers'}"
+        )
+    if batches.pieces_of(origin) >= PIECES_MAX:
+        raise PenstockError(
+            ErrorKind.TOO_MANY_REQUESTS, f"{PIECES_MAX} parts are being staged by {origin or 'writers'}"
+        )
+    held = batches.size_of(key.writer)
+    if held + size > settings.max_staged_bytes_per_writer:
+        raise PenstockError(
+            ErrorKind.TOO_LARGE,
+            f"writer {key.writer} has staged {held} bytes; broker.max_staged_bytes_per_writer is"
+            f" {settings.max_staged_bytes_per_writer}",
+        )
+    if batches.size_bytes + size > settings.max_staged_bytes:
+        raise PenstockError(
+            ErrorKind.STORAGE_FULL,
+            f"{batches.size_bytes} bytes are staged by all writers; broker.max_staged_bytes is"
+            f" {settings.max_staged_bytes}",
+        )

@@ -23,10 +23,8 @@ from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, 
 from penstock.runtime.clock import Clock, Timer
 from penstock.runtime.tasks import Locks, finished
 
-from .repeats import below, check_same, check_there, skipped
-from .staged import Batch, Batches, Share, bases_of, counts_of, digest_of
-from .staged_room import check_room
-from .targets import check_kept, declared, names_of
+from .commits import below, check_kept, check_same, check_there, declared, names_of, skipped
+from .staged import Batch, Batches, Share, bases_of, check_room, counts_of, digest_of
 from .topics import Topics
 from .writers import Writers
 

@@ -20,7 +20,7 @@ from penstock.model.stage import Target, Targets, Writer
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks, finished
 
-from .repeats import told_topics
+from .commits import told_topics
 
 TARGETS_MAX: Final = 1_000  # of one writer; an answer tells of them all
 LISTED_BYTES_MAX: Final = 1 << 20  # of one answer, roughly; its last writer may exceed it

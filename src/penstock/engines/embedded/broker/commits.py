@@ -1,7 +1,10 @@
-"""Whether a staged commit repeats the last one, and how it is refused where it does not."""
+"""The sets of topics that staged batches are numbered for, and whether a commit repeats the last one to its set."""
 
 import logging
+from collections.abc import Sequence
+from typing import Final
 
+from penstock.broker.staging import Caller
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, Span, Targets
@@ -9,6 +12,7 @@ from penstock.model.stage import Commit, Span, Targets
 from .staged import Counts, counts_of
 from .topics import Topics
 
+TARGET_BYTES_MAX: Final = 4096  # the names of a set; they are the key of its commit
 _TOLD_MAX = 5  # topics in a message
 # What a log that no longer exists is told by; BAD_PARAMETER where its name is that of a partitioned topic now.
 _GONE = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.BAD_PARAMETER)
@@ -91,3 +95,28 @@ def told_counts(counts: Counts) -> str:
 
 def _more(count: int) -> str:
     return f" and {count - _TOLD_MAX} more" if count > _TOLD_MAX else ""
+
+
+def names_of(topics: Sequence[TopicName]) -> Targets:
+    """A set of topics as a key."""
+    return tuple(sorted({str(name.base) for name in topics}))
+
+
+def declared(topics: Sequence[TopicName], caller: Caller) -> Targets:
+    """The set that a writer declares. Raises FORBIDDEN, BAD_PARAMETER."""
+    for name in topics:
+        caller.may_produce(name)
+        check_kept(name)
+    names = names_of(topics)
+    if sum(len(name.encode()) for name in names) > TARGET_BYTES_MAX:
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER,
+            f"the names of a commit's topics have more than {TARGET_BYTES_MAX} bytes; declare none instead",
+        )
+    return names
+
+
+def check_kept(name: TopicName) -> None:
+    """Raise BAD_PARAMETER for a topic that keeps nothing."""
+    if not name.persistent:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} keeps nothing: it cannot be staged for")
