@@ -18,7 +18,10 @@ class Administration(Protocol):
         ...
 
     async def unload_topic(self, name: TopicName) -> None:
-        """Disconnect producers and consumers once every cursor is saved; raises TOPIC_NOT_FOUND."""
+        """Disconnect producers and consumers once every cursor is saved: clients come back by themselves.
+
+        Raises TOPIC_NOT_FOUND. A subscription that is not durable waits for its reader.
+        """
         ...
 
     async def truncate_topic(self, name: TopicName) -> None:

@@ -78,7 +78,10 @@ class StagedWriters(Protocol):
     async def forget(
         self, writer: str, caller: Caller, topics: Sequence[TopicName] | None, *, force: bool
     ) -> None:
-        """Remove a writer, or its commit to some topics; raises NOT_FOUND, FORBIDDEN, STAGE_CONFLICT."""
+        """Remove a writer, or (with `topics`) its last commit to these: a batch that comes again is new.
+
+        Raises STAGE_CONFLICT for a writer that has something staged, which `force` drops; NOT_FOUND; FORBIDDEN.
+        """
         ...
 
 
@@ -118,11 +121,22 @@ class Staging(StagedWriters, Protocol):
         topics: Sequence[TopicName],
         keep: bool,
     ) -> tuple[Commit, bool]:
-        """Append what `stages` hold, all at once; the commit, and whether it is new (no repeat)."""
+        """Append what the stages hold to their topics, in one transaction; the commit, and whether it is new.
+
+        `topics` are those that the writer writes to. The last batch that it committed to them changes nothing and
+        returns its commit, where as many messages of each topic are staged as were committed. Raises
+        BATCH_CONFLICT where they are not, where a topic was deleted since, and for a batch before the last;
+        STAGE_NOT_FOUND, STAGE_CONFLICT where it is not as `stages` say, FORBIDDEN for another's writer and by
+        `may_produce`, TOPIC_NOT_FOUND, TOPIC_TERMINATED, EXCLUSIVE_PRODUCER, BACKLOG_QUOTA_HOLD,
+        BACKLOG_QUOTA_EXCEPTION, TOO_MANY_REQUESTS, and what the store raises; then nothing has changed.
+        """
         ...
 
     async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
-        """Drop what is staged for a batch, or one stage of it; how many stages went."""
+        """Drop what is staged for a batch, or one stage of it; how many stages that were.
+
+        Raises FORBIDDEN, and STAGE_CONFLICT where nothing is staged and the batch is committed: that is never undone.
+        """
         ...
 
     async def append(

@@ -48,7 +48,8 @@ class TopicCatalog(Protocol):
         ...
 
     def auto(self, name: TopicName) -> AutoTopics:
-        """Whether a topic that does not exist is created when it is first used."""
+        """Whether a topic that does not exist is created when it is first used, in a namespace that exists; a
+        partition never is."""
         ...
 
 

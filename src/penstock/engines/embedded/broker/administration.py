@@ -35,17 +35,12 @@ class Administration:
         self._clock = clock
 
     async def delete_topic(self, name: TopicName, *, force: bool = False, schema: bool = False) -> None:
-        """Delete a topic, and its schemas when `schema`; raises TOPIC_NOT_FOUND, TOPIC_IN_USE."""
         await self._topics.delete(name, force=force)
         await self._namespaces.forget_topic(name)
         if schema:
             await self._schemas.forget(name)
 
     async def unload_topic(self, name: TopicName) -> None:
-        """Disconnect who publishes and consumes, once every cursor is saved: clients come back by themselves.
-
-        Raises TOPIC_NOT_FOUND. A subscription that is not durable waits for its reader.
-        """
         why = PenstockError(ErrorKind.UNAVAILABLE, f"{name} was unloaded: connect again")
         for topic in await self._topics.all_of(name, create=False):
             for subscription in list(topic.subscriptions.values()):
@@ -58,7 +53,6 @@ class Administration:
                 producer.close(why)
 
     async def truncate_topic(self, name: TopicName) -> None:
-        """Let go of every message, acknowledged or not; raises TOPIC_NOT_FOUND."""
         for topic in await self._topics.all_of(name, create=False):
             end = topic.next_offset
             for subscription in list(topic.subscriptions.values()):
@@ -68,14 +62,12 @@ class Administration:
             topic.backlog.forget()
 
     async def delete_tenant(self, tenant: str, *, force: bool = False) -> None:
-        """Delete a tenant; raises NOT_FOUND, NAMESPACE_IN_USE while it has namespaces, unless `force`."""
         if force:
             for namespace in self._namespaces.of_tenant(tenant):
                 await self.delete_namespace(namespace, force=True)
         await self._namespaces.delete_tenant(tenant)
 
     async def delete_namespace(self, name: NamespaceName, *, force: bool = False) -> None:
-        """Delete a namespace; raises NAMESPACE_IN_USE while it has topics, unless `force`."""
         self._namespaces.policies(name)
         topics = self._topics.names(name)
         if topics and not force:
@@ -85,11 +77,9 @@ class Administration:
         await self._namespaces.delete(name)
 
     async def trim_topic(self, name: TopicName) -> None:
-        """Delete the acknowledged messages that retention does not keep; raises TOPIC_NOT_FOUND."""
         for topic in await self._topics.all_of(name, create=False):
             await self._retention.look_now(topic)
 
     async def compact_topic(self, name: TopicName) -> None:
-        """Begin a compaction; raises TOPIC_NOT_FOUND."""
         for topic in await self._topics.all_of(name, create=False):
             self._compactions.start(topic)

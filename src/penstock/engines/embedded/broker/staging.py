@@ -30,7 +30,7 @@ from .writers import Writers
 
 
 class Staging:
-    """The stages and commits of all writers. `spawn` starts a task that lives on."""
+    """`broker.Staging`: the stages and commits of all writers. `spawn` starts a task that lives on."""
 
     def __init__(
         self,
@@ -68,7 +68,6 @@ class Staging:
     # -- what there is
 
     def batches(self, writer: str) -> Mapping[int, Batch]:
-        """What a writer has staged, by batch."""
         return dict(sorted(self._batches.of(writer).items()))
 
     @property
@@ -77,23 +76,19 @@ class Staging:
         return self._batches.size_bytes
 
     def size_of(self, writer: str) -> int:
-        """How much a writer has staged."""
         return self._batches.size_of(writer)
 
     async def writers(
         self, caller: Caller, after: str, writers_max: int
     ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
-        """Writers behind a name with their targets, and whether there are more: the caller's own, or all."""
         return await self._writers.page(caller, after, writers_max)
 
     async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
-        """A writer and its targets, None where there is none. Raises FORBIDDEN for another role's."""
         return await self._writers.find(name, caller)
 
     async def append(
         self, topic: AnyTopic, entries: Sequence[NewEntry], *, deduplicate: bool
     ) -> tuple[AppendResult | None, int]:
-        """As `broker.Staging.append`: without a stage."""
         return await publish_bulk(cast(Topic, topic), entries, deduplicate=deduplicate)
 
     # -- staging
@@ -106,12 +101,6 @@ class Staging:
         entries: Sequence[tuple[AnyTopic, Sequence[NewEntry]]],
         caller: Caller,
     ) -> None:
-        """Stage a part durably; again, where it has come before, without effect.
-
-        Raises FORBIDDEN for another role's writer, STAGE_CONFLICT for other content under the same number,
-        TOO_LARGE, STORAGE_FULL and TOO_MANY_REQUESTS beyond the bounds, BAD_PARAMETER for a topic that keeps
-        nothing, and what the store raises.
-        """
         for topic, _ in entries:
             check_kept(topic.name)
             topic.check_open()
@@ -149,15 +138,6 @@ class Staging:
         topics: Sequence[TopicName] = (),
         keep: bool = True,
     ) -> tuple[Commit, bool]:
-        """Append what the stages hold to their topics, in one transaction; whether it was this call that did.
-
-        `topics` are those that the writer writes to. The last batch that it committed to them changes nothing and
-        returns its commit, where as many messages of each topic are staged as were committed. Raises
-        BATCH_CONFLICT where they are not, where a topic was deleted since, and for a batch before the last;
-        STAGE_NOT_FOUND, STAGE_CONFLICT where it is not as `stages` say, FORBIDDEN for another's writer and by
-        `may_produce`, TOPIC_NOT_FOUND, TOPIC_TERMINATED, EXCLUSIVE_PRODUCER, BACKLOG_QUOTA_HOLD,
-        BACKLOG_QUOTA_EXCEPTION, TOO_MANY_REQUESTS, and what the store raises; then nothing has changed.
-        """
         targets = declared(topics, caller)
         async with self._writers.hold(writer):
             await self._writers.check(writer, caller)
@@ -231,11 +211,6 @@ class Staging:
         return topic
 
     async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
-        """Drop what is staged for a batch, or one stage of it; returns how many stages that were.
-
-        Raises STAGE_CONFLICT where nothing is staged and the batch is committed: that is never undone. Raises
-        FORBIDDEN.
-        """
         async with self._writers.hold(writer):
             await self._writers.check(writer, caller)
             held = self._batches.of(writer).get(batch)
@@ -251,10 +226,6 @@ class Staging:
     async def forget(
         self, writer: str, caller: Caller, topics: Sequence[TopicName] | None = None, *, force: bool = False
     ) -> None:
-        """Forget a writer, or (with `topics`) its last commit to these: a batch that comes again is new.
-
-        Raises STAGE_CONFLICT for a writer that has something staged, which `force` drops; NOT_FOUND; FORBIDDEN.
-        """
         async with self._writers.hold(writer):
             if topics is not None:
                 return await self._writers.forget(writer, names_of(topics), caller)

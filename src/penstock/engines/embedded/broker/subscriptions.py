@@ -23,7 +23,7 @@ Build = Callable[[Topic, str, OffsetSet, bool, dict[str, str] | None], Subscript
 
 
 class Subscriptions:
-    """Every subscription there is. `build` makes one of a topic: name, cursor, whether durable, properties."""
+    """`broker.Subscriptions`: every subscription there is. `build` makes one of a topic: name, cursor, whether durable, properties."""
 
     def __init__(self, topics: Topics, build: Build) -> None:
         self._topics = topics
@@ -66,10 +66,6 @@ class Subscriptions:
         return made
 
     async def grow(self, name: TopicName, partitions: int) -> None:
-        """Let a partitioned topic have more partitions; raises BAD_PARAMETER, FEWER_PARTITIONS, TOPIC_NOT_FOUND.
-
-        They get the durable subscriptions of those before, which miss nothing while nobody is connected.
-        """
         await self._topics.set_partitions(name, partitions)
         topics = await self._topics.all_of(name, create=False)
         kept = {s.name: s for topic in topics for s in topic.subscriptions.values() if s.durable}
@@ -83,7 +79,6 @@ class Subscriptions:
     # -- as an administrator sees them
 
     async def of(self, name: TopicName, subscription: str) -> list[Subscription]:
-        """The subscription on every partition of a topic; raises TOPIC_NOT_FOUND, SUBSCRIPTION_NOT_FOUND."""
         topics = await self._topics.all_of(name, create=False)
         found = [t.subscriptions[subscription] for t in topics if subscription in t.subscriptions]
         if not found:
@@ -101,7 +96,6 @@ class Subscriptions:
         inclusive: bool = False,
         properties: dict[str, str] | None = None,
     ) -> None:
-        """Create a durable subscription without a consumer; raises ALREADY_EXISTS."""
         check_local("subscription", subscription)
         topics = await self._topics.all_of(name)
         if any(subscription in topic.subscriptions for topic in topics):
@@ -115,11 +109,6 @@ class Subscriptions:
     async def set_mark(
         self, topic: AnyTopic, subscription: str, offset: int, *, exact: bool = False
     ) -> Subscription:
-        """Have a durable subscription of `topic` count everything below `offset` as acknowledged; it is made where
-        it is missing. Only `exact` moves it back. Who calls flushes it.
-
-        Raises BAD_PARAMETER past the end, and for a subscription that consumers share.
-        """
         topic = cast(Topic, topic)
         if offset > topic.next_offset:
             raise PenstockError(
@@ -143,7 +132,6 @@ class Subscriptions:
     # -- going
 
     async def delete(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
-        """Delete a subscription; raises SUBSCRIPTION_BUSY while it has consumers, unless `force`."""
         found = await self.of(name, subscription)
         if not force and any(s.consumers for s in found):
             raise PenstockError(
@@ -153,7 +141,6 @@ class Subscriptions:
             await one.delete()
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
-        """Delete the subscription of a consumer, which must be its only one (Pulsar's unsubscribe)."""
         attached = cast(Consumer, consumer).attached
         if any(len(s.consumers) > 1 for s in attached):
             raise PenstockError(

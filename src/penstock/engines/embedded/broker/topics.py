@@ -28,7 +28,7 @@ def _logs(document: TopicDocument) -> int:
 
 
 class Topics:
-    """The topics of all namespaces. Logs are opened when first used.
+    """`broker.Topics`: the topics of all namespaces. Logs are opened when first used.
 
     `parts` are what a topic is opened with. `appeared` is called when one was created or grew.
     """
@@ -83,11 +83,9 @@ class Topics:
     # -- which there are
 
     def document(self, name: TopicName) -> TopicDocument | None:
-        """What is kept of a topic (of its base, for a partition)."""
         return self._documents.get(name.base) or self._documents.get(name)
 
     def exists(self, name: TopicName) -> bool:
-        """Whether there is such a topic or partition."""
         if name in self._documents:
             return True
         base = self._documents.get(name.base)
@@ -98,13 +96,11 @@ class Topics:
         return self._namespaces.serves(name.namespace_name)
 
     def missing(self, name: TopicName) -> PenstockError:
-        """What is told of a topic that does not exist."""
         namespace = name.namespace_name
         more = "" if self._namespaces.exists(namespace) else f": there is no namespace {namespace}"
         return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist{more}")
 
     def partitions(self, name: TopicName) -> int:
-        """The number of partitions, 0 for a topic without; raises TOPIC_NOT_FOUND."""
         document = self._documents.get(name)
         if document is None:
             if self.exists(name):
@@ -113,7 +109,6 @@ class Topics:
         return document.partitions
 
     def names(self, namespace: NamespaceName, domain: str | None = None) -> list[TopicName]:
-        """The topics of a namespace, partitioned ones by their own name, sorted."""
         return sorted(
             name
             for name in self._documents
@@ -127,20 +122,16 @@ class Topics:
         return list(self._documents)
 
     def auto(self, name: TopicName) -> AutoTopics:
-        """Whether a topic that does not exist is created when it is first used, in a namespace that exists; a
-        partition never is."""
         if name.partition >= 0 or not self.has_namespace(name):
             return NO_TOPICS
         return self._auto(name.namespace_name)
 
     def logs(self, name: TopicName) -> list[TopicName]:
-        """The names of a topic's logs: its partitions', or its own; raises TOPIC_NOT_FOUND."""
         count = self.partitions(name)
         return [name.of_partition(n) for n in range(count)] if count else [name]
 
     @property
     def tail_bytes(self) -> int:
-        """What the newest entries take in memory, all topics together."""
         return self._tails.bytes
 
     @property
@@ -150,11 +141,6 @@ class Topics:
     # -- opening
 
     async def get(self, name: TopicName, *, create: bool | None = None) -> Topic:
-        """The one log of `name`: a topic without partitions, or a partition.
-
-        Creates the topic when `create` (default: as configured), in a namespace that exists. Raises TOPIC_NOT_FOUND,
-        PARTITION_NOT_FOUND; BAD_PARAMETER for a partitioned topic as a whole.
-        """
         topic = self._open.get(name)
         if topic is not None:
             return topic
@@ -181,7 +167,6 @@ class Topics:
         return topic
 
     async def all_of(self, name: TopicName, *, create: bool | None = None) -> list[Topic]:
-        """Every log of a topic, in the order of the partitions; creates it as `get` does."""
         topic = self._open.get(name)
         if topic is not None:
             return [topic]
@@ -237,7 +222,6 @@ class Topics:
     async def create(
         self, name: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
-        """Create a topic; raises ALREADY_EXISTS, BAD_PARAMETER, TOO_MANY_TOPICS, NAMESPACE_NOT_FOUND."""
         self._check_partitions(partitions)
         if name.partition >= 0:
             raise PenstockError(
@@ -279,7 +263,6 @@ class Topics:
     async def set_properties(
         self, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]]
     ) -> None:
-        """Set the properties of a topic by what they are now, durably; raises TOPIC_NOT_FOUND."""
         async with self._locks.hold(name.base):
             if name not in self._documents:
                 raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"topic {name} does not exist")
@@ -288,7 +271,6 @@ class Topics:
             await self._keep(name, changed)
 
     async def terminate(self, name: TopicName) -> list[Topic]:
-        """Let no message follow; returns the topic's logs. A partition ends with its whole topic."""
         async with self._locks.hold(name.base):
             logs = await self._all_of(name, create=False)
             base = name.base if name.base in self._documents else name

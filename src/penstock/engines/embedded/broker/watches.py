@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Watches:
-    """All of a broker."""
+    """`broker.Watches`: all of a broker."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -27,13 +27,11 @@ class Watches:
         self._busy = False
 
     def add(self, namespace: NamespaceName, pattern: Pattern, told: Callable[[TopicName], None]) -> Watch:
-        """Have `told` called, soon after each change of a topic that matches, until `remove`."""
         watch = Watch(namespace, pattern, told)
         self._groups.setdefault(namespace, {}).setdefault(pattern.text, {})[watch] = None
         return watch
 
     def remove(self, watch: Watch) -> None:
-        """Tell it nothing more."""
         if not watch.active:
             return
         watch.active = False
