@@ -8,8 +8,8 @@ import time
 import pytest
 
 import penstock
+from penstock.client.enums import Result
 from penstock.client.message import Message
-from penstock.client.result import Result
 from penstock.client.session.backoff import Backoff
 from penstock.client.session.batch import Sending
 from penstock.client.session.routing import Router
