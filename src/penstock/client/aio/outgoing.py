@@ -14,7 +14,7 @@ from penstock.client.errors import (
     PulsarException,
     Timeout,
 )
-from penstock.client.interceptor import ProducerInterceptor
+from penstock.client.interceptor import Intercepted, Interceptors, ProducerInterceptor
 from penstock.client.message_id import MessageId
 from penstock.client.schema.key_value import KeyValueSchema
 from penstock.client.schema.schema import Schema
@@ -22,7 +22,6 @@ from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 
 from .partitions import Partitions
 from .publisher import Publisher
-from .watched import Interceptors, Watched
 
 Token = Callable[[PulsarException | None, MessageId | None], Any] | None  # told what becomes of a message
 
@@ -142,7 +141,7 @@ class Outgoing:
         """Send a message; the token is told what becomes of it. Raises what stands in the way."""
         message, schema, made = prepared
         if self._interceptors:
-            token = Watched(self._interceptors, self.producer, made, token)
+            token = Intercepted(self._interceptors, self.producer, made, token)
         publisher = self.partitions.any(message)
         if request and not publisher.supports_requests:
             raise OperationNotSupported(

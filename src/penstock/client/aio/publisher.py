@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from penstock.client.draft import ReplyResult
 from penstock.client.enums import ProducerAccessMode
@@ -19,23 +19,28 @@ from penstock.client.session.outbox import Outbox
 from penstock.model.message import OutMessage
 from penstock.wire.fields import schema_version_number, signed
 from penstock.wire.frames import Frame
-from penstock.wire.pulsar_pb2 import BaseCommand
+from penstock.wire.pulsar_pb2 import BaseCommand, CommandCloseProducer
 
 from .context import Context
 from .link import Link
-from .reconnecting import Reconnecting, within
-from .registration import Registration
-from .tasks import log
+from .tasks import Reconnecting, log, within
 
 # Errors of one message: sending it again would not help, and the others are not concerned.
-_ITS_OWN = frozenset((1, 9, 10, 17, 18, 22))
+_ITS_OWN: Final = frozenset((1, 9, 10, 17, 18, 22))
+_AGAIN_S: Final = 0.1  # before a broker that could not register a schema is asked again
 
 
 class Publisher:
     """Tokens are called with an error, or None and the message's id; a token may be None."""
 
     def __init__(
-        self, context: Context, how: Publication, sending: Sending, partition: int, schema: Schema
+        self,
+        context: Context,
+        how: Publication,
+        sending: Sending,
+        partition: int,
+        schema: Schema,
+        on_settled: Callable[[], None],
     ) -> None:
         self.topic = how.topic
         self.error: PulsarException | None = None
@@ -55,9 +60,9 @@ class Publisher:
             sending.batch_delay_s if sending.batching else float("inf"), sending.timeout_s or float("inf")
         )
         self._due = False  # a write is on its way at the end of this turn of the loop
-        self._registration = Registration(context, how.topic, self.outbox, self._registered)
+        self._registering = False
         self._idle: list[asyncio.Future[None]] = []
-        self.on_settled: Callable[[], None] | None = None  # there may be room for more
+        self._on_settled = on_settled  # there may be room for more
         self._reconnecting = Reconnecting(f"the producer of {how.topic}", self._connect, self._end)
 
     # -- coming and going
@@ -77,16 +82,14 @@ class Publisher:
         return self._link is None or self._link.session.supports_request_reply
 
     async def _connect(self) -> None:
-        link = await self._context.link(self.topic)
+        link = await self._context.lookup.link(self.topic)
         link.producers[self._id] = self
         waits = self._how.access_mode is ProducerAccessMode.WaitForExclusive
         try:
-            answer = await link.ask(
-                lambda number: commands.producer(
-                    number, self._id, self._how, self._epoch, self._topic_epoch, self.outbox.name or None
-                ),
-                None if waits else self._context.timeout_s,
+            command = commands.producer(
+                self._id, self._how, self._epoch, self._topic_epoch, self.outbox.name or None
             )
+            answer = await link.ask(command, None if waits else self._context.timeout_s)
         except BaseException:
             link.producers.pop(self._id, None)
             raise
@@ -129,9 +132,7 @@ class Publisher:
             self._tell()
             if link is not None and not link.closed:
                 link.producers.pop(self._id, None)
-                await link.ask(
-                    lambda number: commands.close_producer(number, self._id), self._context.timeout_s
-                )
+                await link.ask(CommandCloseProducer(producer_id=self._id), self._context.timeout_s)
 
     # -- out
 
@@ -169,7 +170,7 @@ class Publisher:
         now = time.time()
         self.outbox.add(message, token, now, schema, alone=alone)
         self._posted(now)
-        self._registration.ask(self._link)
+        self._register()
 
     def _posted(self, now: float) -> None:
         if not self._due:
@@ -186,8 +187,28 @@ class Publisher:
     def _registered(self) -> None:
         self._write()
         self._tell()
-        self._registration.ask(self._link)
+        self._register()
         self._arm_due()  # of messages that waited longer than their batch would have
+
+    def _register(self) -> None:
+        """Ask for the version of a schema that messages brought along (PIP-43), one at a time."""
+        schema, link = self.outbox.wanted, self._link
+        if schema is not None and link is not None and not self._registering:
+            self._registering = True
+            self._context.tasks.spawn(self._ask_version(link, schema), f"register a schema of {self.topic}")
+
+    async def _ask_version(self, link: Link, schema: Schema) -> None:
+        try:
+            version = await self._context.schemas.register(link, self.topic, schema.schema_info())
+            self.outbox.registered(schema, version)
+        except PulsarException as error:
+            if error.can_retry:
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                self.outbox.unregistered(schema, error)
+        finally:
+            self._registering = False
+        self._registered()
 
     def _write(self) -> None:
         if self._link is not None:
@@ -291,8 +312,7 @@ class Publisher:
                         token(error, message_id)
                 except Exception:
                     log.exception("a callback failed")
-        if self.on_settled is not None:
-            self.on_settled()
+        self._on_settled()
         if not self.outbox.count and self._idle:
             idle, self._idle = self._idle, []
             for waiting in idle:

@@ -8,8 +8,7 @@ from typing import Any
 
 from penstock.client.aio import producer as aio
 from penstock.client.aio.outgoing import REQUEST_TIMEOUT_MS, Token
-from penstock.client.builder import MessageBuilder
-from penstock.client.draft import Draft, ReplyResult, draft
+from penstock.client.draft import Draft, MessageBuilder, ReplyResult, draft
 from penstock.client.enums import Result
 from penstock.client.errors import OperationNotSupported, ProducerQueueIsFull, PulsarException
 from penstock.client.message_id import MessageId

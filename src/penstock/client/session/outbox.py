@@ -18,8 +18,7 @@ from penstock.client.schema.schema import Schema
 from penstock.model.message import OutMessage
 
 from .batch import Batch, Held, Sending, batch_key
-from .sent import Encoder, Sent, Settled, failed
-from .waiting import PendingRequests
+from .sent import Encoder, PendingRequests, Sent, Settled, failed
 
 
 class Outbox:
