@@ -20,35 +20,19 @@ from penstock.wire.pulsar_pb2 import CommandUnsubscribe
 
 from .context import Context
 from .dead_letters import DeadLetters
-from .incoming import Incoming
+from .incoming import AnyConsumer, Incoming
 from .lookup import topic_name
 from .subscribing import Subscribing
 
 BATCH_RECEIVE = ConsumerBatchReceivePolicy(-1, 10 * 1024 * 1024, 100)  # as in Pulsar's clients
 
 
-class Consumer:
+class Consumer(AnyConsumer):
     """Receives from one topic or several, made by `Client.subscribe`."""
 
     def __init__(self, incoming: Incoming, batch_policy: ConsumerBatchReceivePolicy | None) -> None:
-        self.incoming = incoming  # the blocking client receives through it, too
+        super().__init__(incoming)
         self._batch_policy = batch_policy or BATCH_RECEIVE
-
-    def topic(self) -> str:
-        """The topic, or the several topics or the pattern by commas."""
-        return self.incoming.topic
-
-    def subscription_name(self) -> str:
-        """The subscription's name."""
-        return self.incoming.subscription
-
-    def consumer_name(self) -> str:
-        """The consumer's name."""
-        return self.incoming.name
-
-    def is_connected(self) -> bool:
-        """Whether there is a connection to every broker concerned."""
-        return self.incoming.connected
 
     async def receive(self, timeout_millis: int | None = None) -> Message:
         """Wait for a message.

@@ -269,3 +269,30 @@ class Incoming:
                 "MessageId.deserialize(data, topic)"
             )
         return fitting[0]
+
+
+class AnyReader:
+    """What the readers of both clients know without asking the broker."""
+
+    def __init__(self, incoming: Incoming) -> None:
+        self.incoming = incoming  # for the clients alone
+
+    def topic(self) -> str:
+        """The topic, or the several topics or the pattern by commas."""
+        return self.incoming.topic
+
+    def is_connected(self) -> bool:
+        """Whether there is a connection to every broker concerned."""
+        return self.incoming.connected
+
+
+class AnyConsumer(AnyReader):
+    """The same of consumers."""
+
+    def subscription_name(self) -> str:
+        """The subscription's name."""
+        return self.incoming.subscription
+
+    def consumer_name(self) -> str:
+        """The consumer's name."""
+        return self.incoming.name

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from penstock.client.draft import Draft, ReplyResult
+from penstock.client.draft import Draft, ReplyResult, draft
 from penstock.client.errors import (
     InvalidConfiguration,
     OperationNotSupported,
@@ -39,7 +39,7 @@ class Prepared(NamedTuple):
 class Outgoing:
     """Encodes messages, waits for room, and posts them to the publisher of their partition.
 
-    `is_plain`, `encode` and `prepare` may be called in any thread, and `partitions.count` read; all else is for
+    `draft`, `encode` and `prepare` may be called in any thread, and `partitions.count` read; all else is for
     the loop's thread.
     """
 
@@ -66,9 +66,24 @@ class Outgoing:
         # A message that is nothing but its payload takes the short way.
         self._short = not (interceptors or partitions.looks or isinstance(schema, KeyValueSchema))
 
-    def is_plain(self, content: Any, sequence_id: int | None, *more: Any) -> bool:
-        """Whether a message is nothing but its payload; `more` is what else was said of it."""
-        return self._short and content is not None and sequence_id is None and not any(more)
+    def draft(
+        self,
+        content: Any,
+        properties: dict[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: str | None = None,
+        sequence_id: int | None = None,
+        *more: Any,
+    ) -> Draft | None:
+        """The arguments of `send` as a draft; None for a message that is nothing but its payload."""
+        if (
+            self._short
+            and content is not None
+            and sequence_id is None
+            and not (properties or partition_key or ordering_key or any(more))
+        ):
+            return None
+        return draft(content, properties, partition_key, ordering_key, sequence_id, *more)
 
     async def send(self, made: Draft) -> MessageId:
         """Send a message and wait for its id."""
@@ -184,6 +199,29 @@ class Outgoing:
         self._interceptors.close()
         await self.partitions.close()
         self._make_room()
+
+
+class AnyProducer:
+    """What the producers of both clients know without asking the broker."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self.outgoing = outgoing  # for the clients alone
+
+    def topic(self) -> str:
+        """The topic."""
+        return self.outgoing.partitions.topic
+
+    def producer_name(self) -> str:
+        """The producer's name, which the broker chooses where none was given."""
+        return self.outgoing.partitions.name
+
+    def last_sequence_id(self) -> int:
+        """The highest sequence id that the broker has, -1 when it has none."""
+        return self.outgoing.partitions.last_sequence_id
+
+    def is_connected(self) -> bool:
+        """Whether there is a connection to every broker concerned."""
+        return self.outgoing.partitions.connected
 
 
 class Awaited:

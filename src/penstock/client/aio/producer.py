@@ -16,7 +16,7 @@ from penstock.client.session.commands import Publication
 
 from .context import Context
 from .lookup import topic_name
-from .outgoing import REQUEST_TIMEOUT_MS, Outgoing, Token
+from .outgoing import REQUEST_TIMEOUT_MS, AnyProducer, Outgoing, Token
 from .partitions import Partitions
 
 
@@ -36,28 +36,12 @@ class AsyncMessageBuilder(MessageBuilder):
         return await self._outgoing.request(self.draft, timeout_ms)
 
 
-class Producer:
+class Producer(AnyProducer):
     """Publishes to a topic, made by `Client.create_producer`."""
 
     def __init__(self, outgoing: Outgoing) -> None:
-        self.outgoing = outgoing  # the blocking client sends through it, too
+        super().__init__(outgoing)
         outgoing.producer = self
-
-    def topic(self) -> str:
-        """The topic."""
-        return self.outgoing.partitions.topic
-
-    def producer_name(self) -> str:
-        """The producer's name, which the broker chooses where none was given."""
-        return self.outgoing.partitions.name
-
-    def last_sequence_id(self) -> int:
-        """The highest sequence id that the broker has, -1 when it has none."""
-        return self.outgoing.partitions.last_sequence_id
-
-    def is_connected(self) -> bool:
-        """Whether there is a connection to every broker concerned."""
-        return self.outgoing.partitions.connected
 
     async def send(
         self,
@@ -90,16 +74,11 @@ class Producer:
             PulsarException: The message was not stored; Timeout where that is not known.
         """
         outgoing = self.outgoing
-        if outgoing.is_plain(
-            content, sequence_id, properties, partition_key, ordering_key, replication_clusters,
-            disable_replication, event_timestamp, deliver_at, deliver_after,
-        ):  # fmt: skip
-            return await outgoing.send_plain(outgoing.encode(content))
-        made = draft(
+        made = outgoing.draft(
             content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
             disable_replication, event_timestamp, deliver_at, deliver_after,
         )  # fmt: skip
-        return await outgoing.send(made)
+        return await (outgoing.send_plain(outgoing.encode(content)) if made is None else outgoing.send(made))
 
     def send_async(self, content: Any, callback: Token = None, **options: Any) -> None:
         """Publish a message; `callback(error, message_id)` is told when the broker has it.
@@ -112,10 +91,11 @@ class Producer:
         outgoing = self.outgoing
         if outgoing.partitions.count >= outgoing.max_pending:
             raise ProducerQueueIsFull(f"{outgoing.max_pending} messages wait for receipts")
-        if not options and outgoing.is_plain(content, None):
+        made = draft(content, **options) if options else outgoing.draft(content)
+        if made is None:
             outgoing.post_plain(outgoing.encode(content), callback)
         else:
-            outgoing.post(outgoing.prepare(draft(content, **options)), callback)
+            outgoing.post(outgoing.prepare(made), callback)
 
     def new_message(self, value: Any = None, schema: Schema | None = None) -> AsyncMessageBuilder:
         """Put a message together step by step.

@@ -16,7 +16,7 @@ from penstock.client.session.commands import Subscription
 from penstock.client.session.redelivery import Receiving
 
 from .context import Context
-from .incoming import Incoming
+from .incoming import AnyReader, Incoming
 from .lookup import topic_name
 from .receiver import Receiver
 from .subscribing import Subscribing
@@ -24,19 +24,8 @@ from .subscribing import Subscribing
 _TOTAL_QUEUE_SIZE: Final = 50_000  # of all partitions together
 
 
-class Reader:
+class Reader(AnyReader):
     """Reads a topic from a position of its own, made by `Client.create_reader`."""
-
-    def __init__(self, incoming: Incoming) -> None:
-        self.incoming = incoming  # the blocking client reads through it, too
-
-    def topic(self) -> str:
-        """The topic."""
-        return self.incoming.topic
-
-    def is_connected(self) -> bool:
-        """Whether there is a connection to every broker concerned."""
-        return self.incoming.connected
 
     async def read_next(self, timeout_millis: int | None = None) -> Message:
         """Wait for the next message.

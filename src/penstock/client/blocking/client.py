@@ -18,8 +18,7 @@ from penstock.client.schema import Schema
 from .consumer import Consumer
 from .loop import LoopThread
 from .producer import Producer
-from .reader import Reader
-from .table_view import TableView
+from .reader import Reader, TableView
 
 
 class Client:
