@@ -94,7 +94,7 @@ class Outbox:
         """A message of the producer's own schema that is nothing but its payload."""
         self.count += 1
         if self._held or not self._encoder.name:
-            self._held.append(Held(payload, None, token, now, None, False))
+            self._held.append(Held(payload, None, token, now))
             return
         batch = self._batches.get("")
         if batch is None or batch.version != self._version:
@@ -171,7 +171,7 @@ class Outbox:
         self.last_sequence_id = max(self.last_sequence_id, sent.highest)
         if sent.tokens:
             self.waits.placed(sequence_id, ledger, entry)
-            self._settle(Settled(sent.tokens, ledger, entry, None, tuple(sent.chunks or ())))
+            self._settle(Settled(sent.tokens, ledger, entry, chunks=tuple(sent.chunks or ())))
         return True
 
     def refused(self, sequence_id: int, error: PulsarException) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import msgspec
+
 from penstock.client.enums import CompressionType
 from penstock.client.errors import InvalidMessage, MessageTooBig, PulsarException
 from penstock.client.message_id import MessageId
@@ -21,49 +23,28 @@ from .batch import Batch, Sending
 _FORMAT = WireFormat()
 
 
-class Sent:
-    """One entry. `tokens` are told of its messages; a chunk that is not the last has none.
+class Sent(msgspec.Struct, eq=False):
+    """One entry. `tokens` are called with the results of its messages; a chunk that is not the last has none.
 
     `chunks` is shared by the chunks of one message, and collects where they were stored.
     """
 
-    __slots__ = ("born", "chunks", "frames", "highest", "sequence_id", "tokens")
-
-    def __init__(
-        self,
-        sequence_id: int,
-        highest: int,
-        frames: tuple[bytes, bytes],
-        tokens: list[Any],
-        born: float,
-        chunks: list[tuple[int, int]] | None = None,
-    ) -> None:
-        self.sequence_id = sequence_id
-        self.highest = highest
-        self.frames = frames
-        self.tokens = tokens
-        self.born = born
-        self.chunks = chunks
+    sequence_id: int
+    highest: int
+    frames: tuple[bytes, bytes]
+    tokens: list[Any]
+    born: float
+    chunks: list[tuple[int, int]] | None = None
 
 
-class Settled:
+class Settled(msgspec.Struct, eq=False):
     """What became of an entry's messages: where they were stored, or why they were not."""
 
-    __slots__ = ("chunks", "entry", "error", "ledger", "tokens")
-
-    def __init__(
-        self,
-        tokens: list[Any],
-        ledger: int,
-        entry: int,
-        error: PulsarException | None = None,
-        chunks: tuple[tuple[int, int], ...] = (),
-    ) -> None:
-        self.tokens = tokens
-        self.ledger = ledger
-        self.entry = entry
-        self.error = error
-        self.chunks = chunks
+    tokens: list[Any]
+    ledger: int = -1
+    entry: int = -1
+    error: PulsarException | None = None
+    chunks: tuple[tuple[int, int], ...] = ()
 
     def ids(self, partition: int, topic: str) -> list[MessageId]:
         """The id of each message."""
@@ -76,7 +57,7 @@ class Settled:
 
 def failed(tokens: list[Any], error: PulsarException) -> Settled:
     """Messages that will not be stored."""
-    return Settled(tokens, -1, -1, error)
+    return Settled(tokens, error=error)
 
 
 class Encoder:
