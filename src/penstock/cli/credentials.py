@@ -93,20 +93,20 @@ def create(
     """Make a token, and print it or write it to a file."""
     from penstock.protocols.auth.mint import private_signer, secret_signer
 
-    told: dict[str, Any] = {}
+    payload: dict[str, Any] = {}
     for claim in claims:
         name, separator, value = claim.partition("=")
         if not separator or not name:
             raise click.UsageError(f"--claim {claim}: NAME=VALUE is expected")
-        told[name] = value
-    told |= {"sub": subject, "iat": int(time.time())}
+        payload[name] = value
+    payload |= {"sub": subject, "iat": int(time.time())}
     if audience:
-        told["aud"] = audience
+        payload["aud"] = audience
     if expires is not None:
-        told["exp"] = told["iat"] + _seconds(expires)
+        payload["exp"] = payload["iat"] + _seconds(expires)
     path = _one(secret_key=secret_key, private_key=private_key)
     make = secret_signer if path is secret_key else private_signer
-    token: str = _tried(lambda: make(read_secret(path), key_id).sign(told, algorithm), path)
+    token: str = _tried(lambda: make(read_secret(path), key_id).sign(payload, algorithm), path)
     if output is None:
         click.echo(token)
     else:

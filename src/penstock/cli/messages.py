@@ -22,7 +22,7 @@ from .schemas import schema_of
 
 BATCH: Final = 500  # messages a request; when producing, each is durable before the next is sent
 FOLLOW_MS: Final = 20_000  # of one long poll, well within the client's timeout
-ROUND_MS: Final = 500  # of one among several partitions: how long news of the others may take
+ROUND_MS: Final = 500  # of one among several partitions: how long messages of the others may take
 FIRST_MS: Final = 1000  # of a consumer that does not follow: what is there already comes within this
 TERMINATED: Final = 143  # what shells say of a command that SIGTERM ended
 
@@ -147,17 +147,17 @@ def read_command(
     places = {one: _place(client, topic, one, start) for one in chosen}
     left = count
     while True:
-        news = False
+        found_any = False
         for one in places:
             while left is None or left > 0:
-                wait = (FOLLOW_MS if len(places) == 1 else ROUND_MS) if follow and not news else None
+                wait = (FOLLOW_MS if len(places) == 1 else ROUND_MS) if follow and not found_any else None
                 wanted = BATCH if left is None else min(BATCH, left)
                 answer = client.read(topic, one, **places[one], max_messages=wanted, timeout=wait)
                 found: list[dict[str, Any]] = answer["messages"]
                 _print(found)
                 if not found:
                     break
-                news = True
+                found_any = True
                 left = None if left is None else left - len(found)
                 places[one] = {"offset": found[-1]["offset"] + 1}
         if left == 0 or not follow:

@@ -128,7 +128,7 @@ class MessageBuilder:
         return self
 
     def event_time(self, timestamp_ms: int) -> Self:
-        """When what the message tells of happened, in ms since the epoch."""
+        """When what the message describes happened, in ms since the epoch."""
         self.draft.event_timestamp = timestamp_ms
         return self
 

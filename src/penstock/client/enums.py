@@ -84,7 +84,7 @@ class KeyValueEncodingType(Enum):
 
 
 class Result(Enum):
-    """What the callback of the blocking `send_async` is told: Ok, or the name of an error."""
+    """The result given to the callback of the blocking `send_async`: Ok, or the name of an error."""
 
     Ok = 0
     UnknownError = 1

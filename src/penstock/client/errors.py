@@ -92,7 +92,7 @@ class PulsarException(PenstockError):
         super().__init__(self.KIND, message or type(self).__name__)
 
     def error(self) -> Result:
-        """The error's code, as the official asyncio client tells it."""
+        """The error's code, as the official asyncio client reports it."""
         return Result.__members__.get(type(self).__name__, Result.UnknownError)
 
     @property

@@ -34,7 +34,7 @@ _WHOLE: Final = (
 _TEXTS: Final = ("carrier", "tailnum", "origin", "dest", "time_hour")
 _MAY_MISS: Final = frozenset(("dep_time", "dep_delay", "arr_time", "arr_delay", "tailnum", "air_time"))
 
-# What Penstock is told about a flight: fields that may miss are unions with null (cancelled flights have no
+# The schema of a flight: fields that may miss are unions with null (cancelled flights have no
 # departure).
 SCHEMA: Final[dict[str, Any]] = {
     "type": "record",

@@ -94,7 +94,7 @@ def _websocket(console: Console, server: Launched) -> None:
     flights = [flight for flight, _ in zip(read_flights(), range(LIVE_COUNT), strict=False)]
     taken: list[float] = []
 
-    def told(number: int, flight: dict[str, Any], taken_ms: float) -> None:
+    def show_flight(number: int, flight: dict[str, Any], taken_ms: float) -> None:
         taken.append(taken_ms)
         if number < SHOWN:
             _say(
@@ -105,7 +105,7 @@ def _websocket(console: Console, server: Launched) -> None:
         elif number == SHOWN:
             _say(console, "   …")
 
-    follower = follow(server.ws, LIVE, LIVE_COUNT, told)
+    follower = follow(server.ws, LIVE, LIVE_COUNT, show_flight)
     seconds = publish(server.ws, LIVE, flights)
     follower.join(60)
     if len(taken) != LIVE_COUNT:
@@ -133,7 +133,7 @@ def _spark(console: Console, server: Launched, folder: Path) -> None:
     started = time.perf_counter()
     with console.status("   Spark starts …") as status:
 
-        def told(event: dict[str, Any]) -> None:
+        def show_progress(event: dict[str, Any]) -> None:
             if event.get("batch") is not None:
                 status.update(
                     f"   batch {event['batch']}: {event['rows_total']:,} messages, {event['batch_ms']:,} ms"
@@ -141,7 +141,7 @@ def _spark(console: Console, server: Launched, folder: Path) -> None:
 
         with Delays(server.url, folder) as pipeline:
             ready = time.perf_counter()
-            first = pipeline.run(told)
+            first = pipeline.run(show_progress)
             seconds = time.perf_counter() - ready
             if first["rows_total"] != COUNT:
                 raise click.ClickException(f"Spark read {first['rows_total']:,} flights of {COUNT:,}")
@@ -151,7 +151,7 @@ def _spark(console: Console, server: Launched, folder: Path) -> None:
                 " start",
             )
             late, broken = publish_trouble(server.url, FLIGHTS)
-            second = pipeline.run(told)
+            second = pipeline.run(show_progress)
             rows = pipeline.query()
     if second["rejected"] != late + broken:
         raise click.ClickException(f"{second['rejected']} rows were turned away, not {late + broken}")

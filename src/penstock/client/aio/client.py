@@ -204,4 +204,4 @@ async def _listen(receive: Callable[[], Any], source: Any, listener: Callable[[A
             raise
         except Exception:
             log.exception("a message listener failed")
-        await asyncio.sleep(0)  # a full queue must not keep the loop
+        await asyncio.sleep(0)  # a full queue must not block the loop

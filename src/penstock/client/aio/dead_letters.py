@@ -29,7 +29,7 @@ class DeadLetters:
         self._subscription = subscription
         self._producers: dict[str, Producer] = {}
 
-    async def bury(self, topic: str, message: Message) -> None:
+    async def publish(self, topic: str, message: Message) -> None:
         """Publish a message of `topic` where the dead letters go."""
         target = self._policy.dead_letter_topic or f"{topic}-{self._subscription}-DLQ"
         producer = self._producers.get(target)

@@ -56,10 +56,10 @@ class Arrivals:
     def drop(self, topic: str) -> int:
         """Forget a topic's messages; returns how many they were."""
         with self._lock:
-            kept = [message for message in self._queue if message._topic != topic]
-            dropped = len(self._queue) - len(kept)
+            rest = [message for message in self._queue if message._topic != topic]
+            dropped = len(self._queue) - len(rest)
             self._queue.clear()
-            self._queue += kept
+            self._queue += rest
         return dropped
 
     def clear(self) -> None:
@@ -194,7 +194,7 @@ class Incoming:
 
     @property
     def settle_due(self) -> bool:
-        """Whether so much was taken that it is to be accounted for: the broker is told in halves of the queue."""
+        """Whether so much was taken that it is to be accounted for: the broker is allowed more in steps of half the queue."""
         return len(self._unsettled) >= self._settle_at or not self.arrivals
 
     def settle(self) -> None:
@@ -237,11 +237,11 @@ class Incoming:
         self.settle()
         return self.arrivals.drop(receiver.topic)
 
-    async def bury(self, receiver: Receiver, messages: list[Message]) -> None:
+    async def give_up(self, receiver: Receiver, messages: list[Message]) -> None:
         assert self.dead_letters is not None
         for message in messages:
             try:
-                await self.dead_letters.bury(receiver.topic, message)
+                await self.dead_letters.publish(receiver.topic, message)
                 receiver.acknowledge(message._id)
             except PulsarException as error:
                 log.warning("%r could not become a dead letter: %s", message, error)

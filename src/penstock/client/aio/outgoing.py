@@ -23,7 +23,9 @@ from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 from .partitions import Partitions
 from .publisher import Publisher
 
-Token = Callable[[PulsarException | None, MessageId | None], Any] | None  # told what becomes of a message
+Token = (
+    Callable[[PulsarException | None, MessageId | None], Any] | None
+)  # called with what becomes of a message
 
 REQUEST_TIMEOUT_MS = 30_000
 
@@ -56,7 +58,7 @@ class Outgoing:
         self.partitions = partitions
         self.max_pending = max_pending
         self.block_if_queue_full = block_if_queue_full
-        self.producer: Any = None  # whom the interceptors are shown
+        self.producer: Any = None  # what the interceptors are given
         self.encode = schema.encode
         self._schema = schema
         self._interceptors = Interceptors(interceptors)
@@ -153,7 +155,7 @@ class Outgoing:
         return Prepared(message, schema, made)
 
     def post(self, prepared: Prepared, token: Token, *, request: bool = False) -> Publisher:
-        """Send a message; the token is told what becomes of it. Raises what stands in the way."""
+        """Send a message; the token is called with what becomes of it. Raises what stands in the way."""
         message, schema, made = prepared
         if self._interceptors:
             token = Intercepted(self._interceptors, self.producer, made, token)
@@ -242,7 +244,7 @@ class Awaited:
 
 
 class AwaitedReply:
-    """A coroutine that awaits the reply to a request; the message's id alone tells it nothing."""
+    """A coroutine that awaits the reply to a request; the message's id alone does not end the wait."""
 
     __slots__ = ("future",)
     is_request = True

@@ -66,7 +66,7 @@ class Producer(AnyProducer):
             sequence_id: Its number, for deduplication; by default the producer counts.
             replication_clusters: Which clusters it is replicated to.
             disable_replication: Do not replicate it.
-            event_timestamp: When what it tells of happened, in ms since the epoch.
+            event_timestamp: When what it describes happened, in ms since the epoch.
             deliver_at: Not to be delivered before this time, in ms since the epoch.
             deliver_after: Not to be delivered before this time has passed.
 
@@ -81,7 +81,7 @@ class Producer(AnyProducer):
         return await (outgoing.send_plain(outgoing.encode(content)) if made is None else outgoing.send(made))
 
     def send_async(self, content: Any, callback: Token = None, **options: Any) -> None:
-        """Publish a message; `callback(error, message_id)` is told when the broker has it.
+        """Publish a message; `callback(error, message_id)` is called when the broker has it.
 
         `options` are those of `send`. This does not wait, not even for room.
 

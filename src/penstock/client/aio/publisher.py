@@ -1,4 +1,4 @@
-"""A producer's half of one topic or partition: an `Outbox`, kept connected."""
+"""A producer's half of one topic or partition: an `Outbox`, connected again when it has to be."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Publisher:
 
     @property
     def supports_requests(self) -> bool:
-        """Whether the broker knows PIP-371; where there is no connection, it is given the benefit of doubt."""
+        """Whether the broker knows PIP-371; where there is no connection, that is assumed."""
         return self._link is None or self._link.session.supports_request_reply
 
     async def _connect(self) -> None:
@@ -115,7 +115,7 @@ class Publisher:
     def _end(self, error: PulsarException) -> None:
         self.error = error
         self.outbox.fail(error)
-        self._tell()
+        self._report()
 
     async def close(self) -> None:
         """Send what there is, then leave."""
@@ -129,7 +129,7 @@ class Publisher:
             if self._timer is not None:
                 self._timer.cancel()
             self.outbox.fail(self.error)
-            self._tell()
+            self._report()
             if link is not None and not link.closed:
                 link.producers.pop(self._id, None)
                 await link.ask(CommandCloseProducer(producer_id=self._id), self._context.timeout_s)
@@ -153,7 +153,7 @@ class Publisher:
         if not self.outbox.add_now(payload, token, now):
             self.outbox.add_plain(payload, token, now)
             self.outbox.flush_if_named(now)
-            self._tell()  # of one that is too large, say
+            self._report()  # of one that is too large, say
         self._write()
         if self._timer_at > now + self._wake_s:
             self._arm(now, now + self._wake_s)
@@ -182,11 +182,11 @@ class Publisher:
     def _written(self) -> None:
         self._due = False
         self._write()
-        self._tell()
+        self._report()
 
     def _registered(self) -> None:
         self._write()
-        self._tell()
+        self._report()
         self._register()
         self._arm_due()  # of messages that waited longer than their batch would have
 
@@ -229,7 +229,7 @@ class Publisher:
         """Close the batches and send them."""
         self.outbox.flush_if_named(time.time())
         self._write()
-        self._tell()
+        self._report()
 
     async def flush(self) -> None:
         """Wait until everything sent so far is settled."""
@@ -272,7 +272,7 @@ class Publisher:
             self._refused(frame.command.send_error)
         elif kind == BaseCommand.REQUEST_RECEIPT:
             self._replied(frame.command.request_receipt)
-        self._tell()
+        self._report()
 
     def _refused(self, refusal: Any) -> None:
         error = server_error(refusal.error, refusal.message)
@@ -299,11 +299,11 @@ class Publisher:
             where = MessageId(self._partition, ledger, entry, index, size, self.topic)
             token.replied(ReplyResult(where, receipt.reply_payload, receipt.is_error))
 
-    def _tell(self) -> None:
-        tellings = self.outbox.settled()
-        if not tellings:
+    def _report(self) -> None:
+        results = self.outbox.settled()
+        if not results:
             return
-        for settled in tellings:
+        for settled in results:
             error, tokens = settled.error, settled.tokens
             ids: list[Any] = [None] * len(tokens) if error else settled.ids(self._partition, self.topic)
             for token, message_id in zip(tokens, ids, strict=True):

@@ -1,4 +1,4 @@
-"""Readers for asyncio: consumers that keep no subscription."""
+"""Readers for asyncio: consumers without a durable subscription."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer's half of one topic or partition: an `Inbox`, kept connected."""
+"""A consumer's half of one topic or partition: an `Inbox`, connected again when it has to be."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AGAIN_S = 0.1  # before a schema is asked for again
 
 
 class Owner(Protocol):
-    """Who takes a receiver's messages."""
+    """The consumer or reader that takes a receiver's messages."""
 
     def arrived(self, receiver: Receiver, messages: list[Message]) -> None:
         """Messages came."""
@@ -36,8 +36,8 @@ class Owner(Protocol):
     def forget(self, receiver: Receiver) -> int:
         """The messages that were not taken yet are void; returns how many they were."""
 
-    def bury(self, receiver: Receiver, messages: list[Message]) -> Coroutine[Any, Any, None]:
-        """Bring messages to the dead-letter topic, then acknowledge them."""
+    def give_up(self, receiver: Receiver, messages: list[Message]) -> Coroutine[Any, Any, None]:
+        """Publish messages to the dead-letter topic, then acknowledge them."""
 
     def ended(self, receiver: Receiver, error: PulsarException) -> None:
         """No more messages will come."""
@@ -176,7 +176,7 @@ class Receiver:
         self._settle()
 
     async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
-        """The last message of the topic, and up to where this subscription is done, where the broker tells."""
+        """The last message of the topic, and up to where this subscription is done, where the broker says."""
         answer = await self.ask(CommandGetLastMessageId())
         partition = self.inbox.partition
         last = _message_id(answer.last_message_id, partition, self.topic)
@@ -261,7 +261,7 @@ class Receiver:
             self._fetching = True
             self._context.tasks.spawn(self._fetch(inbox.wanted), f"fetch a schema of {self.topic}")
         for messages in inbox.dead():
-            self._context.tasks.spawn(self._owner.bury(self, messages), f"dead letters of {self.topic}")
+            self._context.tasks.spawn(self._owner.give_up(self, messages), f"dead letters of {self.topic}")
         if self._link is not None:
             out = inbox.take()
             if out:

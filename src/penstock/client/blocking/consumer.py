@@ -63,7 +63,7 @@ class Consumer(AnyConsumer):
         Args:
             message: The message or its id.
             reply: What to reply to a request (PIP-371).
-            is_error: Whether the reply tells of an error.
+            is_error: Whether the reply is an error.
 
         Raises:
             OperationNotSupported: The broker does not know replies, or the id's topic is not known.

@@ -2,7 +2,7 @@
 
 A single `send` goes without changing threads: the usual way through the loop's thread and back costs more than all
 else that a message needs (docs/decisions/0045-blocking-client-event-loop.md). Where the loop has nothing to do it is
-stopped instead, and the caller itself writes to the connection and reads what comes, whomever it concerns, until the
+stopped instead, and the caller itself writes to the connection and reads what comes, for any producer or consumer, until the
 receipt is there. A broker that takes longer is waited for in the usual way.
 """
 
@@ -46,7 +46,7 @@ class BlockingMessageBuilder(MessageBuilder):
         return self._producer._send(self.draft)
 
     def send_async(self, callback: Callback | None = None) -> None:
-        """Send it; `callback(result, message_id)` is told when the broker has it."""
+        """Send it; `callback(result, message_id)` is called when the broker has it."""
         self._producer._send_async(self.draft, callback)
 
     def request(self, timeout_ms: int = REQUEST_TIMEOUT_MS) -> ReplyResult:
@@ -85,7 +85,7 @@ class Producer(AnyProducer):
             sequence_id: Its number, for deduplication; by default the producer counts.
             replication_clusters: Which clusters it is replicated to.
             disable_replication: Do not replicate it.
-            event_timestamp: When what it tells of happened, in ms since the epoch.
+            event_timestamp: When what it describes happened, in ms since the epoch.
             deliver_at: Not to be delivered before this time, in ms since the epoch.
             deliver_after: Not to be delivered before this time has passed.
 
@@ -120,10 +120,10 @@ class Producer(AnyProducer):
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
     ) -> None:
-        """Publish a message; `callback(result, message_id)` is told when the broker has it.
+        """Publish a message; `callback(result, message_id)` is called when the broker has it.
 
         The callback is called in the client's own thread and must not wait for the client. With
-        `block_if_queue_full` this waits for room; else a full queue is told to the callback.
+        `block_if_queue_full` this waits for room; else the callback gets ProducerQueueIsFull.
         """
         if not self._room(callback):
             return
@@ -202,7 +202,7 @@ class Producer(AnyProducer):
 
 
 def _posted(post: Callable[[Any, Token], object], message: Any, token: Token) -> None:
-    """In the loop: post a message; the token is told where that fails."""
+    """In the loop: post a message; the token is called where that fails."""
     try:
         post(message, token)
     except Exception as error:

@@ -20,7 +20,7 @@ from penstock.wire.pulsar_pb2 import (
 
 from .commands import framed
 
-PROTOCOL_VERSION: Final = 20  # what the official Python client says; topics that migrate are 20's news
+PROTOCOL_VERSION: Final = 20  # what the official Python client says; 20 adds topics that migrate
 CLIENT_VERSION: Final = "Penstock-Python-v0.1.0"
 KEEP_ALIVE_S: Final = 30.0  # Pulsar's: a ping after this, the end after twice this
 
@@ -87,7 +87,7 @@ class Hello(NamedTuple):
 
 
 class Connection:
-    """The protocol's state. `ready` once the broker has answered; `broken` tells why it is of no more use."""
+    """The protocol's state. `ready` once the broker has answered; `broken` says why it cannot be used any more."""
 
     def __init__(self, hello: Hello, now: float, keep_alive_s: float = KEEP_ALIVE_S) -> None:
         self.ready = False
@@ -155,7 +155,7 @@ class Connection:
             self._decoder.frame_size_max = max(MESSAGE_BYTES_MAX, self.max_message_size) + OVERHEAD_BYTES
 
     def _challenged(self) -> None:
-        """The broker wants fresh data of who this is; of whom it acts for, where it forwards their credentials."""
+        """The broker wants fresh credentials: the client's, or the principal's that it acts for where it forwards them."""
         asked = self._authentication.original or self._authentication
         try:
             data = AuthData(auth_method_name=asked.method, auth_data=asked.data())

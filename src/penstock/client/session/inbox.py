@@ -202,7 +202,7 @@ class Inbox:
             self._arrived.append(message)
 
     def consumed(self, count: int) -> None:
-        """So many messages left the queue: the broker may send as many more, told in halves of the queue."""
+        """So many messages left the queue: the broker may send as many more, in steps of half the queue."""
         self._used += count
         if self.attached and 0 < self._settings.queue_size <= 2 * self._used:
             self._out.append(commands.flow(self.consumer_id, self._used))

@@ -4,7 +4,7 @@
 
 Order is kept all the way: what comes after a message that waits for its schema waits as well. Nothing is lost
 when a connection is: entries without a receipt go out again, with the sequence ids they had, so that the
-broker can tell them from new ones. Tokens stand for the callers to be told; the driver knows how.
+broker can tell them from new ones. Tokens stand for the callers; the driver calls them with the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .sent import Encoder, PendingRequests, Sent, Settled, failed
 
 
 class Outbox:
-    """`count` is the number of messages without a receipt. `settled` collects what the driver is to tell."""
+    """`count` is the number of messages without a receipt. `settled` collects the results for the driver."""
 
     def __init__(self, producer_id: int, settings: Sending) -> None:
         self.settings = settings
@@ -86,7 +86,7 @@ class Outbox:
         return out
 
     def settled(self) -> list[Settled]:
-        """Whom to tell now."""
+        """Results since the last call."""
         settled, self._settled = self._settled, []
         return settled
 
@@ -230,7 +230,7 @@ class Outbox:
         return held.schema is None or held.schema.identity in self._versions
 
     def _want(self) -> None:
-        """Only the first of those that wait may ask: the others keep behind it."""
+        """Only the first of those that wait may ask: the others stay behind it."""
         if self._encoder.name and self.wanted is None and self._held and not self._ready(self._held[0]):
             self.wanted = self._held[0].schema
 

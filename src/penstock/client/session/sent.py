@@ -1,4 +1,4 @@
-"""Entries on their way: encoded, kept until the broker's receipt, and sent again on a new connection.
+"""Entries on their way: encoded, retained until the broker's receipt, and sent again on a new connection.
 
 And requests (PIP-371), which wait for replies after that.
 """
@@ -196,7 +196,7 @@ def _client_error(error: PenstockError) -> PulsarException:
 
 
 class Waiting(Protocol):
-    """A token that waits for a reply, too."""
+    """A token that waits for a reply as well."""
 
     is_request: bool
 
@@ -204,7 +204,7 @@ class Waiting(Protocol):
 class PendingRequests:
     """The requests of one producer that wait for a reply.
 
-    A reply may overtake the receipt that tells the request's id, so it is found by sequence id; a broker that does
+    A reply may overtake the receipt with the request's id, so it is found by sequence id; a broker that does
     not send the sequence id is understood by the message id.
     """
 
@@ -232,7 +232,7 @@ class PendingRequests:
         return token
 
     def forget(self, token: Waiting) -> None:
-        """It waits no more."""
+        """The requester waits no longer."""
         gone = [
             number
             for number, other in self._by_sequence.items()
