@@ -23,7 +23,7 @@ from hypothesis.errors import HypothesisDeprecationWarning
 from tests.integration.pulsar_harness import Pulsar, pulsar_server, take
 
 import penstock
-from penstock.client.session.backoff import Backoff
+from penstock.client.aio.tasks import Backoff
 
 DRAWING = ("choice", "choices", "getrandbits", "randbytes", "randint", "random", "randrange", "sample", "shuffle", "uniform")  # fmt: skip
 WS = "/ws/v2/producer/persistent/public/default/{}?messageRoutingMode=RoundRobinPartition"

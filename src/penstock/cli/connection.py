@@ -12,7 +12,7 @@ from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 
 P = ParamSpec("P")
-
+Decorated = Callable[..., Any]
 
 _VARIABLE: Final = "PENSTOCK_TOKEN"
 
@@ -27,33 +27,45 @@ _ACCESS: Final = {
 }
 
 
-def _file(name: str, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _option(name: str, help: str, **more: Any) -> Callable[[Decorated], Decorated]:
     variable = f"PENSTOCK_{name.upper().replace('-', '_')}"
-    return click.option(f"--{name}", envvar=variable, metavar="FILE", help=f"{help} [env: {variable}]")
+    return click.option(f"--{name}", envvar=variable, help=f"{help} [env: {variable}]", **more)
+
+
+def _options(command: Decorated, *tokens: Callable[[Decorated], Decorated]) -> Decorated:
+    """Give a command the options that say where the server is; `tokens` are those of the token."""
+    for option in reversed(
+        (
+            _option("url", "The server.", default="http://127.0.0.1:8080", show_default=True),
+            *tokens,
+            _option("tls-ca-file", "Certificates to trust instead of the system's (PEM).", metavar="FILE"),
+            _option("tls-cert-file", "Our own certificate (PEM).", metavar="FILE"),
+            _option("tls-key-file", "Its key, where that is in another file (PEM).", metavar="FILE"),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _access(options: dict[str, Any], **more: str) -> Access:
+    """Takes the options of `_options` away from a command's."""
+    given = {field: str(options.pop(option, None) or "") for option, field in _ACCESS.items()}
+    return Access(**(given | more))
 
 
 def connected(run: Callable[Concatenate[HttpClient, P], Any]) -> Callable[P, Any]:
     """Give a command the options that say where the server is, and a client as its first argument."""
 
-    @click.option(
-        "--url",
-        envvar="PENSTOCK_URL",
-        default="http://127.0.0.1:8080",
-        show_default=True,
-        help="The server. [env: PENSTOCK_URL]",
-    )
-    @click.option("--token", envvar="PENSTOCK_TOKEN", help="A token for it. [env: PENSTOCK_TOKEN]")
-    @_file("token-file", "A file with a token, read again for each request.")
-    @_file("tls-ca-file", "Certificates to trust instead of the system's (PEM).")
-    @_file("tls-cert-file", "Our own certificate (PEM).")
-    @_file("tls-key-file", "Its key, where that is in another file (PEM).")
     @wraps(run)
     def command(*args: P.args, **options: P.kwargs) -> Any:
-        given = {field: str(options.pop(option) or "") for option, field in _ACCESS.items()}
-        with HttpClient(Access(**given)) as client:
+        with HttpClient(_access(options)) as client:
             return run(client, *args, **options)
 
-    return command
+    return _options(
+        command,
+        _option("token", "A token for it."),
+        _option("token-file", "A file with a token, read again for each request.", metavar="FILE"),
+    )
 
 
 def by_reference(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,27 +74,14 @@ def by_reference(run: Callable[..., Any]) -> Callable[..., Any]:
     What runs on Spark travels in plans.
     """
 
-    @click.option(
-        "--url",
-        envvar="PENSTOCK_URL",
-        default="http://127.0.0.1:8080",
-        show_default=True,
-        help="The server. [env: PENSTOCK_URL]",
-    )
-    @_file("token-file", "A file with a token; without one, the token in PENSTOCK_TOKEN.")
-    @_file("tls-ca-file", "Certificates to trust instead of the system's (PEM).")
-    @_file("tls-cert-file", "Our own certificate (PEM).")
-    @_file("tls-key-file", "Its key, where that is in another file (PEM).")
     @wraps(run)
     def command(*args: Any, **options: Any) -> Any:
-        given = {
-            field: str(options.pop(option) or "") for option, field in _ACCESS.items() if option != "token"
-        }
-        if not given["token_file"] and os.environ.get(_VARIABLE):
-            given["token_env"] = _VARIABLE
-        return run(*args, server=Access(**given), **options)
+        by_env = not options["token_file"] and os.environ.get(_VARIABLE)
+        server = _access(options, token_env=_VARIABLE if by_env else "")
+        return run(*args, server=server, **options)
 
-    return command
+    without = f"A file with a token; without one, the token in {_VARIABLE}."
+    return _options(command, _option("token-file", without, metavar="FILE"))
 
 
 class TopicType(click.ParamType[TopicName]):

@@ -9,22 +9,23 @@ import click
 
 from penstock import __version__
 
+# By name: the module, and what the list of commands says.
 _COMMANDS: Final = {
     "serve": ("serve", "Serve topics over HTTP and WebSocket."),
     "topics": ("topics", "List, create, describe and delete topics."),
-    "produce": ("produce", "Publish messages to a topic."),
-    "read": ("read", "Read a topic from a position on."),
-    "consume": ("consume", "Consume a topic under a subscription."),
-    "request": ("request", "Send a request and print its reply."),
-    "tokens": ("tokens", "Make keys and tokens, and check tokens."),
-    "users": ("users", "Users with passwords."),
+    "produce": ("messages", "Publish messages to a topic."),
+    "read": ("messages", "Read a topic from a position on."),
+    "consume": ("messages", "Consume a topic under a subscription."),
+    "request": ("messages", "Send a request and print its reply."),
+    "tokens": ("credentials", "Make keys and tokens, and check tokens."),
+    "users": ("credentials", "Users with passwords."),
     "schemas": ("schemas", "List, show, check and register schemas."),
     "writers": ("writers", "List and forget the writers of staged batches."),
-    "backup": ("backup", "Copy a data folder's storage while the server runs."),
-    "restore": ("restore", "Make a backup the content of a data folder."),
-    "check": ("check", "Look through a data folder for what is wrong."),
+    "backup": ("storage", "Copy a data folder's storage while the server runs."),
+    "restore": ("storage", "Make a backup the content of a data folder."),
+    "check": ("storage", "Look through a data folder for what is wrong."),
     "pipeline": ("pipeline", "Run declared pipelines: topics to topics and tables, on Spark."),
-    "demo": ("demo", "Show what Penstock does, on real flights."),
+    "demo": ("main", "Show what Penstock does, on real flights."),
 }
 
 INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended
@@ -40,7 +41,7 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"penstock.cli.{_COMMANDS[cmd_name][0]}")
-        command: click.Command = module.command
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -52,6 +53,16 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="penstock")
 def group() -> None:
     """A context between the web and a log of messages."""
+
+
+@click.command("demo")
+@click.option("--once", is_flag=True, help="Stop everything at the end.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+def demo_command(once: bool, port: int) -> None:
+    """Show what Penstock does, on 336,776 real flights."""
+    from penstock.demo.show import show
+
+    show(port=port, once=once)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

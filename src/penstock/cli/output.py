@@ -75,22 +75,6 @@ def done(sentence: str, **result: Any) -> None:
         line(result)
 
 
-def messages(found: Iterable[Mapping[str, Any]]) -> None:
-    """Messages as they come: a line each, in one of two forms."""
-    people = for_people()
-    for message in found:
-        if not people:
-            line(dict(message))
-            continue
-        place = f"{message.get('partition', 0)}:{message.get('offset', '')}"
-        key = message.get("key")
-        click.echo(
-            click.style(f"{place:>10}  ", dim=True)
-            + (click.style(f"{text(key)}  ", fg="cyan") if key is not None else "")
-            + text(message.get("value"))
-        )
-
-
 def text(value: Any) -> str:
     """A value in a line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -19,7 +19,7 @@ from . import (
     pipeline_tools,  # noqa: F401 - adds archive, replay and redrive to the group
 )
 from .connection import by_reference
-from .pipeline_group import command, declared, parse_time, spark_session
+from .pipeline_group import declared, parse_time, pipeline_command, spark_session
 from .pipeline_show import Display, show_check
 
 LOOK_S: Final = 0.2
@@ -27,7 +27,7 @@ LOOK_S: Final = 0.2
 _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
 
 
-@command.command()
+@pipeline_command.command()
 @declared
 @_json
 def check(spec: Spec, as_json: bool) -> None:
@@ -37,11 +37,11 @@ def check(spec: Spec, as_json: bool) -> None:
 
     Folder(spec.home).check_owner(spec)
     preflight(spec)  # before Spark is started: most mistakes show here
-    with spark_session(spec) as spark:
+    with spark_session(spec.name, spec.master, spec.spark) as spark:
         show_check(spec, checked(spec, spark), as_json=as_json)
 
 
-@command.command()
+@pipeline_command.command()
 @declared
 @click.option("--once", is_flag=True, help="Process what is there, and end.")
 @_json
@@ -50,7 +50,7 @@ def run(spec: Spec, once: bool, as_json: bool) -> None:
     _run(spec, once=True if once else None, as_json=as_json)
 
 
-@command.command()
+@pipeline_command.command()
 @declared
 @_json
 def refresh(spec: Spec, as_json: bool) -> None:
@@ -58,7 +58,7 @@ def refresh(spec: Spec, as_json: bool) -> None:
     _run(spec, once=True, as_json=as_json)
 
 
-@command.command("full-refresh")
+@pipeline_command.command("full-refresh")
 @declared
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_json
@@ -78,7 +78,7 @@ def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
     _run(spec, once=True, as_json=as_json)
 
 
-@command.command()
+@pipeline_command.command()
 @declared
 @click.option(
     "--to", "to", required=True, metavar="TIME", help="2026-01-31T08:00:00Z, or ms since the epoch."
@@ -95,7 +95,7 @@ def reset(spec: Spec, to: str, yes: bool) -> None:
     output.done(f"{spec.name} begins at {to} when it runs next", pipeline=spec.name, start=start)
 
 
-@command.command()
+@pipeline_command.command()
 @declared
 @click.option("--timeout", type=click.FloatRange(0), default=120.0, show_default=True, metavar="SECONDS")
 def stop(spec: Spec, timeout: float) -> None:
@@ -112,7 +112,7 @@ def stop(spec: Spec, timeout: float) -> None:
     output.done(f"stopped {spec.name}", stopped=spec.name)
 
 
-@command.command()
+@pipeline_command.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
 @click.option("--state", type=click.Path(file_okay=False, path_type=Path), help="Where pipelines keep state.")
 @by_reference

@@ -1,6 +1,7 @@
 """The group `penstock pipeline`, and what its commands share: the file, its session of Spark, times."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -18,7 +19,7 @@ P = ParamSpec("P")
 
 
 @click.group("pipeline")
-def command() -> None:
+def pipeline_command() -> None:
     """Run declared pipelines: topics to topics and tables, on Spark."""
 
 
@@ -44,35 +45,23 @@ def declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
     return command
 
 
-class Session:
-    """A Spark session for a command, quiet, ended with it. A context manager."""
+@contextmanager
+def spark_session(name: str, master: str, conf: dict[str, str]) -> Iterator[Any]:
+    """A Spark session for a command, quiet, ended with it."""
+    import logging
 
-    def __init__(self, name: str, master: str, conf: dict[str, str]) -> None:
-        self._name = name
-        self._master = master
-        self._conf = conf
-        self._session: Any = None
+    from penstock.pipeline.session import session
 
-    def __enter__(self) -> Any:
-        import logging
-
-        from penstock.pipeline.session import session
-
-        # PySpark logs the errors that it raises; they are said once, by us.
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-        if output.for_people():
-            click.echo("Spark starts …", err=True)
-        self._session = session(self._name, self._master, scratch=None, **self._conf)
-        self._session.sparkContext.setLogLevel("ERROR")
-        return self._session
-
-    def __exit__(self, *error: object) -> None:
-        self._session.stop()
-
-
-def spark_session(spec: Spec) -> Session:
-    """The session that a file asks for."""
-    return Session(spec.name, spec.master, spec.spark)
+    # PySpark logs the errors that it raises; they are said once, by us.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    if output.for_people():
+        click.echo("Spark starts …", err=True)
+    spark = session(name, master, scratch=None, **conf)
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def parse_time(option: str, text: str | None) -> int | None:

@@ -20,10 +20,10 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import output
 from .connection import by_reference
-from .pipeline_group import Session, command, declared, parse_time, spark_session
+from .pipeline_group import declared, parse_time, pipeline_command, spark_session
 
 
-@command.command()
+@pipeline_command.command()
 @declared
 @click.option("--error", default="", metavar="REGEX", help="Only letters whose reason matches.")
 @click.option("--since", metavar="TIME", help="Only letters that died at or after it.")
@@ -43,7 +43,7 @@ def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> Non
     Folder(spec.home).owner()
     preflight(spec)
     _check_there(spec.server, [spec.dead_letters], "there are no dead letters: ")
-    with spark_session(spec) as spark:
+    with spark_session(spec.name, spec.master, spec.spark) as spark:
         report = run_redrive(spec, spark, choice)
     more = f"; {report.without_origin} hold no message of a topic" if report.without_origin else ""
     output.done(
@@ -64,7 +64,7 @@ def _check_there(server: Access, topics: Sequence[str], so: str = "") -> None:
         raise PipelineError(f"{so}topic {missing[0]} does not exist", ErrorKind.TOPIC_NOT_FOUND)
 
 
-@command.command()
+@pipeline_command.command()
 @click.argument("topics", nargs=-1, required=True)
 @click.option("--table", required=True, type=click.Path(path_type=Path), help="The table's folder.")
 @click.option("--format", "kind", default="delta", hidden=True)  # of earlier versions: now Delta alone
@@ -97,7 +97,7 @@ def archive(
         once=not follow,
     )
     _check_there(server, topics)
-    with Session("penstock-archive", master, {}) as spark:
+    with spark_session("penstock-archive", master, {}) as spark:
         report = run_archive(spark, spec, progress=_told, stopped=_stopping())
     output.done(
         f"archived {report.rows:,} messages in {report.batches} batches",
@@ -106,7 +106,7 @@ def archive(
     )
 
 
-@command.command()
+@pipeline_command.command()
 @click.argument("topic")
 @click.option(
     "--table", required=True, type=click.Path(path_type=Path, exists=True), help="The archive's folder."
@@ -152,7 +152,7 @@ def replay(
         to_offsets=_offsets("--until-offset", until_offset),
         keep_partitions=keep_partitions,
     )
-    with Session("penstock-replay", master, {}) as spark:
+    with spark_session("penstock-replay", master, {}) as spark:
         report = run_replay(spark, spec, progress=_told, stopped=_stopping())
     output.done(
         f"replayed {report.rows:,} messages in {report.batches} batches",

@@ -40,7 +40,7 @@ from penstock.server.sources import load
     multiple=True,
     help="Any setting; may be repeated.",
 )
-def command(
+def serve_command(
     data: str | None,
     http: str | None,
     pulsar: str | None,

@@ -13,11 +13,11 @@ from .connection import connected, topic_argument
 
 
 @click.group("topics")
-def command() -> None:
+def topics_command() -> None:
     """List, create, describe and delete topics."""
 
 
-@command.command("list")
+@topics_command.command("list")
 @click.argument("namespace", default="public/default")
 @click.option("--non-persistent", is_flag=True, help="Those that are kept in memory only.")
 @connected
@@ -48,7 +48,7 @@ def _summary(client: HttpClient, topic: TopicName) -> dict[str, Any]:
     }
 
 
-@command.command()
+@topics_command.command()
 @topic_argument
 @click.option("--partitions", type=click.IntRange(0), default=0, help="How many; 0 for a topic without. [0]")
 @connected
@@ -58,7 +58,7 @@ def create(client: HttpClient, topic: TopicName, partitions: int) -> None:
     output.done(f"created {topic}", topic=str(topic), partitions=partitions)
 
 
-@command.command()
+@topics_command.command()
 @topic_argument
 @click.option("--force", is_flag=True, help="Also while clients are connected.")
 @connected
@@ -69,7 +69,7 @@ def delete(client: HttpClient, topic: TopicName, force: bool) -> None:
     output.done(f"deleted {topic}", deleted=str(topic))
 
 
-@command.command()
+@topics_command.command()
 @topic_argument
 @connected
 def describe(client: HttpClient, topic: TopicName) -> None:
@@ -77,7 +77,7 @@ def describe(client: HttpClient, topic: TopicName) -> None:
     output.record(client.call("GET", admin_path(topic)))
 
 
-@command.command()
+@topics_command.command()
 @topic_argument
 @connected
 def stats(client: HttpClient, topic: TopicName) -> None:
@@ -107,7 +107,7 @@ def stats(client: HttpClient, topic: TopicName) -> None:
     output.rows(columns, rows, "no subscriptions")
 
 
-@command.command()
+@topics_command.command()
 @topic_argument
 @click.option("--set", "count", type=click.IntRange(1), help="Let the topic grow to so many.")
 @connected
@@ -132,7 +132,7 @@ def partitions(client: HttpClient, topic: TopicName, count: int | None) -> None:
     output.rows(("partition", "earliest", "latest", "messages", "bytes"), rows, "")
 
 
-@command.command()
+@topics_command.command()
 @topic_argument
 @connected
 def terminate(client: HttpClient, topic: TopicName) -> None:

@@ -16,11 +16,11 @@ _COLUMNS = ("writer", "owner", "topics", "batch", "messages", "commit_timestamp"
 
 
 @click.group("writers")
-def command() -> None:
+def writers_command() -> None:
     """List and forget the writers of staged batches."""
 
 
-@command.command("list")
+@writers_command.command("list")
 @connected
 def list_writers(client: HttpClient) -> None:
     """List the writers with their last commits, one to each set of topics; all of them for a superuser."""
@@ -54,7 +54,7 @@ def _told(topics: list[str] | None) -> list[str] | None:
     return [name.local if name.namespace_name == DEFAULT_NAMESPACE else str(name) for name in names]
 
 
-@command.command()
+@writers_command.command()
 @click.argument("writer")
 @click.option(
     "--topic", "topics", type=TopicType(), multiple=True, help="Only the last commit to these topics."

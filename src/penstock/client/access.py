@@ -1,4 +1,4 @@
-"""How a server is reached over HTTP: its address, who asks, and whom to trust. It can be pickled.
+"""How a server is reached over HTTP: its address, which client asks, and which certificates to trust. It can be pickled.
 
 Tokens travel by reference (a file, an environment variable), so that neither a plan nor a log of Spark's, nor
 what is sent to its workers, holds one.
@@ -21,8 +21,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     """A server's URL and what it takes to be let in; an empty text is none.
 
     `token` is for who holds one already (the command line); elsewhere `token_file` or `token_env` name it, and it
-    is read anew for each request. `ca_file` are the certificates to trust instead of the system's; `cert_file`
-    and `key_file` are the client's own (PEM). `original_principal` is whom a proxy acts for.
+    is read for each request. `ca_file` are the certificates to trust instead of the system's; `cert_file`
+    and `key_file` are the client's own (PEM). `original_principal` names the principal that a proxy acts for.
     """
 
     url: str
@@ -69,7 +69,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return headers
 
     def tls(self) -> ssl.SSLContext | None:
-        """Whom to trust and who we are; None for plain HTTP. Raises BAD_PARAMETER for files that are none."""
+        """Which certificates to trust, and our own; None for plain HTTP. Raises BAD_PARAMETER for files that are none."""
         if not self.url.startswith("https://"):
             return None
         try:

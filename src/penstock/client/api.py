@@ -20,6 +20,7 @@ from .enums import (
     PartitionsRoutingMode,
     ProducerAccessMode,
     RegexSubscriptionMode,
+    Result,
 )
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
@@ -27,7 +28,6 @@ from .interceptor import ProducerInterceptor
 from .message import Message
 from .message_id import MessageId
 from .policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
-from .result import Result
 from .schema import *  # noqa: F403
 from .schema import __all__ as _schemas
 

@@ -9,16 +9,16 @@ from .errors import ErrorGettingAuthenticationData, InvalidConfiguration
 
 
 class Authentication:
-    """Who the client is: the name of a method, and what that method tells the broker."""
+    """Who the client is: the name of a method, and the data that it sends to the broker."""
 
     method = "none"
     original_principal = ""
-    """Whom the client acts for, where it is a proxy."""
+    """The principal that the client acts for, where it is a proxy."""
     original: Authentication | None = None
     """The credentials of that principal, where the proxy forwards them."""
 
     def data(self) -> bytes:
-        """What to tell the broker now; asked again when it wants fresh data."""
+        """The data to send now; asked again when it wants fresh data."""
         return b""
 
     def headers(self) -> dict[str, str]:
@@ -35,7 +35,7 @@ class ActingFor(Authentication):
 
     Args:
         proxy: How the proxy itself is authenticated.
-        original_principal: Whom it acts for.
+        original_principal: The principal that it acts for.
         original: The credentials of that principal, to be forwarded; None keeps them back.
     """
 

@@ -71,7 +71,7 @@ class HttpClient:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -91,12 +91,12 @@ class HttpClient:
 
         if self._session is None:
             self._session = httpx.Client(timeout=self.timeout_s, verify=self._tls or True)
-        kept = {name: value for name, value in (params or {}).items() if value is not None}
+        given = {name: value for name, value in (params or {}).items() if value is not None}
         try:
             response = self._session.request(
                 method,
                 self.url + path,
-                params=kept,
+                params=given,
                 json=body,
                 content=content,
                 headers={**self.access.headers(), **(headers or {})},  # a token may have been renewed

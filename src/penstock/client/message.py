@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Decoder(Protocol):
-    """What tells a message's value: a schema."""
+    """What reads a message's value: a schema."""
 
     def decode_message(self, message: Message) -> Any:
         """The value of a message."""
@@ -49,7 +49,7 @@ class Message:
         return self._stored.payload
 
     def value(self) -> Any:
-        """The payload as its schema tells it; None for a null value.
+        """The payload as its schema reads it; None for a null value.
 
         Raises:
             InvalidMessage: The payload does not fit the schema.
@@ -81,7 +81,7 @@ class Message:
         return self._stored.publish_time
 
     def event_timestamp(self) -> int:
-        """When what it tells of happened, in ms since the epoch; 0 when its producer did not say."""
+        """When what it describes happened, in ms since the epoch; 0 when its producer did not say."""
         return self._stored.event_time
 
     def message_id(self) -> MessageId:

@@ -72,7 +72,7 @@ class ProducerOptions(TypedDict, total=False):
     lazy_start_partitioned_producers: Annotated[bool, False]
     """Whether a partition is connected to when its first message comes."""
     properties: Annotated[dict[str, str] | None, None]
-    """Texts that tell the broker about the producer."""
+    """Texts for the broker about the producer."""
     batching_type: Annotated[BatchingType, BatchingType.Default]
     """Whether batches are made by key."""
     encryption_key: Annotated[str | None, None]
@@ -108,7 +108,7 @@ class ConsumerOptions(TypedDict, total=False):
     is_read_compacted: Annotated[bool, False]
     """Whether only the last message of each key is received."""
     properties: Annotated[dict[str, str] | None, None]
-    """Texts that tell the broker about the consumer."""
+    """Texts for the broker about the consumer."""
     pattern_auto_discovery_period: Annotated[int, 60]
     """How often new topics are looked for, in seconds."""
     initial_position: Annotated[InitialPosition, InitialPosition.Latest]
@@ -168,7 +168,7 @@ class ClientOptions(TypedDict, total=False):
     tls_trust_certs_file_path: Annotated[str | None, None]
     """Certificates of the authorities to trust; the system's by default."""
     tls_allow_insecure_connection: Annotated[bool, False]
-    """Whether anybody is trusted."""
+    """Whether any certificate is trusted."""
     tls_validate_hostname: Annotated[bool, False]
     """Whether a certificate has to be the host's; not by default, as in the official client."""
     tls_private_key_file_path: Annotated[str | None, None]
@@ -176,7 +176,7 @@ class ClientOptions(TypedDict, total=False):
     tls_certificate_file_path: Annotated[str | None, None]
     """The client's certificate."""
     original_principal: Annotated[str | None, None]
-    """Whom the client acts for, where it is a proxy and its role is in the server's `auth.proxy_roles`."""
+    """The principal that the client acts for, where it is a proxy and its role is in the server's `auth.proxy_roles`."""
     original_authentication: Annotated[Authentication | None, None]
     """The credentials of that principal, to be forwarded: the server verifies them."""
     ssl_context: Annotated[ssl.SSLContext | None, None]

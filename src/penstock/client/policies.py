@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from .enums import KeySharedMode
 from .errors import InvalidConfiguration
 
 
-class ConsumerDeadLetterPolicy:
+class ConsumerDeadLetterPolicy(msgspec.Struct, eq=False):
     """A message that was redelivered often enough goes to another topic.
 
     Args:
@@ -15,20 +17,16 @@ class ConsumerDeadLetterPolicy:
         initial_subscription_name: A subscription to make on that topic, so that it keeps the messages.
     """
 
-    def __init__(
-        self,
-        max_redeliver_count: int,
-        dead_letter_topic: str | None = None,
-        initial_subscription_name: str | None = None,
-    ) -> None:
-        if max_redeliver_count < 1:
+    max_redeliver_count: int
+    dead_letter_topic: str | None = None
+    initial_subscription_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_redeliver_count < 1:
             raise InvalidConfiguration("max_redeliver_count must be at least 1")
-        self.max_redeliver_count = max_redeliver_count
-        self.dead_letter_topic = dead_letter_topic
-        self.initial_subscription_name = initial_subscription_name
 
 
-class ConsumerBatchReceivePolicy:
+class ConsumerBatchReceivePolicy(msgspec.Struct, eq=False):
     """When `batch_receive` has enough: whichever bound is met first. A bound below 1 is none.
 
     Args:
@@ -37,12 +35,13 @@ class ConsumerBatchReceivePolicy:
         timeout_ms: How long to wait.
     """
 
-    def __init__(self, max_num_message: int, max_num_bytes: int, timeout_ms: int) -> None:
-        if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:
+    max_num_message: int
+    max_num_bytes: int
+    timeout_ms: int
+
+    def __post_init__(self) -> None:
+        if self.max_num_message <= 0 and self.max_num_bytes <= 0 and self.timeout_ms <= 0:
             raise InvalidConfiguration("a batch receive policy needs at least one bound")
-        self.max_num_message = max_num_message
-        self.max_num_bytes = max_num_bytes
-        self.timeout_ms = timeout_ms
 
 
 class ConsumerKeySharedPolicy:

@@ -3,11 +3,12 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import click
 from rich.console import Console
@@ -18,9 +19,7 @@ from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.testing.server import Launched, launch
 
-from .delays import Delays
-from .flights import COUNT, airlines, read_flights
-from .publish import publish_flights, publish_trouble
+from .flights import COUNT, airlines, publish_flights, publish_trouble, read_flights
 from .sockets import follow, publish
 
 FLIGHTS: Final = TopicName.parse("flights")
@@ -31,6 +30,15 @@ PARTITIONS: Final = 4
 LIVE_COUNT: Final = 500
 SHOWN: Final = 5
 USUAL: Final = 20  # departures in an hour of the day that make its mean worth showing
+PIPELINE: Final = "delays.toml"
+
+_QUERY: Final = """
+SELECT carrier, hour, sum(flights) AS flights, sum(departed) AS departed,
+       round(sum(delay * departed) / sum(departed), 1) AS delay
+FROM delays
+GROUP BY carrier, hour
+ORDER BY carrier, hour
+"""
 
 
 def show(*, port: int, once: bool) -> None:
@@ -86,7 +94,7 @@ def _websocket(console: Console, server: Launched) -> None:
     flights = [flight for flight, _ in zip(read_flights(), range(LIVE_COUNT), strict=False)]
     taken: list[float] = []
 
-    def told(number: int, flight: dict[str, Any], taken_ms: float) -> None:
+    def show_flight(number: int, flight: dict[str, Any], taken_ms: float) -> None:
         taken.append(taken_ms)
         if number < SHOWN:
             _say(
@@ -97,7 +105,7 @@ def _websocket(console: Console, server: Launched) -> None:
         elif number == SHOWN:
             _say(console, "   …")
 
-    follower = follow(server.ws, LIVE, LIVE_COUNT, told)
+    follower = follow(server.ws, LIVE, LIVE_COUNT, show_flight)
     seconds = publish(server.ws, LIVE, flights)
     follower.join(60)
     if len(taken) != LIVE_COUNT:
@@ -125,7 +133,7 @@ def _spark(console: Console, server: Launched, folder: Path) -> None:
     started = time.perf_counter()
     with console.status("   Spark starts …") as status:
 
-        def told(event: dict[str, Any]) -> None:
+        def show_progress(event: dict[str, Any]) -> None:
             if event.get("batch") is not None:
                 status.update(
                     f"   batch {event['batch']}: {event['rows_total']:,} messages, {event['batch_ms']:,} ms"
@@ -133,7 +141,7 @@ def _spark(console: Console, server: Launched, folder: Path) -> None:
 
         with Delays(server.url, folder) as pipeline:
             ready = time.perf_counter()
-            first = pipeline.run(told)
+            first = pipeline.run(show_progress)
             seconds = time.perf_counter() - ready
             if first["rows_total"] != COUNT:
                 raise click.ClickException(f"Spark read {first['rows_total']:,} flights of {COUNT:,}")
@@ -143,7 +151,7 @@ def _spark(console: Console, server: Launched, folder: Path) -> None:
                 " start",
             )
             late, broken = publish_trouble(server.url, FLIGHTS)
-            second = pipeline.run(told)
+            second = pipeline.run(show_progress)
             rows = pipeline.query()
     if second["rejected"] != late + broken:
         raise click.ClickException(f"{second['rejected']} rows were turned away, not {late + broken}")
@@ -214,3 +222,42 @@ def _stay(console: Console, server: Launched) -> None:
 def _say(console: Console, text: str, *, markup: bool = True) -> None:
     """A line that only the terminal may wrap: it can be copied."""
     console.print(text, soft_wrap=True, highlight=False, markup=markup)
+
+
+class Delays:
+    """The declared pipeline `delays.toml` with its state and its table in a folder, and the Spark session that it runs in."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.file = folder / PIPELINE
+        self._url = url
+        self._folder = folder
+        self._spark: Any = None
+
+    def __enter__(self) -> Self:
+        from penstock.pipeline.session import session
+
+        shutil.copyfile(Path(__file__).with_name(PIPELINE), self.file)
+        self._spark = session("penstock-demo")
+        self._spark.sparkContext.setLogLevel("ERROR")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._spark.stop()
+
+    def run(self, listener: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Process what is there; returns the last event."""
+        from penstock.pipeline.run.handle import Pipeline
+        from penstock.pipeline.spec.parse import load_spec
+
+        spec = load_spec(self.file, url=self._url, state=self._folder / "state")
+        pipeline = Pipeline(spec, self._spark, listener).start()
+        pipeline.await_termination()
+        return pipeline.progress
+
+    def query(self) -> list[dict[str, Any]]:
+        """Flights, those that departed, and their mean delay (minutes) per carrier and scheduled hour."""
+        table = self._spark.read.format("penstock_lake").load(str(self._folder / "delays"))
+        table.createOrReplaceTempView("delays")
+        return [row.asDict() for row in self._spark.sql(_QUERY).collect()]

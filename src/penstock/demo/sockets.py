@@ -25,7 +25,7 @@ def _place(topic: TopicName) -> str:
 def follow(
     ws: str, topic: TopicName, count: int, show: Callable[[int, Any, float], None]
 ) -> threading.Thread:
-    """Consume `count` messages in a thread; `show` is told of each, with how many ms it took to get here.
+    """Consume `count` messages in a thread; `show` is called with each, and how many ms it took.
 
     Subscribed when this returns.
     """

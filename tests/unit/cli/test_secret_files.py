@@ -10,9 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.cli.secret_files import write_secret
-from penstock.cli.tokens import command as tokens
-from penstock.cli.users import command as users
+from penstock.cli.credentials import tokens_command as tokens
+from penstock.cli.credentials import users_command as users
+from penstock.cli.credentials import write_secret
 
 
 @pytest.fixture(autouse=True)

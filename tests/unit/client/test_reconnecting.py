@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.client.aio.reconnecting import Reconnecting
+from penstock.client.aio.tasks import Backoff, Reconnecting
 from penstock.client.errors import NotConnected, PulsarException
-from penstock.client.session.backoff import Backoff
 from penstock.testing.clock import settle
 
 

@@ -8,12 +8,12 @@ import time
 import pytest
 
 import penstock
+from penstock.client.aio.partitions import Router
+from penstock.client.aio.tasks import Backoff
+from penstock.client.enums import Result
 from penstock.client.message import Message
-from penstock.client.result import Result
-from penstock.client.session.backoff import Backoff
 from penstock.client.session.batch import Sending
-from penstock.client.session.routing import Router
-from penstock.client.session.service_url import parse_service_url
+from penstock.client.session.connection import parse_service_url
 from penstock.model.hashing import java_string_hash
 from penstock.model.message import Message as Stored
 

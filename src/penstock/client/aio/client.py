@@ -17,15 +17,11 @@ from penstock.client.message_id import MessageId
 from penstock.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ReaderOptions, complete
 from penstock.client.schema import Schema
 
-from .consumer import Consumer
-from .consuming import open_consumer
+from .consumer import Consumer, open_consumer
 from .context import Context
-from .producer import Producer
-from .producing import open_producer
-from .reader import Reader
-from .reading import open_reader
-from .service import Service
-from .subscribing import topic_name
+from .lookup import topic_name
+from .producer import Producer, open_producer
+from .reader import Reader, open_reader
 from .tasks import log
 
 Listener = Callable[[Consumer, Message], Any]
@@ -49,11 +45,12 @@ class Client:
         **options: Unpack[ClientOptions],
     ) -> None:
         self.service_url = service_url
-        timeout_s = float(operation_timeout_seconds)
-        self._service = Service(
-            service_url, authentication, timeout_s, complete(ClientOptions, "Client", options)
+        self._context = Context(
+            service_url,
+            authentication,
+            float(operation_timeout_seconds),
+            complete(ClientOptions, "Client", options),
         )
-        self._context = Context(self._service.lookup, timeout_s)
         self._open: list[Producer | Consumer | Reader] = []
         self._closed = False
 
@@ -170,14 +167,14 @@ class Client:
                 await one.close()
             except Exception as error:
                 failures.append(error)
-        await self._end()
+        await self._context.close()
         if failures:
             raise failures[0]
 
     async def shutdown(self) -> None:
         """Drop all connections; messages that wait are lost."""
         self._closed = True
-        await self._end()
+        await self._context.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -186,10 +183,6 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def _end(self) -> None:
-        await self._context.tasks.close()
-        await self._service.close()
 
     def _check(self) -> None:
         if self._closed:
@@ -211,4 +204,4 @@ async def _listen(receive: Callable[[], Any], source: Any, listener: Callable[[A
             raise
         except Exception:
             log.exception("a message listener failed")
-        await asyncio.sleep(0)  # a full queue must not keep the loop
+        await asyncio.sleep(0)  # a full queue must not block the loop

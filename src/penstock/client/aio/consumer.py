@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import secrets
 from collections.abc import AsyncIterator
 
+from penstock.client.enums import ConsumerType
 from penstock.client.errors import AlreadyClosed, OperationNotSupported, Timeout
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
+from penstock.client.options import ConsumerOptions
 from penstock.client.policies import ConsumerBatchReceivePolicy
-from penstock.client.session import commands
+from penstock.client.schema import BytesSchema, Schema
+from penstock.client.session.commands import Subscription
+from penstock.client.session.redelivery import Receiving
+from penstock.wire.pulsar_pb2 import CommandUnsubscribe
 
-from .incoming import Incoming
+from .context import Context
+from .dead_letters import DeadLetters
+from .incoming import AnyConsumer, Incoming
+from .lookup import topic_name
+from .subscribing import Subscribing
 
 BATCH_RECEIVE = ConsumerBatchReceivePolicy(-1, 10 * 1024 * 1024, 100)  # as in Pulsar's clients
 
 
-class Consumer:
+class Consumer(AnyConsumer):
     """Receives from one topic or several, made by `Client.subscribe`."""
 
     def __init__(self, incoming: Incoming, batch_policy: ConsumerBatchReceivePolicy | None) -> None:
-        self.incoming = incoming  # the blocking client receives through it, too
+        super().__init__(incoming)
         self._batch_policy = batch_policy or BATCH_RECEIVE
-
-    def topic(self) -> str:
-        """The topic, or the several topics or the pattern by commas."""
-        return self.incoming.topic
-
-    def subscription_name(self) -> str:
-        """The subscription's name."""
-        return self.incoming.subscription
-
-    def consumer_name(self) -> str:
-        """The consumer's name."""
-        return self.incoming.name
-
-    def is_connected(self) -> bool:
-        """Whether there is a connection to every broker concerned."""
-        return self.incoming.connected
 
     async def receive(self, timeout_millis: int | None = None) -> Message:
         """Wait for a message.
@@ -76,7 +71,7 @@ class Consumer:
         Args:
             message: The message or its id.
             reply: What to reply to a request (PIP-371).
-            is_error: Whether the reply tells of an error.
+            is_error: Whether the reply is an error.
 
         Raises:
             OperationNotSupported: The broker does not know replies, or the id's topic is not known.
@@ -120,9 +115,7 @@ class Consumer:
             force: Although other consumers use it.
         """
         for receiver in list(self.incoming.receivers.values()):
-            await receiver.ask(
-                lambda number, consumer_id: commands.unsubscribe(number, consumer_id, force=force)
-            )
+            await receiver.ask(CommandUnsubscribe(force=force))
         await self.close()
 
     async def close(self) -> None:
@@ -137,3 +130,69 @@ class Consumer:
             return await self.receive()
         except AlreadyClosed:
             raise StopAsyncIteration from None
+
+
+async def open_consumer(
+    context: Context,
+    topic: str | list[str] | re.Pattern[str],
+    subscription_name: str,
+    consumer_type: ConsumerType,
+    schema: Schema | None,
+    options: ConsumerOptions,
+) -> Consumer:
+    """A consumer of one topic or several; `options` are complete."""
+    names = topic if isinstance(topic, list) else [topic.pattern if isinstance(topic, re.Pattern) else topic]
+    kind = consumer_type
+    shared = kind in (ConsumerType.Shared, ConsumerType.KeyShared)
+    policy = options["dead_letter_policy"] if shared else None
+    if isinstance(topic, str) and not options["is_pattern_topic"]:
+        names = [str(topic_name(topic))]
+    incoming = Incoming(
+        ",".join(names),
+        subscription_name,
+        options["consumer_name"] or secrets.token_hex(5),
+        kind,
+        options["receiver_queue_size"],
+    )
+    schema = schema or BytesSchema()
+    how = Subscription(
+        topic="",
+        name=subscription_name,
+        consumer_name=incoming.name,
+        type=kind,
+        initial_position=options["initial_position"],
+        read_compacted=options["is_read_compacted"],
+        schema=schema.schema_info() if schema.registered else None,
+        properties=options["properties"] or {},
+        key_shared=options["key_shared_policy"] if kind is ConsumerType.KeyShared else None,
+        replicate_state=options["replicate_subscription_state_enabled"],
+    )
+    receiving = Receiving(
+        type=kind,
+        queue_size=incoming.queue_size,
+        nack_delay_s=options["negative_ack_redelivery_delay_ms"] / 1000,
+        unacked_timeout_s=(options["unacked_messages_timeout_ms"] or 0) / 1000,
+        batch_index_ack=options["batch_index_ack_enabled"],
+        dead_after=policy.max_redeliver_count if policy is not None else None,
+        chunked_max=options["max_pending_chunked_message"],
+        ack_oldest_chunked=options["auto_ack_oldest_chunked_message_on_queue_full"],
+        crypto=options["crypto_failure_action"],
+    )
+    if policy is not None:
+        incoming.dead_letters = DeadLetters(context, policy, subscription_name)
+    subscribing = Subscribing(
+        context,
+        incoming,
+        how,
+        receiving,
+        schema,
+        total_queue_size=options["max_total_receiver_queue_size_across_partitions"],
+        inclusive=options["start_message_id_inclusive"],
+    )
+    if isinstance(topic, re.Pattern) or options["is_pattern_topic"]:
+        await subscribing.pattern(
+            names[0], options["regex_subscription_mode"], options["pattern_auto_discovery_period"]
+        )
+    else:
+        await subscribing.topics(names)
+    return Consumer(incoming, options["batch_receive_policy"])

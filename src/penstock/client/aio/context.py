@@ -1,27 +1,75 @@
-"""What a client's producers and consumers share."""
+"""What a client's producers and consumers share: the service, tasks, schemas and numbers."""
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+import ssl
 
-from .lookup import Lookup, Schemas
+from penstock.client.authentication import ActingFor, Authentication
+from penstock.client.errors import InvalidConfiguration
+from penstock.client.options import ClientOptions
+from penstock.client.session.connection import parse_service_url
+
+from .link import Pool
+from .lookup import BinaryLookup, HttpLookup, Lookup, Schemas
 from .tasks import Tasks
-
-if TYPE_CHECKING:
-    from .link import Link
 
 
 class Context:
-    """One client's connections, tasks and numbers."""
+    """One client's; `options` are complete."""
 
-    def __init__(self, lookup: Lookup, timeout_s: float) -> None:
-        self.lookup = lookup
+    def __init__(
+        self,
+        service_url: str,
+        authentication: Authentication | None,
+        timeout_s: float,
+        options: ClientOptions,
+    ) -> None:
+        if options["use_tls"] and service_url.startswith("pulsar://"):
+            service_url = "pulsar+ssl://" + service_url.removeprefix("pulsar://")
+        url = parse_service_url(service_url)
+        authentication = authentication or Authentication()
+        principal, forwarded = options["original_principal"], options["original_authentication"]
+        if principal is not None or forwarded is not None:
+            authentication = ActingFor(authentication, principal or "", forwarded)
+        ssl_context = options["ssl_context"]
+        if url.tls and ssl_context is None:
+            ssl_context = tls_context(options, authentication)
+        self._pool = Pool(authentication, ssl_context, options["connection_timeout_ms"] / 1000)
+        self.lookup: Lookup
+        if url.http:
+            self.lookup = HttpLookup(self._pool, url, authentication, ssl_context, timeout_s)
+        else:
+            self.lookup = BinaryLookup(self._pool, url, options["listener_name"], timeout_s)
         self.timeout_s = timeout_s
         self.tasks = Tasks()
         self.schemas = Schemas(timeout_s)
         self.numbers = itertools.count()  # of producers and consumers
 
-    async def link(self, topic: str) -> Link:
-        """A connection to the broker that serves a topic."""
-        return await self.lookup.link(topic)
+    async def close(self) -> None:
+        """End all tasks, then all connections."""
+        await self.tasks.close()
+        await self._pool.close()
+        if isinstance(self.lookup, HttpLookup):
+            await self.lookup.close()
+
+
+def tls_context(options: ClientOptions, authentication: Authentication) -> ssl.SSLContext:
+    """A context for connections to the broker. Raises InvalidConfiguration."""
+    insecure = options["tls_allow_insecure_connection"]
+    trust_certs, certificate = options["tls_trust_certs_file_path"], options["tls_certificate_file_path"]
+    context = ssl.create_default_context()
+    context.check_hostname = options["tls_validate_hostname"] and not insecure
+    if insecure:
+        context.verify_mode = ssl.CERT_NONE
+    try:
+        if trust_certs:
+            context.load_verify_locations(trust_certs)
+        files = authentication.certificate() or (
+            (certificate, options["tls_private_key_file_path"]) if certificate else None
+        )
+        if files is not None:
+            context.load_cert_chain(*files)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidConfiguration(f"the certificates cannot be used: {error}") from error
+    return context

@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.client.draft import Draft
 from penstock.client.message import Message
+from penstock.client.options import ProducerOptions, complete
 from penstock.client.policies import ConsumerDeadLetterPolicy
 from penstock.client.schema import AutoProduceBytesSchema, BytesSchema
 from penstock.client.schema.schema import Encoded, Schema
-from penstock.model.schema import SchemaInfo
+from penstock.model.schema import SchemaInfo, SchemaType
 
-if TYPE_CHECKING:
-    from .producer import Producer
+from .context import Context
+from .lookup import topic_name
+from .producer import Producer, open_producer
 
 REAL_TOPIC: Final = "REAL_TOPIC"  # the names of Pulsar's clients
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
-
-Create = Callable[[str, str | None], "Awaitable[Producer]"]
-SchemaOf = Callable[[Message], Awaitable[SchemaInfo | None]]
 
 
 class DeadLetters:
     """One consumer's. Producers are made when the first message dies."""
 
-    def __init__(
-        self, policy: ConsumerDeadLetterPolicy, subscription: str, create: Create, schema_of: SchemaOf
-    ) -> None:
+    def __init__(self, context: Context, policy: ConsumerDeadLetterPolicy, subscription: str) -> None:
+        self._context = context
         self._policy = policy
         self._subscription = subscription
-        self._create = create
-        self._schema_of = schema_of
         self._producers: dict[str, Producer] = {}
 
-    async def bury(self, topic: str, message: Message) -> None:
+    async def publish(self, topic: str, message: Message) -> None:
         """Publish a message of `topic` where the dead letters go."""
         target = self._policy.dead_letter_topic or f"{topic}-{self._subscription}-DLQ"
         producer = self._producers.get(target)
         if producer is None:
-            producer = await self._create(target, self._policy.initial_subscription_name)
+            options: ProducerOptions = {
+                "batching_enabled": False,
+                "block_if_queue_full": True,
+                "initial_subscription_name": self._policy.initial_subscription_name,
+            }
+            producer = await open_producer(
+                self._context, target, None, None, complete(ProducerOptions, "create_producer", options)
+            )
             self._producers[target] = producer
         stored = message._stored
         info = await self._schema_of(message)
@@ -62,6 +64,16 @@ class DeadLetters:
         """Leave the topics."""
         for producer in self._producers.values():
             await producer.close()
+
+    async def _schema_of(self, message: Message) -> SchemaInfo | None:
+        """The schema that a message was written with."""
+        version = message.int_schema_version()
+        if version < 0:
+            return None
+        topic = message.topic_name()
+        link = await self._context.lookup.link(topic)
+        info = await self._context.schemas.version(link, str(topic_name(topic).base), version)
+        return None if info is None or info.type in (SchemaType.BYTES, SchemaType.NONE) else info
 
 
 class _AsIs(Schema):

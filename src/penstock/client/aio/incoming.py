@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from typing import Any
@@ -13,14 +14,80 @@ from penstock.client.errors import (
     CumulativeAcknowledgementNotAllowedError,
     OperationNotSupported,
     PulsarException,
+    Timeout,
 )
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 
-from .arrivals import Arrivals
 from .dead_letters import DeadLetters
 from .receiver import Receiver
 from .tasks import log
+
+
+class Arrivals:
+    """A queue. A wake-up carries no message, so that no caller's end can lose one.
+
+    The blocking driver takes messages in other threads; all else happens in the loop's.
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[Message] = deque()
+        self._lock = threading.Lock()
+        self._wakers: deque[asyncio.Future[None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(not waker.done() for waker in self._wakers)
+
+    def put(self, messages: list[Message]) -> None:
+        """Messages came."""
+        self._queue += messages
+        self.wake(len(messages))
+
+    def take(self) -> Message | None:
+        """The first message, None where there is none."""
+        with self._lock:
+            return self._queue.popleft() if self._queue else None
+
+    def drop(self, topic: str) -> int:
+        """Forget a topic's messages; returns how many they were."""
+        with self._lock:
+            rest = [message for message in self._queue if message._topic != topic]
+            dropped = len(self._queue) - len(rest)
+            self._queue.clear()
+            self._queue += rest
+        return dropped
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._queue.clear()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        """Until there may be a message, or none will come. Raises Timeout."""
+        waker = asyncio.get_running_loop().create_future()
+        self._wakers.append(waker)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waker
+        except TimeoutError:
+            raise Timeout("no message in time") from None
+        finally:
+            if waker in self._wakers:
+                self._wakers.remove(waker)
+            elif self._queue:
+                self.wake(1)  # the one that was woken may have given up: another looks
+
+    def wake(self, count: int | None = None) -> None:
+        """Let so many look, None: all of them."""
+        while self._wakers and (count is None or count > 0):
+            waker = self._wakers.popleft()
+            if not waker.done():
+                waker.set_result(None)
+                count = None if count is None else count - 1
 
 
 class Incoming:
@@ -127,7 +194,7 @@ class Incoming:
 
     @property
     def settle_due(self) -> bool:
-        """Whether so much was taken that it is to be accounted for: the broker is told in halves of the queue."""
+        """Whether so much was taken that it is to be accounted for: the broker is allowed more in steps of half the queue."""
         return len(self._unsettled) >= self._settle_at or not self.arrivals
 
     def settle(self) -> None:
@@ -170,11 +237,11 @@ class Incoming:
         self.settle()
         return self.arrivals.drop(receiver.topic)
 
-    async def bury(self, receiver: Receiver, messages: list[Message]) -> None:
+    async def give_up(self, receiver: Receiver, messages: list[Message]) -> None:
         assert self.dead_letters is not None
         for message in messages:
             try:
-                await self.dead_letters.bury(receiver.topic, message)
+                await self.dead_letters.publish(receiver.topic, message)
                 receiver.acknowledge(message._id)
             except PulsarException as error:
                 log.warning("%r could not become a dead letter: %s", message, error)
@@ -202,3 +269,30 @@ class Incoming:
                 "MessageId.deserialize(data, topic)"
             )
         return fitting[0]
+
+
+class AnyReader:
+    """What the readers of both clients know without asking the broker."""
+
+    def __init__(self, incoming: Incoming) -> None:
+        self.incoming = incoming  # for the clients alone
+
+    def topic(self) -> str:
+        """The topic, or the several topics or the pattern by commas."""
+        return self.incoming.topic
+
+    def is_connected(self) -> bool:
+        """Whether there is a connection to every broker concerned."""
+        return self.incoming.connected
+
+
+class AnyConsumer(AnyReader):
+    """The same of consumers."""
+
+    def subscription_name(self) -> str:
+        """The subscription's name."""
+        return self.incoming.subscription
+
+    def consumer_name(self) -> str:
+        """The consumer's name."""
+        return self.incoming.name

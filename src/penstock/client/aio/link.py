@@ -1,18 +1,29 @@
-"""One connection of a client: a `Connection` on a socket, and whose answers and messages come over it."""
+"""A client's connections: each a `Connection` on a socket, and whose answers and messages come over it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import ssl
 from typing import Any, Final, Protocol, cast
 
-from penstock.client.errors import NotConnected, PulsarException, ReadError, Timeout, server_error
-from penstock.client.session.connection import Connection, Hello
+from penstock.client.authentication import Authentication
+from penstock.client.errors import (
+    AlreadyClosed,
+    ConnectError,
+    NotConnected,
+    PulsarException,
+    ReadError,
+    Timeout,
+    server_error,
+)
+from penstock.client.session.commands import framed
+from penstock.client.session.connection import Address, Connection, Hello
 from penstock.wire.frames import FIELD, Frame
 from penstock.wire.pulsar_pb2 import BaseCommand
 
 from .tasks import log
 
+CLOSE_S: Final = 1.0  # for a broker to answer that a connection is closed
 LINGER_S: Final = 0.005  # how long a connection stays lent; moving it costs as much as sending a message
 
 
@@ -97,15 +108,15 @@ class Link(asyncio.Protocol):
             self.close()
             raise Timeout(f"the broker did not answer within {timeout_s:g} s") from None
 
-    async def ask(self, command: Callable[[int], bytes], timeout_s: float | None) -> Any:
-        """Send a command and wait for its answer. Raises what the broker says instead, or Timeout."""
+    async def ask(self, command: Any, timeout_s: float | None) -> Any:
+        """Send a command (its body, such as a `CommandSeek`) and wait for the answer. Raises what the broker says instead, or Timeout."""
         if self.closed:
             raise NotConnected("the connection is closed")
         self._request_id += 1
-        number = self._request_id
+        number = command.request_id = self._request_id
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._answers[number] = answer
-        self.write([command(number)])
+        self.write([framed(command)])
         try:
             async with asyncio.timeout(timeout_s):
                 return await answer
@@ -229,3 +240,56 @@ def _give(attached: dict[int, Attached], number: int, frame: Frame) -> None:
     found = attached.get(number)
     if found is not None:
         found.received(frame)
+
+
+class Pool:
+    """Opens connections where there are none."""
+
+    def __init__(
+        self, authentication: Authentication, context: ssl.SSLContext | None, timeout_s: float
+    ) -> None:
+        self._authentication = authentication
+        self._context = context
+        self._timeout_s = timeout_s
+        self._links: dict[tuple[Address, str | None], Link] = {}
+        self._opening: dict[tuple[Address, str | None], asyncio.Lock] = {}
+        self._closed = False
+
+    async def link(self, address: Address, proxy_to: str | None = None) -> Link:
+        """A connection to a broker, through a proxy where `proxy_to` names the broker. Raises ConnectError."""
+        key = (address, proxy_to)
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            found = self._links.get(key)
+            if found is not None and not found.closed:
+                return found
+            if self._closed:
+                raise AlreadyClosed("the client is closed")
+            link = self._links[key] = await self._open(address, proxy_to)
+            return link
+
+    async def _open(self, address: Address, proxy_to: str | None) -> Link:
+        hello = Hello(self._authentication, proxy_to)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                _, link = await loop.create_connection(
+                    lambda: Link(hello),
+                    address.host,
+                    address.port,
+                    ssl=self._context if address.tls else None,
+                )
+        except (OSError, TimeoutError) as error:
+            reason = str(error) or type(error).__name__
+            raise ConnectError(f"{address.authority} cannot be reached: {reason}") from error
+        await link.ready(self._timeout_s)
+        return link
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        links = list(self._links.values())
+        self._links.clear()
+        for link in links:
+            link.close()
+        for link in links:
+            await link.ended(CLOSE_S)

@@ -3,21 +3,55 @@
 from __future__ import annotations
 
 import itertools
+import ssl
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 from penstock.client import errors
+from penstock.client.authentication import Authentication
 from penstock.client.enums import RegexSubscriptionMode
-from penstock.client.errors import TopicNotFound, server_error
-from penstock.client.session import commands
-from penstock.client.session.service_url import Address, ServiceUrl, parse_service_url
+from penstock.client.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConnectError,
+    InvalidTopicName,
+    PulsarException,
+    TopicNotFound,
+    server_error,
+)
+from penstock.client.session.commands import schema_info, wire_schema
+from penstock.client.session.connection import ServiceUrl, parse_service_url
+from penstock.model.errors import PenstockError
+from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
-from penstock.wire.fields import schema_version_number
-from penstock.wire.pulsar_pb2 import CommandLookupTopicResponse, CommandPartitionedTopicMetadataResponse
+from penstock.wire.fields import schema_version_bytes, schema_version_number
+from penstock.wire.pulsar_pb2 import (
+    CommandGetOrCreateSchema,
+    CommandGetSchema,
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+)
 
-from .link import Link
-from .pool import Pool
+from .link import Link, Pool
 
 REDIRECTS_MAX: Final = 20
+
+_HTTP_ERRORS: Final[dict[int, type[PulsarException]]] = {
+    401: AuthenticationError,
+    403: AuthorizationError,
+    404: TopicNotFound,
+}
+
+
+def topic_name(text: str) -> TopicName:
+    """A topic's name. Raises InvalidTopicName."""
+    try:
+        return TopicName.parse(text)
+    except PenstockError as error:
+        raise InvalidTopicName(error.message) from None
 
 
 class Lookup(Protocol):
@@ -61,27 +95,84 @@ class BinaryLookup:
         raise errors.LookupError(f"{topic}: more than {REDIRECTS_MAX} redirections")
 
     async def _ask_lookup(self, link: Link, topic: str, authoritative: bool) -> Any:
-        answer = await link.ask(
-            lambda number: commands.lookup(
-                number, topic, authoritative=authoritative, listener=self._listener
-            ),
-            self._timeout_s,
+        command = CommandLookupTopic(
+            topic=topic, authoritative=authoritative, advertised_listener_name=self._listener
         )
+        answer = await link.ask(command, self._timeout_s)
         if answer.response == CommandLookupTopicResponse.Failed:
             raise server_error(answer.error, answer.message)
         return answer
 
     async def partitions(self, topic: str) -> int:
         link = await self._pool.link(next(self._hosts))
-        answer = await link.ask(lambda number: commands.partitions(number, topic), self._timeout_s)
+        answer = await link.ask(CommandPartitionedTopicMetadata(topic=topic), self._timeout_s)
         if answer.response == CommandPartitionedTopicMetadataResponse.Failed:
             raise server_error(answer.error, answer.message)
         return int(answer.partitions)
 
     async def topics(self, namespace: str, mode: RegexSubscriptionMode) -> list[str]:
         link = await self._pool.link(next(self._hosts))
-        answer = await link.ask(lambda number: commands.topics(number, namespace, mode), self._timeout_s)
+        command = CommandGetTopicsOfNamespace(namespace=namespace, mode=int(mode))  # type: ignore[arg-type]
+        answer = await link.ask(command, self._timeout_s)
         return list(answer.topics)
+
+
+class HttpLookup:
+    """Asks the admin interface, for service URLs of HTTP; connections to brokers are the pool's."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        url: ServiceUrl,
+        authentication: Authentication,
+        context: ssl.SSLContext | None,
+        timeout_s: float,
+    ) -> None:
+        import httpx  # here, and below: other clients import no HTTP client
+
+        self._pool = pool
+        self._url = url
+        self._authentication = authentication
+        self._hosts = itertools.cycle(url.addresses)
+        verify: Any = context if context is not None else True
+        self._http = httpx.AsyncClient(timeout=timeout_s, verify=verify, follow_redirects=True)
+
+    async def link(self, topic: str) -> Link:
+        answer = await self._get(f"/lookup/v2/topic/{_path(topic)}")
+        url = answer.get("brokerUrlTls" if self._url.tls else "brokerUrl")
+        if not url:
+            raise errors.LookupError(f"{topic}: the service names no broker")
+        return await self._pool.link(parse_service_url(url).addresses[0])
+
+    async def partitions(self, topic: str) -> int:
+        answer = await self._get(f"/admin/v2/{_path(topic)}/partitions?checkAllowAutoCreation=true")
+        return int(answer.get("partitions", 0))
+
+    async def topics(self, namespace: str, mode: RegexSubscriptionMode) -> list[str]:
+        name = {0: "PERSISTENT", 1: "NON_PERSISTENT", 2: "ALL"}[int(mode)]
+        return list(await self._get(f"/admin/v2/namespaces/{namespace}/topics?mode={name}"))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _get(self, path: str) -> Any:
+        import httpx
+
+        url = f"{self._url.scheme}://{next(self._hosts).authority}{path}"
+        try:
+            response = await self._http.get(url, headers=self._authentication.headers())
+        except httpx.HTTPError as error:
+            raise ConnectError(f"{url} cannot be reached: {error}") from error
+        if response.status_code >= 400:
+            kind = _HTTP_ERRORS.get(response.status_code, errors.LookupError)
+            raise kind(f"HTTP status {response.status_code}: {response.text[:200]}")
+        return response.json()
+
+
+def _path(topic: str) -> str:
+    name = TopicName.parse(topic)
+    return f"{name.domain}/{name.tenant}/{name.namespace}/{quote(name.local, safe='')}"
 
 
 class Schemas:
@@ -104,23 +195,18 @@ class Schemas:
 
     async def register(self, link: Link, topic: str, info: SchemaInfo) -> int | None:
         """The version of a schema, which is registered where it is new (PIP-43). Raises IncompatibleSchema."""
-        answer = await link.ask(
-            lambda number: commands.get_or_create_schema(number, topic, info), self._timeout_s
-        )
+        command = CommandGetOrCreateSchema(topic=topic, schema=wire_schema(info))
+        answer = await link.ask(command, self._timeout_s)
         if answer.HasField("error_code"):
             raise server_error(answer.error_code, answer.error_message)
         return schema_version_number(answer.schema_version)
 
     async def _ask(self, link: Link, topic: str, version: int | None) -> SchemaInfo | None:
-        answer = await link.ask(lambda number: commands.get_schema(number, topic, version), self._timeout_s)
+        wanted = None if version is None else schema_version_bytes(version)
+        answer = await link.ask(CommandGetSchema(topic=topic, schema_version=wanted), self._timeout_s)
         if answer.HasField("error_code"):
             error = server_error(answer.error_code, answer.error_message)
             if isinstance(error, TopicNotFound):
                 return None
             raise error
-        return commands.schema_info(answer.schema)
-
-
-def address_of(url: str) -> Address:
-    """The host a broker's URL names."""
-    return parse_service_url(url).addresses[0]
+        return schema_info(answer.schema)

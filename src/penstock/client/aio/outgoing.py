@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from penstock.client.draft import Draft, ReplyResult
+from penstock.client.draft import Draft, ReplyResult, draft
 from penstock.client.errors import (
     InvalidConfiguration,
     OperationNotSupported,
@@ -14,7 +14,7 @@ from penstock.client.errors import (
     PulsarException,
     Timeout,
 )
-from penstock.client.interceptor import ProducerInterceptor
+from penstock.client.interceptor import Intercepted, Interceptors, ProducerInterceptor
 from penstock.client.message_id import MessageId
 from penstock.client.schema.key_value import KeyValueSchema
 from penstock.client.schema.schema import Schema
@@ -22,9 +22,10 @@ from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 
 from .partitions import Partitions
 from .publisher import Publisher
-from .watched import Interceptors, Watched
 
-Token = Callable[[PulsarException | None, MessageId | None], Any] | None  # told what becomes of a message
+Token = (
+    Callable[[PulsarException | None, MessageId | None], Any] | None
+)  # called with what becomes of a message
 
 REQUEST_TIMEOUT_MS = 30_000
 
@@ -40,7 +41,7 @@ class Prepared(NamedTuple):
 class Outgoing:
     """Encodes messages, waits for room, and posts them to the publisher of their partition.
 
-    `is_plain`, `encode` and `prepare` may be called in any thread, and `partitions.count` read; all else is for
+    `draft`, `encode` and `prepare` may be called in any thread, and `partitions.count` read; all else is for
     the loop's thread.
     """
 
@@ -57,7 +58,7 @@ class Outgoing:
         self.partitions = partitions
         self.max_pending = max_pending
         self.block_if_queue_full = block_if_queue_full
-        self.producer: Any = None  # whom the interceptors are shown
+        self.producer: Any = None  # what the interceptors are given
         self.encode = schema.encode
         self._schema = schema
         self._interceptors = Interceptors(interceptors)
@@ -67,9 +68,24 @@ class Outgoing:
         # A message that is nothing but its payload takes the short way.
         self._short = not (interceptors or partitions.looks or isinstance(schema, KeyValueSchema))
 
-    def is_plain(self, content: Any, sequence_id: int | None, *more: Any) -> bool:
-        """Whether a message is nothing but its payload; `more` is what else was said of it."""
-        return self._short and content is not None and sequence_id is None and not any(more)
+    def draft(
+        self,
+        content: Any,
+        properties: dict[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: str | None = None,
+        sequence_id: int | None = None,
+        *more: Any,
+    ) -> Draft | None:
+        """The arguments of `send` as a draft; None for a message that is nothing but its payload."""
+        if (
+            self._short
+            and content is not None
+            and sequence_id is None
+            and not (properties or partition_key or ordering_key or any(more))
+        ):
+            return None
+        return draft(content, properties, partition_key, ordering_key, sequence_id, *more)
 
     async def send(self, made: Draft) -> MessageId:
         """Send a message and wait for its id."""
@@ -139,10 +155,10 @@ class Outgoing:
         return Prepared(message, schema, made)
 
     def post(self, prepared: Prepared, token: Token, *, request: bool = False) -> Publisher:
-        """Send a message; the token is told what becomes of it. Raises what stands in the way."""
+        """Send a message; the token is called with what becomes of it. Raises what stands in the way."""
         message, schema, made = prepared
         if self._interceptors:
-            token = Watched(self._interceptors, self.producer, made, token)
+            token = Intercepted(self._interceptors, self.producer, made, token)
         publisher = self.partitions.any(message)
         if request and not publisher.supports_requests:
             raise OperationNotSupported(
@@ -187,6 +203,29 @@ class Outgoing:
         self._make_room()
 
 
+class AnyProducer:
+    """What the producers of both clients know without asking the broker."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self.outgoing = outgoing  # for the clients alone
+
+    def topic(self) -> str:
+        """The topic."""
+        return self.outgoing.partitions.topic
+
+    def producer_name(self) -> str:
+        """The producer's name, which the broker chooses where none was given."""
+        return self.outgoing.partitions.name
+
+    def last_sequence_id(self) -> int:
+        """The highest sequence id that the broker has, -1 when it has none."""
+        return self.outgoing.partitions.last_sequence_id
+
+    def is_connected(self) -> bool:
+        """Whether there is a connection to every broker concerned."""
+        return self.outgoing.partitions.connected
+
+
 class Awaited:
     """A coroutine that awaits the message's id."""
 
@@ -205,7 +244,7 @@ class Awaited:
 
 
 class AwaitedReply:
-    """A coroutine that awaits the reply to a request; the message's id alone tells it nothing."""
+    """A coroutine that awaits the reply to a request; the message's id alone does not end the wait."""
 
     __slots__ = ("future",)
     is_request = True

@@ -1,10 +1,14 @@
-"""A producer's publishers: one for a topic, or one for each of its partitions."""
+"""A producer's publishers, one for a topic or for each of its partitions, and which of them a message goes to."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
 
 from penstock.client.enums import PartitionsRoutingMode
 from penstock.client.errors import PulsarException
@@ -14,7 +18,7 @@ from penstock.client.options import MessageRouter
 from penstock.client.schema.schema import Schema
 from penstock.client.session.batch import Sending
 from penstock.client.session.commands import Publication
-from penstock.client.session.routing import Router
+from penstock.model.hashing import java_string_hash
 from penstock.model.message import Message as Stored
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
@@ -23,7 +27,42 @@ from .context import Context
 from .publisher import Publisher
 from .tasks import log
 
-REFRESH_S = 60.0  # how often new partitions are looked for, as in Pulsar's clients
+REFRESH_S: Final = 60.0  # how often new partitions are looked for, as in Pulsar's clients
+
+# The system's: the state of the `random` module belongs to the application, and forked processes share theirs.
+_RANDOM: Final = random.SystemRandom()
+
+
+class Router:
+    """Keys by their hash, as Pulsar's clients compute it; the others round robin, or all to one partition.
+
+    With batching, round robin stays with a partition for as long as a batch may: else every message would
+    be a batch of its own.
+    """
+
+    def __init__(self, mode: PartitionsRoutingMode, sending: Sending) -> None:
+        self._single = mode is PartitionsRoutingMode.UseSinglePartition
+        self._sending = sending
+        self._cursor = _RANDOM.randrange(1 << 31)
+        self._since = float("-inf")
+        self._count = 0
+
+    def choose(self, key: str | None, partitions: int, now: float) -> int:
+        """The number of the partition."""
+        if key:
+            return java_string_hash(key) % partitions
+        if self._single:
+            return self._cursor % partitions
+        sending = self._sending
+        self._count += 1
+        if (
+            not sending.batching
+            or self._count > sending.batch_count_max
+            or now - self._since >= sending.batch_delay_s
+        ):
+            self._cursor += 1
+            self._since, self._count = now, 1
+        return self._cursor % partitions
 
 
 class Partitions:
@@ -58,7 +97,7 @@ class Partitions:
         """Connect to a topic of so many partitions, 0 for one that has none."""
         if count == 0:
             name = TopicName.parse(self.topic)
-            self._only = Publisher(self._context, self._how, self._sending, name.partition, self._schema)
+            self._only = self._publisher(self._how, name.partition)
             self._all = [self._only]
             await self._start(self._only)
             return
@@ -88,7 +127,6 @@ class Partitions:
             number = self._router.choose(None if message is None else message.key, count, time.time())
         publisher = self._all[number]
         if publisher not in self._started:
-            publisher.on_settled = self._settled
             self._started.add(publisher)
             self._context.tasks.spawn(self._start_late(publisher), f"connect to {publisher.topic}")
         return publisher
@@ -129,8 +167,10 @@ class Partitions:
         if self.on_settled is not None:
             self.on_settled()
 
+    def _publisher(self, how: Publication, partition: int) -> Publisher:
+        return Publisher(self._context, how, self._sending, partition, self._schema, self._settled)
+
     async def _start(self, publisher: Publisher) -> None:
-        publisher.on_settled = self._settled
         self._started.add(publisher)
         await publisher.start()
 
@@ -145,15 +185,7 @@ class Partitions:
         more = []
         for number in range(len(self._all), count):
             topic = str(name.of_partition(number))
-            how = Publication(
-                topic=topic,
-                name=self._how.name,
-                schema=self._how.schema,
-                access_mode=self._how.access_mode,
-                properties=self._how.properties,
-                initial_subscription=self._how.initial_subscription,
-            )
-            more.append(Publisher(self._context, how, self._sending, number, self._schema))
+            more.append(self._publisher(replace(self._how, topic=topic), number))
         if not self._lazy:
             results = await asyncio.gather(*(self._start(p) for p in more), return_exceptions=True)
             failures = [error for error in results if isinstance(error, BaseException)]

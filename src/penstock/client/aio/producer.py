@@ -5,13 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from penstock.client.builder import MessageBuilder
-from penstock.client.draft import Draft, ReplyResult, draft
-from penstock.client.errors import ProducerQueueIsFull
+from penstock.client.draft import Draft, MessageBuilder, ReplyResult, draft
+from penstock.client.enums import PartitionsRoutingMode
+from penstock.client.errors import InvalidConfiguration, OperationNotSupported, ProducerQueueIsFull
 from penstock.client.message_id import MessageId
-from penstock.client.schema.schema import Schema
+from penstock.client.options import ProducerOptions
+from penstock.client.schema import AutoProduceBytesSchema, BytesSchema, Schema
+from penstock.client.session.batch import Sending
+from penstock.client.session.commands import Publication
 
-from .outgoing import REQUEST_TIMEOUT_MS, Outgoing, Token
+from .context import Context
+from .lookup import topic_name
+from .outgoing import REQUEST_TIMEOUT_MS, AnyProducer, Outgoing, Token
+from .partitions import Partitions
 
 
 class AsyncMessageBuilder(MessageBuilder):
@@ -30,28 +36,12 @@ class AsyncMessageBuilder(MessageBuilder):
         return await self._outgoing.request(self.draft, timeout_ms)
 
 
-class Producer:
+class Producer(AnyProducer):
     """Publishes to a topic, made by `Client.create_producer`."""
 
     def __init__(self, outgoing: Outgoing) -> None:
-        self.outgoing = outgoing  # the blocking client sends through it, too
+        super().__init__(outgoing)
         outgoing.producer = self
-
-    def topic(self) -> str:
-        """The topic."""
-        return self.outgoing.partitions.topic
-
-    def producer_name(self) -> str:
-        """The producer's name, which the broker chooses where none was given."""
-        return self.outgoing.partitions.name
-
-    def last_sequence_id(self) -> int:
-        """The highest sequence id that the broker has, -1 when it has none."""
-        return self.outgoing.partitions.last_sequence_id
-
-    def is_connected(self) -> bool:
-        """Whether there is a connection to every broker concerned."""
-        return self.outgoing.partitions.connected
 
     async def send(
         self,
@@ -76,7 +66,7 @@ class Producer:
             sequence_id: Its number, for deduplication; by default the producer counts.
             replication_clusters: Which clusters it is replicated to.
             disable_replication: Do not replicate it.
-            event_timestamp: When what it tells of happened, in ms since the epoch.
+            event_timestamp: When what it describes happened, in ms since the epoch.
             deliver_at: Not to be delivered before this time, in ms since the epoch.
             deliver_after: Not to be delivered before this time has passed.
 
@@ -84,19 +74,14 @@ class Producer:
             PulsarException: The message was not stored; Timeout where that is not known.
         """
         outgoing = self.outgoing
-        if outgoing.is_plain(
-            content, sequence_id, properties, partition_key, ordering_key, replication_clusters,
-            disable_replication, event_timestamp, deliver_at, deliver_after,
-        ):  # fmt: skip
-            return await outgoing.send_plain(outgoing.encode(content))
-        made = draft(
+        made = outgoing.draft(
             content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
             disable_replication, event_timestamp, deliver_at, deliver_after,
         )  # fmt: skip
-        return await outgoing.send(made)
+        return await (outgoing.send_plain(outgoing.encode(content)) if made is None else outgoing.send(made))
 
     def send_async(self, content: Any, callback: Token = None, **options: Any) -> None:
-        """Publish a message; `callback(error, message_id)` is told when the broker has it.
+        """Publish a message; `callback(error, message_id)` is called when the broker has it.
 
         `options` are those of `send`. This does not wait, not even for room.
 
@@ -106,10 +91,11 @@ class Producer:
         outgoing = self.outgoing
         if outgoing.partitions.count >= outgoing.max_pending:
             raise ProducerQueueIsFull(f"{outgoing.max_pending} messages wait for receipts")
-        if not options and outgoing.is_plain(content, None):
+        made = draft(content, **options) if options else outgoing.draft(content)
+        if made is None:
             outgoing.post_plain(outgoing.encode(content), callback)
         else:
-            outgoing.post(outgoing.prepare(draft(content, **options)), callback)
+            outgoing.post(outgoing.prepare(made), callback)
 
     def new_message(self, value: Any = None, schema: Schema | None = None) -> AsyncMessageBuilder:
         """Put a message together step by step.
@@ -140,3 +126,73 @@ class Producer:
     async def close(self) -> None:
         """Send what there is, then leave the topic."""
         await self.outgoing.close()
+
+
+async def open_producer(
+    context: Context,
+    topic: str,
+    producer_name: str | None,
+    schema: Schema | None,
+    options: ProducerOptions,
+) -> Producer:
+    """A producer of a topic or of all its partitions; `options` are complete."""
+    if options["encryption_key"] is not None or options["crypto_key_reader"] is not None:
+        raise OperationNotSupported("this client does not encrypt messages")
+    name = topic_name(topic)
+    if (
+        options["message_routing_mode"] is PartitionsRoutingMode.CustomPartition
+        and options["message_router"] is None
+    ):
+        raise InvalidConfiguration("PartitionsRoutingMode.CustomPartition needs a message_router")
+    count = 0 if name.partition >= 0 else await context.lookup.partitions(str(name))
+    schema = await _resolved(context, schema or BytesSchema(), str(name))
+    how = Publication(
+        topic=str(name),
+        name=producer_name,
+        schema=schema.schema_info() if schema.registered else None,
+        access_mode=options["access_mode"],
+        properties=options["properties"] or {},
+        initial_subscription=options["initial_subscription_name"],
+    )
+    sending = Sending(
+        batching=options["batching_enabled"],
+        batch_messages_max=options["batching_max_messages"],
+        batch_bytes_max=options["batching_max_allowed_size_in_bytes"],
+        batch_delay_s=options["batching_max_publish_delay_ms"] / 1000,
+        batching_type=options["batching_type"],
+        compression=options["compression_type"],
+        chunking=options["chunking_enabled"],
+        timeout_s=options["send_timeout_millis"] / 1000,
+        initial_sequence_id=options["initial_sequence_id"],
+    )
+    partitions = Partitions(
+        context,
+        how,
+        sending,
+        schema,
+        options["message_routing_mode"],
+        options["message_router"],
+        lazy=options["lazy_start_partitioned_producers"],
+    )
+    await partitions.open(count)
+    pending = options["max_pending_messages"] or 2**31
+    return Producer(
+        Outgoing(
+            partitions,
+            schema,
+            max_pending=min(
+                pending * max(1, count), max(pending, options["max_pending_messages_across_partitions"])
+            ),
+            block_if_queue_full=options["block_if_queue_full"],
+            interceptors=options["interceptors"],
+            multi_schema=options["multi_schema"],
+        )
+    )
+
+
+async def _resolved(context: Context, schema: Schema, topic: str) -> Schema:
+    """An AutoProduceBytesSchema takes the topic's schema."""
+    if not isinstance(schema, AutoProduceBytesSchema) or schema.resolved:
+        return schema
+    link = await context.lookup.link(topic)
+    return schema.resolve(await context.schemas.latest(link, topic))

@@ -1,11 +1,11 @@
-"""A producer's half of one topic or partition: an `Outbox`, kept connected."""
+"""A producer's half of one topic or partition: an `Outbox`, connected again when it has to be."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from penstock.client.draft import ReplyResult
 from penstock.client.enums import ProducerAccessMode
@@ -19,23 +19,28 @@ from penstock.client.session.outbox import Outbox
 from penstock.model.message import OutMessage
 from penstock.wire.fields import schema_version_number, signed
 from penstock.wire.frames import Frame
-from penstock.wire.pulsar_pb2 import BaseCommand
+from penstock.wire.pulsar_pb2 import BaseCommand, CommandCloseProducer
 
 from .context import Context
 from .link import Link
-from .reconnecting import Reconnecting, within
-from .registration import Registration
-from .tasks import log
+from .tasks import Reconnecting, log, within
 
 # Errors of one message: sending it again would not help, and the others are not concerned.
-_ITS_OWN = frozenset((1, 9, 10, 17, 18, 22))
+_ITS_OWN: Final = frozenset((1, 9, 10, 17, 18, 22))
+_AGAIN_S: Final = 0.1  # before a broker that could not register a schema is asked again
 
 
 class Publisher:
     """Tokens are called with an error, or None and the message's id; a token may be None."""
 
     def __init__(
-        self, context: Context, how: Publication, sending: Sending, partition: int, schema: Schema
+        self,
+        context: Context,
+        how: Publication,
+        sending: Sending,
+        partition: int,
+        schema: Schema,
+        on_settled: Callable[[], None],
     ) -> None:
         self.topic = how.topic
         self.error: PulsarException | None = None
@@ -55,9 +60,9 @@ class Publisher:
             sending.batch_delay_s if sending.batching else float("inf"), sending.timeout_s or float("inf")
         )
         self._due = False  # a write is on its way at the end of this turn of the loop
-        self._registration = Registration(context, how.topic, self.outbox, self._registered)
+        self._registering = False
         self._idle: list[asyncio.Future[None]] = []
-        self.on_settled: Callable[[], None] | None = None  # there may be room for more
+        self._on_settled = on_settled  # there may be room for more
         self._reconnecting = Reconnecting(f"the producer of {how.topic}", self._connect, self._end)
 
     # -- coming and going
@@ -73,20 +78,18 @@ class Publisher:
 
     @property
     def supports_requests(self) -> bool:
-        """Whether the broker knows PIP-371; where there is no connection, it is given the benefit of doubt."""
+        """Whether the broker knows PIP-371; where there is no connection, that is assumed."""
         return self._link is None or self._link.session.supports_request_reply
 
     async def _connect(self) -> None:
-        link = await self._context.link(self.topic)
+        link = await self._context.lookup.link(self.topic)
         link.producers[self._id] = self
         waits = self._how.access_mode is ProducerAccessMode.WaitForExclusive
         try:
-            answer = await link.ask(
-                lambda number: commands.producer(
-                    number, self._id, self._how, self._epoch, self._topic_epoch, self.outbox.name or None
-                ),
-                None if waits else self._context.timeout_s,
+            command = commands.producer(
+                self._id, self._how, self._epoch, self._topic_epoch, self.outbox.name or None
             )
+            answer = await link.ask(command, None if waits else self._context.timeout_s)
         except BaseException:
             link.producers.pop(self._id, None)
             raise
@@ -112,7 +115,7 @@ class Publisher:
     def _end(self, error: PulsarException) -> None:
         self.error = error
         self.outbox.fail(error)
-        self._tell()
+        self._report()
 
     async def close(self) -> None:
         """Send what there is, then leave."""
@@ -126,12 +129,10 @@ class Publisher:
             if self._timer is not None:
                 self._timer.cancel()
             self.outbox.fail(self.error)
-            self._tell()
+            self._report()
             if link is not None and not link.closed:
                 link.producers.pop(self._id, None)
-                await link.ask(
-                    lambda number: commands.close_producer(number, self._id), self._context.timeout_s
-                )
+                await link.ask(CommandCloseProducer(producer_id=self._id), self._context.timeout_s)
 
     # -- out
 
@@ -152,7 +153,7 @@ class Publisher:
         if not self.outbox.add_now(payload, token, now):
             self.outbox.add_plain(payload, token, now)
             self.outbox.flush_if_named(now)
-            self._tell()  # of one that is too large, say
+            self._report()  # of one that is too large, say
         self._write()
         if self._timer_at > now + self._wake_s:
             self._arm(now, now + self._wake_s)
@@ -169,7 +170,7 @@ class Publisher:
         now = time.time()
         self.outbox.add(message, token, now, schema, alone=alone)
         self._posted(now)
-        self._registration.ask(self._link)
+        self._register()
 
     def _posted(self, now: float) -> None:
         if not self._due:
@@ -181,13 +182,33 @@ class Publisher:
     def _written(self) -> None:
         self._due = False
         self._write()
-        self._tell()
+        self._report()
 
     def _registered(self) -> None:
         self._write()
-        self._tell()
-        self._registration.ask(self._link)
+        self._report()
+        self._register()
         self._arm_due()  # of messages that waited longer than their batch would have
+
+    def _register(self) -> None:
+        """Ask for the version of a schema that messages brought along (PIP-43), one at a time."""
+        schema, link = self.outbox.wanted, self._link
+        if schema is not None and link is not None and not self._registering:
+            self._registering = True
+            self._context.tasks.spawn(self._ask_version(link, schema), f"register a schema of {self.topic}")
+
+    async def _ask_version(self, link: Link, schema: Schema) -> None:
+        try:
+            version = await self._context.schemas.register(link, self.topic, schema.schema_info())
+            self.outbox.registered(schema, version)
+        except PulsarException as error:
+            if error.can_retry:
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                self.outbox.unregistered(schema, error)
+        finally:
+            self._registering = False
+        self._registered()
 
     def _write(self) -> None:
         if self._link is not None:
@@ -208,7 +229,7 @@ class Publisher:
         """Close the batches and send them."""
         self.outbox.flush_if_named(time.time())
         self._write()
-        self._tell()
+        self._report()
 
     async def flush(self) -> None:
         """Wait until everything sent so far is settled."""
@@ -251,7 +272,7 @@ class Publisher:
             self._refused(frame.command.send_error)
         elif kind == BaseCommand.REQUEST_RECEIPT:
             self._replied(frame.command.request_receipt)
-        self._tell()
+        self._report()
 
     def _refused(self, refusal: Any) -> None:
         error = server_error(refusal.error, refusal.message)
@@ -278,11 +299,11 @@ class Publisher:
             where = MessageId(self._partition, ledger, entry, index, size, self.topic)
             token.replied(ReplyResult(where, receipt.reply_payload, receipt.is_error))
 
-    def _tell(self) -> None:
-        tellings = self.outbox.settled()
-        if not tellings:
+    def _report(self) -> None:
+        results = self.outbox.settled()
+        if not results:
             return
-        for settled in tellings:
+        for settled in results:
             error, tokens = settled.error, settled.tokens
             ids: list[Any] = [None] * len(tokens) if error else settled.ids(self._partition, self.topic)
             for token, message_id in zip(tokens, ids, strict=True):
@@ -291,8 +312,7 @@ class Publisher:
                         token(error, message_id)
                 except Exception:
                     log.exception("a callback failed")
-        if self.on_settled is not None:
-            self.on_settled()
+        self._on_settled()
         if not self.outbox.count and self._idle:
             idle, self._idle = self._idle, []
             for waiting in idle:

@@ -1,30 +1,31 @@
-"""Readers for asyncio: consumers that keep no subscription."""
+"""Readers for asyncio: consumers without a durable subscription."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
+from typing import Final
 
+from penstock.client.enums import ConsumerType
 from penstock.client.errors import AlreadyClosed
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
+from penstock.client.options import ReaderOptions
+from penstock.client.schema import BytesSchema, Schema
+from penstock.client.session.commands import Subscription
+from penstock.client.session.redelivery import Receiving
 
-from .incoming import Incoming
+from .context import Context
+from .incoming import AnyReader, Incoming
+from .lookup import topic_name
 from .receiver import Receiver
+from .subscribing import Subscribing
+
+_TOTAL_QUEUE_SIZE: Final = 50_000  # of all partitions together
 
 
-class Reader:
+class Reader(AnyReader):
     """Reads a topic from a position of its own, made by `Client.create_reader`."""
-
-    def __init__(self, incoming: Incoming) -> None:
-        self.incoming = incoming  # the blocking client reads through it, too
-
-    def topic(self) -> str:
-        """The topic."""
-        return self.incoming.topic
-
-    def is_connected(self) -> bool:
-        """Whether there is a connection to every broker concerned."""
-        return self.incoming.connected
 
     async def read_next(self, timeout_millis: int | None = None) -> Message:
         """Wait for the next message.
@@ -80,3 +81,45 @@ async def _has_more(receiver: Receiver) -> bool:
         ends = (last.ledger_id(), last.entry_id()), (position.ledger_id(), position.entry_id())
         return ends[0] >= ends[1] if receiver.inclusive else ends[0] > ends[1]
     return last >= position if receiver.inclusive else last > position
+
+
+async def open_reader(
+    context: Context,
+    topic: str,
+    start_message_id: MessageId,
+    schema: Schema | None,
+    options: ReaderOptions,
+) -> Reader:
+    """A reader of a topic or of all its partitions; `options` are complete."""
+    name = str(topic_name(topic))
+    role = options["subscription_role_prefix"]
+    prefix = f"{role}-" if role else ""
+    subscription = f"{prefix}reader-{secrets.token_hex(5)}"
+    size = options["receiver_queue_size"]
+    incoming = Incoming(name, subscription, options["reader_name"] or "", ConsumerType.Exclusive, size)
+    schema = schema or BytesSchema()
+    how = Subscription(
+        topic="",
+        name=subscription,
+        consumer_name=options["reader_name"] or subscription,
+        durable=False,
+        read_compacted=options["is_read_compacted"],
+        schema=schema.schema_info() if schema.registered else None,
+    )
+    subscribing = Subscribing(
+        context,
+        incoming,
+        how,
+        Receiving(queue_size=size, crypto=options["crypto_failure_action"]),
+        schema,
+        total_queue_size=_TOTAL_QUEUE_SIZE,
+        start=start_message_id,
+        inclusive=options["start_message_id_inclusive"],
+    )
+    await subscribing.topics([name])
+    if start_message_id == MessageId.latest and options["start_message_id_inclusive"]:
+        for receiver in incoming.receivers.values():
+            last, _ = await receiver.last_message_id()
+            if last.entry_id() >= 0:
+                await receiver.seek(last)
+    return Reader(incoming)

@@ -1,10 +1,10 @@
-"""A consumer's half of one topic or partition: an `Inbox`, kept connected."""
+"""A consumer's half of one topic or partition: an `Inbox`, connected again when it has to be."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from penstock.client.errors import AlreadyClosed, NotConnected, OperationNotSupported, PulsarException
@@ -18,18 +18,17 @@ from penstock.client.session.redelivery import Receiving
 from penstock.model.names import TopicName
 from penstock.wire.fields import signed
 from penstock.wire.frames import Frame
-from penstock.wire.pulsar_pb2 import BaseCommand
+from penstock.wire.pulsar_pb2 import BaseCommand, CommandCloseConsumer, CommandGetLastMessageId, CommandSeek
 
 from .context import Context
 from .link import Link
-from .reconnecting import Reconnecting, within
-from .tasks import log
+from .tasks import Reconnecting, log, within
 
 _AGAIN_S = 0.1  # before a schema is asked for again
 
 
 class Owner(Protocol):
-    """Who takes a receiver's messages."""
+    """The consumer or reader that takes a receiver's messages."""
 
     def arrived(self, receiver: Receiver, messages: list[Message]) -> None:
         """Messages came."""
@@ -37,8 +36,8 @@ class Owner(Protocol):
     def forget(self, receiver: Receiver) -> int:
         """The messages that were not taken yet are void; returns how many they were."""
 
-    def bury(self, receiver: Receiver, messages: list[Message]) -> Coroutine[Any, Any, None]:
-        """Bring messages to the dead-letter topic, then acknowledge them."""
+    def give_up(self, receiver: Receiver, messages: list[Message]) -> Coroutine[Any, Any, None]:
+        """Publish messages to the dead-letter topic, then acknowledge them."""
 
     def ended(self, receiver: Receiver, error: PulsarException) -> None:
         """No more messages will come."""
@@ -94,13 +93,11 @@ class Receiver:
         return self.inbox.attached
 
     async def _connect(self) -> None:
-        link = await self._context.link(self.topic)
+        link = await self._context.lookup.link(self.topic)
         link.consumers[self._id] = self
         start = None if self._how.durable else self.position
         try:
-            await link.ask(
-                lambda number: commands.subscribe(number, self._id, self._how, start), self._context.timeout_s
-            )
+            await link.ask(commands.subscribe(self._id, self._how, start), self._context.timeout_s)
         except BaseException:
             link.consumers.pop(self._id, None)
             raise
@@ -139,10 +136,10 @@ class Receiver:
         if link is not None and not link.closed:
             link.write(self.inbox.take())
             link.consumers.pop(self._id, None)
-            await link.ask(lambda number: commands.close_consumer(number, self._id), self._context.timeout_s)
+            await link.ask(CommandCloseConsumer(consumer_id=self._id), self._context.timeout_s)
 
-    async def ask(self, command: Callable[[int, int], bytes]) -> Any:
-        """Send the broker a command about this consumer; `command` gets the request's and its number."""
+    async def ask(self, command: Any) -> Any:
+        """Send the broker a command about this consumer."""
         if self.error is not None:
             raise self.error
         link = self._link
@@ -150,17 +147,23 @@ class Receiver:
             raise NotConnected(f"there is no connection to the broker of {self.topic} now")
         self.inbox.flush()
         self._settle()
-        return await link.ask(lambda number: command(number, self._id), self._context.timeout_s)
+        command.consumer_id = self._id
+        return await link.ask(command, self._context.timeout_s)
 
     async def seek(self, to: MessageId | int) -> None:
         """Move the subscription."""
+        exact = to if isinstance(to, MessageId) else None
+        command = CommandSeek()
+        if isinstance(to, MessageId):
+            command.message_id.CopyFrom(commands.wire_id(to))
+        else:
+            command.message_publish_time = to
         self.inbox.muted = True
         try:
-            await self.ask(lambda number, consumer_id: commands.seek(number, consumer_id, to))
+            await self.ask(command)
         except BaseException:
             self.inbox.muted = False
             raise
-        exact = to if isinstance(to, MessageId) else None
         self.by_time = exact is None
         self.inclusive = self._inclusive
         if not self._how.durable:
@@ -173,8 +176,8 @@ class Receiver:
         self._settle()
 
     async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
-        """The last message of the topic, and up to where this subscription is done, where the broker tells."""
-        answer = await self.ask(commands.last_message_id)
+        """The last message of the topic, and up to where this subscription is done, where the broker says."""
+        answer = await self.ask(CommandGetLastMessageId())
         partition = self.inbox.partition
         last = _message_id(answer.last_message_id, partition, self.topic)
         done = answer.consumer_mark_delete_position
@@ -258,7 +261,7 @@ class Receiver:
             self._fetching = True
             self._context.tasks.spawn(self._fetch(inbox.wanted), f"fetch a schema of {self.topic}")
         for messages in inbox.dead():
-            self._context.tasks.spawn(self._owner.bury(self, messages), f"dead letters of {self.topic}")
+            self._context.tasks.spawn(self._owner.give_up(self, messages), f"dead letters of {self.topic}")
         if self._link is not None:
             out = inbox.take()
             if out:

@@ -10,28 +10,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from penstock.client.enums import InitialPosition, RegexSubscriptionMode
-from penstock.client.errors import InvalidTopicName, PulsarException, TopicNotFound
+from penstock.client.errors import PulsarException, TopicNotFound
 from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
 from penstock.client.session.commands import Subscription
 from penstock.client.session.redelivery import Receiving
-from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 
 from .context import Context
 from .incoming import Incoming
+from .lookup import topic_name
 from .receiver import Receiver
 from .tasks import log
 
 REFRESH_S = 60.0  # how often new partitions are looked for, as in Pulsar's clients
-
-
-def topic_name(text: str) -> TopicName:
-    """A topic's name. Raises InvalidTopicName."""
-    try:
-        return TopicName.parse(text)
-    except PenstockError as error:
-        raise InvalidTopicName(error.message) from None
 
 
 class Subscribing:

@@ -3,7 +3,6 @@
 from .client import Client
 from .consumer import Consumer
 from .producer import BlockingMessageBuilder, Producer
-from .reader import Reader
-from .table_view import TableView
+from .reader import Reader, TableView
 
 __all__ = ["BlockingMessageBuilder", "Client", "Consumer", "Producer", "Reader", "TableView"]

@@ -18,8 +18,7 @@ from penstock.client.schema import Schema
 from .consumer import Consumer
 from .loop import LoopThread
 from .producer import Producer
-from .reader import Reader
-from .table_view import TableView
+from .reader import Reader, TableView
 
 
 class Client:
@@ -41,15 +40,9 @@ class Client:
         operation_timeout_seconds: float = 30,
         **options: Unpack[ClientOptions],
     ) -> None:
-        self._closed = False
+        self._inner = aio.Client(service_url, authentication, operation_timeout_seconds, **options)
         self._loop = LoopThread()
-        try:
-            self._inner = self._loop.call(
-                _made(service_url, authentication, operation_timeout_seconds, options)
-            )
-        except BaseException:
-            self._loop.stop()
-            raise
+        self._closed = False
 
     def create_producer(
         self,
@@ -171,13 +164,3 @@ class Client:
             self._loop.call(end())
         finally:
             self._loop.stop()
-
-
-async def _made(
-    service_url: str,
-    authentication: Authentication | None,
-    operation_timeout_seconds: float,
-    options: ClientOptions,
-) -> aio.Client:
-    """The asyncio client is made where its loop runs."""
-    return aio.Client(service_url, authentication, operation_timeout_seconds, **options)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from penstock.client.aio import consumer as aio
-from penstock.client.errors import AlreadyClosed, InvalidConfiguration
+from penstock.client.aio.incoming import AnyConsumer, Incoming
+from penstock.client.aio.tasks import log
+from penstock.client.errors import AlreadyClosed, InvalidConfiguration, PulsarException
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 
-from .following import LISTENER, follow, receive
 from .loop import LoopThread
 
+LISTENER: Final = "penstock-listener"  # the threads that call listeners
 
-class Consumer:
+
+class Consumer(AnyConsumer):
     """Receives from one topic or several, made by `Client.subscribe`."""
 
     def __init__(
@@ -24,9 +27,9 @@ class Consumer:
         inner: aio.Consumer,
         listener: Callable[[Consumer, Message], Any] | None = None,
     ) -> None:
+        super().__init__(inner.incoming)
         self._loop = loop
         self._inner = inner
-        self._incoming = inner.incoming
         self._going = threading.Event()
         self._going.set()
         self._listener = listener
@@ -34,22 +37,6 @@ class Consumer:
             if inner.incoming.queue_size == 0:
                 raise InvalidConfiguration("a message listener needs a receiver queue")
             follow(LISTENER, "a message listener", self.receive, self._listen)
-
-    def topic(self) -> str:
-        """The topic, or the several topics or the pattern by commas."""
-        return self._inner.topic()
-
-    def subscription_name(self) -> str:
-        """The subscription's name."""
-        return self._inner.subscription_name()
-
-    def consumer_name(self) -> str:
-        """The consumer's name."""
-        return self._inner.consumer_name()
-
-    def is_connected(self) -> bool:
-        """Whether there is a connection to every broker concerned."""
-        return self._inner.is_connected()
 
     def receive(self, timeout_millis: int | None = None) -> Message:
         """Wait for a message.
@@ -62,7 +49,7 @@ class Consumer:
         """
         if self._listener is not None and threading.current_thread().name != LISTENER:
             raise InvalidConfiguration("this consumer's messages go to its listener")
-        return receive(self._loop, self._incoming, timeout_millis)
+        return receive(self._loop, self.incoming, timeout_millis)
 
     def batch_receive(self) -> list[Message]:
         """Wait for as many messages as the batch receive policy says; fewer, or none, when its time is over."""
@@ -76,7 +63,7 @@ class Consumer:
         Args:
             message: The message or its id.
             reply: What to reply to a request (PIP-371).
-            is_error: Whether the reply tells of an error.
+            is_error: Whether the reply is an error.
 
         Raises:
             OperationNotSupported: The broker does not know replies, or the id's topic is not known.
@@ -84,8 +71,8 @@ class Consumer:
         if reply is not None:
             self._loop.call(self._inner.acknowledge(message, reply, is_error))
             return
-        self._incoming.check(message)  # here: errors are for the caller, not for the loop
-        self._loop.post(self._incoming.acknowledge, message)
+        self.incoming.check(message)  # here: errors are for the caller, not for the loop
+        self._loop.post(self.incoming.acknowledge, message)
 
     def acknowledge_cumulative(self, message: Message | MessageId) -> None:
         """Acknowledge a message and all before it.
@@ -93,18 +80,18 @@ class Consumer:
         Raises:
             CumulativeAcknowledgementNotAllowedError: The subscription is Shared or KeyShared.
         """
-        self._incoming.check_order()
-        self._incoming.check(message)
-        self._loop.post(self._incoming.acknowledge_cumulative, message)
+        self.incoming.check_order()
+        self.incoming.check(message)
+        self._loop.post(self.incoming.acknowledge_cumulative, message)
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
         """Let a message be delivered again after `negative_ack_redelivery_delay_ms`."""
-        self._incoming.check(message)
-        self._loop.post(self._incoming.negative_acknowledge, message)
+        self.incoming.check(message)
+        self._loop.post(self.incoming.negative_acknowledge, message)
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Let every message that is not acknowledged be delivered again, now."""
-        self._loop.post(self._incoming.redeliver_all)
+        self._loop.post(self.incoming.redeliver_all)
 
     def pause_message_listener(self) -> None:
         """Let the listener rest after the message it has."""
@@ -147,3 +134,30 @@ class Consumer:
         assert self._listener is not None
         self._going.wait()
         self._listener(self, message)
+
+
+def receive(loop: LoopThread, incoming: Incoming, timeout_millis: int | None) -> Message:
+    """Wait for a message. One that is here already is taken without the loop, which accounts for it later."""
+    message = incoming.take()
+    if message is None:
+        return loop.call(incoming.receive(None if timeout_millis is None else timeout_millis / 1000))
+    if incoming.settle_due:
+        loop.post(incoming.settle)
+    return message
+
+
+def follow(thread: str, what: str, receive: Callable[[], Message], work: Callable[[Message], Any]) -> None:
+    """Start a thread that gives `work` one message after the other, until there are no more."""
+
+    def run() -> None:
+        while True:
+            try:
+                message = receive()
+            except PulsarException:
+                return
+            try:
+                work(message)
+            except Exception:
+                log.exception("%s failed", what)
+
+    threading.Thread(target=run, name=thread, daemon=True).start()

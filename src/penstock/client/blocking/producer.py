@@ -1,36 +1,37 @@
-"""Producers for programs without a loop."""
+"""Producers for programs without a loop.
+
+A single `send` goes without changing threads: the usual way through the loop's thread and back costs more than all
+else that a message needs (docs/decisions/0045-blocking-client-event-loop.md). Where the loop has nothing to do it is
+stopped instead, and the caller itself writes to the connection and reads what comes, for any producer or consumer, until the
+receipt is there. A broker that takes longer is waited for in the usual way.
+"""
 
 from __future__ import annotations
 
+import os
+import select
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from penstock.client.aio import producer as aio
-from penstock.client.aio.outgoing import REQUEST_TIMEOUT_MS, Token
-from penstock.client.builder import MessageBuilder
-from penstock.client.draft import Draft, ReplyResult, draft
+from penstock.client.aio.link import Link
+from penstock.client.aio.outgoing import REQUEST_TIMEOUT_MS, AnyProducer, Token
+from penstock.client.aio.publisher import Publisher
+from penstock.client.draft import Draft, MessageBuilder, ReplyResult
+from penstock.client.enums import Result
 from penstock.client.errors import OperationNotSupported, ProducerQueueIsFull, PulsarException
 from penstock.client.message_id import MessageId
-from penstock.client.result import Result
 from penstock.client.schema.schema import Schema
 
 from .loop import LoopThread
-from .straight import Waiter, send_straight
+
+STRAIGHT_S: Final = 0.002  # how long the loop may stand still
+READ_BYTES: Final = 32 * 1024  # what costs no system call to allocate
 
 Callback = Callable[[Result, MessageId | None], Any]
-
-
-class _OfficialCallback:
-    """A callback in the official client's form."""
-
-    __slots__ = ("_callback",)
-
-    def __init__(self, callback: Callback) -> None:
-        self._callback = callback
-
-    def __call__(self, error: PulsarException | None, message_id: MessageId | None) -> None:
-        self._callback(Result.Ok if error is None else error.error(), message_id)
 
 
 class BlockingMessageBuilder(MessageBuilder):
@@ -45,7 +46,7 @@ class BlockingMessageBuilder(MessageBuilder):
         return self._producer._send(self.draft)
 
     def send_async(self, callback: Callback | None = None) -> None:
-        """Send it; `callback(result, message_id)` is told when the broker has it."""
+        """Send it; `callback(result, message_id)` is called when the broker has it."""
         self._producer._send_async(self.draft, callback)
 
     def request(self, timeout_ms: int = REQUEST_TIMEOUT_MS) -> ReplyResult:
@@ -53,29 +54,13 @@ class BlockingMessageBuilder(MessageBuilder):
         return self._producer._request(self.draft, timeout_ms)
 
 
-class Producer:
+class Producer(AnyProducer):
     """Publishes to a topic, made by `Client.create_producer`."""
 
     def __init__(self, loop: LoopThread, inner: aio.Producer) -> None:
+        super().__init__(inner.outgoing)
         self._loop = loop
         self._inner = inner
-        self._outgoing = inner.outgoing
-
-    def topic(self) -> str:
-        """The topic."""
-        return self._inner.topic()
-
-    def producer_name(self) -> str:
-        """The producer's name, which the broker chooses where none was given."""
-        return self._inner.producer_name()
-
-    def last_sequence_id(self) -> int:
-        """The highest sequence id that the broker has, -1 when it has none."""
-        return self._inner.last_sequence_id()
-
-    def is_connected(self) -> bool:
-        """Whether there is a connection to every broker concerned."""
-        return self._inner.is_connected()
 
     def send(
         self,
@@ -100,22 +85,19 @@ class Producer:
             sequence_id: Its number, for deduplication; by default the producer counts.
             replication_clusters: Which clusters it is replicated to.
             disable_replication: Do not replicate it.
-            event_timestamp: When what it tells of happened, in ms since the epoch.
+            event_timestamp: When what it describes happened, in ms since the epoch.
             deliver_at: Not to be delivered before this time, in ms since the epoch.
             deliver_after: Not to be delivered before this time has passed.
 
         Raises:
             PulsarException: The message was not stored; Timeout where that is not known.
         """
-        outgoing = self._outgoing
-        if not outgoing.is_plain(
-            content, sequence_id, properties, partition_key, ordering_key, replication_clusters,
+        outgoing = self.outgoing
+        made = outgoing.draft(
+            content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
             disable_replication, event_timestamp, deliver_at, deliver_after,
-        ):  # fmt: skip
-            made = draft(
-                content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
-                disable_replication, event_timestamp, deliver_at, deliver_after,
-            )  # fmt: skip
+        )  # fmt: skip
+        if made is not None:
             return self._send(made)
         self._check_room()
         waiter, payload = Waiter(), outgoing.encode(content)
@@ -138,25 +120,22 @@ class Producer:
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
     ) -> None:
-        """Publish a message; `callback(result, message_id)` is told when the broker has it.
+        """Publish a message; `callback(result, message_id)` is called when the broker has it.
 
         The callback is called in the client's own thread and must not wait for the client. With
-        `block_if_queue_full` this waits for room; else a full queue is told to the callback.
+        `block_if_queue_full` this waits for room; else the callback gets ProducerQueueIsFull.
         """
         if not self._room(callback):
             return
-        outgoing = self._outgoing
-        if outgoing.is_plain(
-            content, sequence_id, properties, partition_key, ordering_key, replication_clusters,
-            disable_replication, event_timestamp, deliver_at, deliver_after,
-        ):  # fmt: skip
-            self._post(outgoing.post_plain, outgoing.encode(content), _token(callback))
-            return
-        made = draft(
+        outgoing = self.outgoing
+        made = outgoing.draft(
             content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
             disable_replication, event_timestamp, deliver_at, deliver_after,
         )  # fmt: skip
-        self._post(outgoing.post, outgoing.prepare(made), _token(callback))
+        if made is None:
+            self._post(outgoing.post_plain, outgoing.encode(content), _token(callback))
+        else:
+            self._post(outgoing.post, outgoing.prepare(made), _token(callback))
 
     def new_message(self, value: Any = None, schema: Schema | None = None) -> BlockingMessageBuilder:
         """Put a message together step by step.
@@ -193,23 +172,23 @@ class Producer:
     def _send(self, made: Draft) -> MessageId:
         self._check_room()
         waiter = Waiter()
-        self._post(self._outgoing.post_now, self._outgoing.prepare(made), waiter)
+        self._post(self.outgoing.post_now, self.outgoing.prepare(made), waiter)
         return waiter.wait()
 
     def _send_async(self, made: Draft, callback: Callback | None) -> None:
         if self._room(callback):
-            self._post(self._outgoing.post, self._outgoing.prepare(made), _token(callback))
+            self._post(self.outgoing.post, self.outgoing.prepare(made), _token(callback))
 
     def _request(self, made: Draft, timeout_ms: int) -> ReplyResult:
-        return self._loop.call(self._outgoing.request(made, timeout_ms))
+        return self._loop.call(self.outgoing.request(made, timeout_ms))
 
     def _check_room(self) -> None:
         self._loop.check()
         if not self._room(None):
-            raise ProducerQueueIsFull(f"{self._outgoing.max_pending} messages wait for receipts")
+            raise ProducerQueueIsFull(f"{self.outgoing.max_pending} messages wait for receipts")
 
     def _room(self, callback: Callback | None) -> bool:
-        outgoing = self._outgoing
+        outgoing = self.outgoing
         while outgoing.partitions.count + self._loop.posted >= outgoing.max_pending:
             if not outgoing.block_if_queue_full:
                 if callback is not None:
@@ -223,7 +202,7 @@ class Producer:
 
 
 def _posted(post: Callable[[Any, Token], object], message: Any, token: Token) -> None:
-    """In the loop: post a message; the token is told where that fails."""
+    """In the loop: post a message; the token is called where that fails."""
     try:
         post(message, token)
     except Exception as error:
@@ -234,4 +213,70 @@ def _posted(post: Callable[[Any, Token], object], message: Any, token: Token) ->
 
 
 def _token(callback: Callback | None) -> Token:
-    return None if callback is None else _OfficialCallback(callback)
+    """A callback in the official client's form as the token of a message."""
+    if callback is None:
+        return None
+    return lambda error, message_id: callback(Result.Ok if error is None else error.error(), message_id)
+
+
+class Waiter:
+    """A thread that waits for the message's id."""
+
+    __slots__ = ("_lock", "done", "error", "message_id")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.error: PulsarException | None = None
+        self.message_id: MessageId | None = None
+        self.done = False
+
+    def __call__(self, error: PulsarException | None, message_id: MessageId | None) -> None:
+        self.error, self.message_id, self.done = error, message_id, True
+        self._lock.release()
+
+    def wait(self) -> MessageId:
+        """The id. Raises why there is none."""
+        self._lock.acquire()
+        if self.message_id is None:
+            raise self.error or PulsarException("the message was not sent")
+        return self.message_id
+
+
+def send_straight(loop: LoopThread, publisher: Publisher, payload: bytes, waiter: Waiter) -> bool:
+    """Send a message that is nothing but its payload; False when that has to go the usual way."""
+    link = publisher.idle_link
+    if link is None or not hasattr(select, "poll") or not loop.enter():
+        return False
+    try:
+        link = publisher.idle_link
+        if link is None or link.fileno < 0:
+            return False
+        link.borrow()
+        try:
+            publisher.post_now(payload, waiter)
+            _read_until(link, waiter)
+        finally:
+            link.give_back(linger=waiter.done)
+        return True
+    finally:
+        loop.leave()
+
+
+def _read_until(link: Link, waiter: Waiter) -> None:
+    until = time.monotonic() + STRAIGHT_S
+    fileno, left_s = link.fileno, STRAIGHT_S
+    if link.poll is None:
+        link.poll = select.poll()
+        link.poll.register(fileno, select.POLLIN)
+    while left_s > 0 and link.poll.poll(left_s * 1000):
+        try:
+            data = os.read(fileno, READ_BYTES)
+        except OSError:
+            return
+        if not data:
+            return  # the loop will see the end, too
+        link.data_received(data)
+        if waiter.done:
+            return
+        left_s = until - time.monotonic()

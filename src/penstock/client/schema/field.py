@@ -32,7 +32,7 @@ class Field:
         return self.AVRO
 
     def _validate(self, name: str, value: Any) -> Any:
-        """`value` as it is kept. Raises TypeError."""
+        """`value` as it is stored. Raises TypeError."""
         if value is None and not self._required:
             return self._default
         if not self._takes(value):

@@ -29,7 +29,7 @@ class Schema:
     """Values to payloads and back, and the definition that the broker keeps of it."""
 
     needs_writer: ClassVar[bool] = False
-    """Whether a message's value can be told only by the schema it was written with."""
+    """Whether a message's value can be read only by the schema it was written with."""
 
     def __init__(self, info: SchemaInfo) -> None:
         self._info = info
@@ -45,7 +45,7 @@ class Schema:
 
     @property
     def registered(self) -> bool:
-        """Whether the broker is told of it; bytes are the absence of a schema."""
+        """Whether it is registered with the broker; bytes are the absence of a schema."""
         return self._info.type not in (SchemaType.BYTES, SchemaType.NONE)
 
     def encode(self, obj: Any) -> bytes:

@@ -5,5 +5,5 @@ outbox      one producer: batches in the making, entries on their way, receipts,
 inbox       one consumer: permits, entries to messages, chunks, acknowledgements, redeliveries
 commands    the commands that both and the drivers send
 
-A driver feeds what it reads, writes what it is given, and calls again at the time it is told.
+A driver feeds what it reads, writes what it is given, and calls again at the time it is given.
 """

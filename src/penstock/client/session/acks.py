@@ -94,7 +94,7 @@ class Acks:
         return None if self._since is None else self._since + GROUP_S
 
     def flush(self) -> list[bytes]:
-        """The commands that tell the broker."""
+        """The commands for the broker."""
         frames: list[bytes] = []
         if self._up_to is not None:
             place, bits = self._up_to
@@ -111,7 +111,7 @@ class Acks:
         return frames
 
     def restart(self) -> None:
-        """A new connection: what is not done of a batch comes again whole. What is done stays to be told."""
+        """A new connection: what is not done of a batch comes again whole. What is done is still to be sent."""
         self._open.clear()
         self._partial.clear()
 

@@ -31,21 +31,18 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.batch_messages_max, MESSAGES_MAX) if self.batch_messages_max > 0 else MESSAGES_MAX
 
 
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """Payloads while nothing else is to be said of the messages; messages from then on.
 
-    `tokens` are the driver's: who is to be told of each message. `born` is when the first came.
+    `tokens` are the driver's: what is called with the result of each message. `born` is when the first came.
     """
 
-    __slots__ = ("born", "messages", "payloads", "size", "tokens", "version")
-
-    def __init__(self, version: int | None, born: float) -> None:
-        self.version = version
-        self.born = born
-        self.payloads: list[bytes] = []
-        self.messages: list[OutMessage] | None = None
-        self.tokens: list[Any] = []
-        self.size = 0
+    version: int | None
+    born: float
+    payloads: list[bytes] = []
+    messages: list[OutMessage] | None = None
+    tokens: list[Any] = []
+    size: int = 0
 
     def add(self, message: OutMessage, token: Any) -> None:
         """Add a message with more than a payload."""
@@ -65,29 +62,18 @@ class Batch:
         self.size += len(payload)
 
 
-class Held:
+class Held(msgspec.Struct, eq=False):
     """A message that may not go yet: the producer has no name, or the message's schema no version.
 
     `message` None: nothing but its payload. `schema` None: the producer's. `alone`: not to be batched.
     """
 
-    __slots__ = ("alone", "born", "message", "payload", "schema", "token")
-
-    def __init__(
-        self,
-        payload: bytes,
-        message: OutMessage | None,
-        token: Any,
-        born: float,
-        schema: Schema | None,
-        alone: bool,
-    ) -> None:
-        self.payload = payload
-        self.message = message
-        self.token = token
-        self.born = born
-        self.schema = schema
-        self.alone = alone
+    payload: bytes
+    message: OutMessage | None
+    token: Any
+    born: float
+    schema: Schema | None = None
+    alone: bool = False
 
 
 def batch_key(message: OutMessage | None) -> str | bytes:

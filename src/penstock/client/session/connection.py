@@ -1,18 +1,82 @@
-"""One connection: the handshake, keep-alive, and frames both ways."""
+"""Where a service is, and one connection to it: the handshake, keep-alive, and frames both ways."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 from penstock.client.authentication import Authentication
-from penstock.client.errors import PulsarException, ReadError, server_error
+from penstock.client.errors import InvalidUrl, PulsarException, ReadError, server_error
 from penstock.model.errors import PenstockError
-from penstock.wire.frames import MESSAGE_BYTES_MAX, OVERHEAD_BYTES, Frame, FrameDecoder, encode
-from penstock.wire.pulsar_pb2 import BaseCommand, FeatureFlags
+from penstock.wire.frames import MESSAGE_BYTES_MAX, OVERHEAD_BYTES, Frame, FrameDecoder
+from penstock.wire.pulsar_pb2 import (
+    AuthData,
+    BaseCommand,
+    CommandAuthResponse,
+    CommandConnect,
+    CommandPing,
+    CommandPong,
+    FeatureFlags,
+)
 
-PROTOCOL_VERSION: Final = 20  # what the official Python client says; topics that migrate are 20's news
+from .commands import framed
+
+PROTOCOL_VERSION: Final = 20  # what the official Python client says; 20 adds topics that migrate
 CLIENT_VERSION: Final = "Penstock-Python-v0.1.0"
 KEEP_ALIVE_S: Final = 30.0  # Pulsar's: a ping after this, the end after twice this
+
+
+# The ports of service URLs: `pulsar://host:6650`, `pulsar+ssl://…`, `http://…`, `https://…`; several hosts by commas.
+_PORTS: Final = {"pulsar": 6650, "pulsar+ssl": 6651, "http": 8080, "https": 8443}
+
+
+class Address(NamedTuple):
+    """A host to connect to."""
+
+    host: str
+    port: int
+    tls: bool
+
+    @property
+    def authority(self) -> str:
+        """`host:port`."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ServiceUrl(NamedTuple):
+    """Where the service is."""
+
+    scheme: str
+    addresses: tuple[Address, ...]
+
+    @property
+    def http(self) -> bool:
+        """Whether topics are looked up over HTTP."""
+        return self.scheme.startswith("http")
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.scheme in ("pulsar+ssl", "https")
+
+
+def parse_service_url(text: str) -> ServiceUrl:
+    """Read a service URL. Raises InvalidUrl."""
+    scheme, separator, rest = text.partition("://")
+    hosts = rest.rstrip("/")
+    if not separator or scheme not in _PORTS or not hosts:
+        raise InvalidUrl(f"{text!r} is no address like pulsar://127.0.0.1:6650")
+    tls = scheme in ("pulsar+ssl", "https")
+    return ServiceUrl(scheme, tuple(_address(text, host, _PORTS[scheme], tls) for host in hosts.split(",")))
+
+
+def _address(url: str, text: str, default: int, tls: bool) -> Address:
+    host, separator, port = text.rpartition(":")
+    if not separator or port.endswith("]"):
+        host, port = text, str(default)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or "/" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise InvalidUrl(f"{url!r}: {text!r} is not host:port")
+    return Address(host, int(port), tls)
 
 
 class Hello(NamedTuple):
@@ -23,20 +87,19 @@ class Hello(NamedTuple):
 
 
 class Connection:
-    """The protocol's state. `ready` once the broker has answered; `broken` tells why it is of no more use."""
+    """The protocol's state. `ready` once the broker has answered; `broken` says why it cannot be used any more."""
 
     def __init__(self, hello: Hello, now: float, keep_alive_s: float = KEEP_ALIVE_S) -> None:
         self.ready = False
         self.broken: PulsarException | None = None
         self.max_message_size = MESSAGE_BYTES_MAX
-        self.protocol_version = 0
         self.supports_request_reply = False
         self._authentication = hello.authentication
         self._keep_alive_s = keep_alive_s
         self._heard = now
         self._ping_due = now + keep_alive_s
         self._decoder = FrameDecoder()
-        self._out: list[bytes] = [encode(_connect(hello))]
+        self._out: list[bytes] = [framed(_connect(hello))]
 
     def send(self, *frames: bytes) -> None:
         """Frames to be written, in order."""
@@ -86,57 +149,40 @@ class Connection:
     def _connected(self, command: BaseCommand) -> None:
         connected = command.connected
         self.ready = True
-        self.protocol_version = connected.protocol_version
         self.supports_request_reply = connected.feature_flags.supports_request_reply
         if connected.max_message_size > 0:
             self.max_message_size = connected.max_message_size
             self._decoder.frame_size_max = max(MESSAGE_BYTES_MAX, self.max_message_size) + OVERHEAD_BYTES
 
     def _challenged(self) -> None:
-        """The broker wants fresh data of who this is; of whom it acts for, where it forwards their credentials."""
+        """The broker wants fresh credentials: the client's, or the principal's that it acts for where it forwards them."""
         asked = self._authentication.original or self._authentication
-        command = BaseCommand(type=BaseCommand.AUTH_RESPONSE)
-        answer = command.auth_response
-        answer.client_version = CLIENT_VERSION
-        answer.protocol_version = PROTOCOL_VERSION
-        answer.response.auth_method_name = asked.method
         try:
-            answer.response.auth_data = asked.data()
+            data = AuthData(auth_method_name=asked.method, auth_data=asked.data())
         except PulsarException as error:
             self.broken = error
             return
-        self.send(encode(command))
+        answer = CommandAuthResponse(
+            client_version=CLIENT_VERSION, protocol_version=PROTOCOL_VERSION, response=data
+        )
+        self.send(framed(answer))
 
 
-def _connect(hello: Hello) -> BaseCommand:
-    command = BaseCommand(type=BaseCommand.CONNECT)
-    connect = command.connect
-    connect.client_version = CLIENT_VERSION
-    connect.protocol_version = PROTOCOL_VERSION
-    connect.auth_method_name = hello.authentication.method
-    data = hello.authentication.data()
-    if data:
-        connect.auth_data = data
-    if hello.authentication.original_principal:
-        connect.original_principal = hello.authentication.original_principal
-        original = hello.authentication.original
-        if original is not None:
-            connect.original_auth_method = original.method
-            connect.original_auth_data = original.data().decode()
-    if hello.proxy_to is not None:
-        connect.proxy_to_broker_url = hello.proxy_to
-    connect.feature_flags.CopyFrom(FeatureFlags(supports_auth_refresh=True, supports_request_reply=True))
-    return command
+def _connect(hello: Hello) -> CommandConnect:
+    who = hello.authentication
+    original = who.original if who.original_principal else None
+    return CommandConnect(
+        client_version=CLIENT_VERSION,
+        protocol_version=PROTOCOL_VERSION,
+        auth_method_name=who.method,
+        auth_data=who.data() or None,
+        original_principal=who.original_principal or None,
+        original_auth_method=None if original is None else original.method,
+        original_auth_data=None if original is None else original.data().decode(),
+        proxy_to_broker_url=hello.proxy_to,
+        feature_flags=FeatureFlags(supports_auth_refresh=True, supports_request_reply=True),
+    )
 
 
-def _bare(kind: int) -> bytes:
-    command = BaseCommand(type=kind)  # type: ignore[arg-type]
-    if kind == BaseCommand.PING:
-        command.ping.SetInParent()
-    else:
-        command.pong.SetInParent()
-    return encode(command)
-
-
-_PING: Final = _bare(BaseCommand.PING)
-_PONG: Final = _bare(BaseCommand.PONG)
+_PING: Final = framed(CommandPing())
+_PONG: Final = framed(CommandPong())

@@ -18,8 +18,7 @@ from penstock.wire.frames import Frame
 
 from . import commands
 from .acks import Acks, Place, bits_of, wire_place
-from .chunks import Chunks
-from .opening import Opened, open_entry
+from .opening import Chunks, Opened, open_entry
 from .redelivery import Receiving, Redelivery
 
 
@@ -120,7 +119,9 @@ class Inbox:
             self._muted_count += opened.permits
             return
         if opened.invalid is not None:
-            self._out.append(commands.discard(self.consumer_id, wire_place(place), opened.invalid))
+            self._out.append(
+                commands.acknowledge(self.consumer_id, [wire_place(place)], validation_error=opened.invalid)
+            )
         open_bits = bits_of(list(command.ack_set)) if command.ack_set else None
         messages = self._visible(opened, place, open_bits, command.redelivery_count)
         if opened.permits > len(messages):
@@ -201,7 +202,7 @@ class Inbox:
             self._arrived.append(message)
 
     def consumed(self, count: int) -> None:
-        """So many messages left the queue: the broker may send as many more, told in halves of the queue."""
+        """So many messages left the queue: the broker may send as many more, in steps of half the queue."""
         self._used += count
         if self.attached and 0 < self._settings.queue_size <= 2 * self._used:
             self._out.append(commands.flow(self.consumer_id, self._used))
@@ -242,7 +243,11 @@ class Inbox:
         if index >= 0:
             data.batch_index, data.batch_size = index, size
             data.ack_set.extend(wire_place(place, ((1 << size) - 1) & ~(1 << index)).ack_set)
-        self._out.append(commands.reply(self.consumer_id, data, to, content, is_error=is_error))
+        self._out.append(
+            commands.acknowledge(
+                self.consumer_id, [data], reply_to_client=to, reply_payload=content, reply_is_error=is_error
+            )
+        )
         done = self._acks.add(message_id, now)
         self._redelivery.acknowledged(done)
 

@@ -4,7 +4,7 @@
 
 Order is kept all the way: what comes after a message that waits for its schema waits as well. Nothing is lost
 when a connection is: entries without a receipt go out again, with the sequence ids they had, so that the
-broker can tell them from new ones. Tokens stand for the callers to be told; the driver knows how.
+broker can tell them from new ones. Tokens stand for the callers; the driver calls them with the results.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from penstock.client.schema.schema import Schema
 from penstock.model.message import OutMessage
 
 from .batch import Batch, Held, Sending, batch_key
-from .sent import Encoder, Sent, Settled, failed
-from .waiting import PendingRequests
+from .sent import Encoder, PendingRequests, Sent, Settled, failed
 
 
 class Outbox:
-    """`count` is the number of messages without a receipt. `settled` collects what the driver is to tell."""
+    """`count` is the number of messages without a receipt. `settled` collects the results for the driver."""
 
     def __init__(self, producer_id: int, settings: Sending) -> None:
         self.settings = settings
@@ -87,7 +86,7 @@ class Outbox:
         return out
 
     def settled(self) -> list[Settled]:
-        """Whom to tell now."""
+        """Results since the last call."""
         settled, self._settled = self._settled, []
         return settled
 
@@ -95,7 +94,7 @@ class Outbox:
         """A message of the producer's own schema that is nothing but its payload."""
         self.count += 1
         if self._held or not self._encoder.name:
-            self._held.append(Held(payload, None, token, now, None, False))
+            self._held.append(Held(payload, None, token, now))
             return
         batch = self._batches.get("")
         if batch is None or batch.version != self._version:
@@ -172,7 +171,7 @@ class Outbox:
         self.last_sequence_id = max(self.last_sequence_id, sent.highest)
         if sent.tokens:
             self.waits.placed(sequence_id, ledger, entry)
-            self._settle(Settled(sent.tokens, ledger, entry, None, tuple(sent.chunks or ())))
+            self._settle(Settled(sent.tokens, ledger, entry, chunks=tuple(sent.chunks or ())))
         return True
 
     def refused(self, sequence_id: int, error: PulsarException) -> None:
@@ -231,7 +230,7 @@ class Outbox:
         return held.schema is None or held.schema.identity in self._versions
 
     def _want(self) -> None:
-        """Only the first of those that wait may ask: the others keep behind it."""
+        """Only the first of those that wait may ask: the others stay behind it."""
         if self._encoder.name and self.wanted is None and self._held and not self._ready(self._held[0]):
             self.wanted = self._held[0].schema
 

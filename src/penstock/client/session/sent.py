@@ -1,8 +1,13 @@
-"""Entries on their way: encoded, kept until the broker's receipt, and sent again on a new connection."""
+"""Entries on their way: encoded, retained until the broker's receipt, and sent again on a new connection.
+
+And requests (PIP-371), which wait for replies after that.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from penstock.client.enums import CompressionType
 from penstock.client.errors import InvalidMessage, MessageTooBig, PulsarException
@@ -18,49 +23,28 @@ from .batch import Batch, Sending
 _FORMAT = WireFormat()
 
 
-class Sent:
-    """One entry. `tokens` are told of its messages; a chunk that is not the last has none.
+class Sent(msgspec.Struct, eq=False):
+    """One entry. `tokens` are called with the results of its messages; a chunk that is not the last has none.
 
     `chunks` is shared by the chunks of one message, and collects where they were stored.
     """
 
-    __slots__ = ("born", "chunks", "frames", "highest", "sequence_id", "tokens")
-
-    def __init__(
-        self,
-        sequence_id: int,
-        highest: int,
-        frames: tuple[bytes, bytes],
-        tokens: list[Any],
-        born: float,
-        chunks: list[tuple[int, int]] | None = None,
-    ) -> None:
-        self.sequence_id = sequence_id
-        self.highest = highest
-        self.frames = frames
-        self.tokens = tokens
-        self.born = born
-        self.chunks = chunks
+    sequence_id: int
+    highest: int
+    frames: tuple[bytes, bytes]
+    tokens: list[Any]
+    born: float
+    chunks: list[tuple[int, int]] | None = None
 
 
-class Settled:
+class Settled(msgspec.Struct, eq=False):
     """What became of an entry's messages: where they were stored, or why they were not."""
 
-    __slots__ = ("chunks", "entry", "error", "ledger", "tokens")
-
-    def __init__(
-        self,
-        tokens: list[Any],
-        ledger: int,
-        entry: int,
-        error: PulsarException | None = None,
-        chunks: tuple[tuple[int, int], ...] = (),
-    ) -> None:
-        self.tokens = tokens
-        self.ledger = ledger
-        self.entry = entry
-        self.error = error
-        self.chunks = chunks
+    tokens: list[Any]
+    ledger: int = -1
+    entry: int = -1
+    error: PulsarException | None = None
+    chunks: tuple[tuple[int, int], ...] = ()
 
     def ids(self, partition: int, topic: str) -> list[MessageId]:
         """The id of each message."""
@@ -73,7 +57,7 @@ class Settled:
 
 def failed(tokens: list[Any], error: PulsarException) -> Settled:
     """Messages that will not be stored."""
-    return Settled(tokens, -1, -1, error)
+    return Settled(tokens, error=error)
 
 
 class Encoder:
@@ -209,3 +193,55 @@ class Encoder:
 
 def _client_error(error: PenstockError) -> PulsarException:
     return error if isinstance(error, PulsarException) else InvalidMessage(error.message)
+
+
+class Waiting(Protocol):
+    """A token that waits for a reply as well."""
+
+    is_request: bool
+
+
+class PendingRequests:
+    """The requests of one producer that wait for a reply.
+
+    A reply may overtake the receipt with the request's id, so it is found by sequence id; a broker that does
+    not send the sequence id is understood by the message id.
+    """
+
+    def __init__(self) -> None:
+        self._by_sequence: dict[int, Waiting] = {}
+        self._by_id: dict[tuple[int, int], int] = {}
+
+    def sent(self, sequence_id: int, tokens: list[Waiting]) -> None:
+        """A request went out. It went alone: what goes with others waits for nothing."""
+        if len(tokens) == 1 and getattr(tokens[0], "is_request", False):
+            self._by_sequence[sequence_id] = tokens[0]
+
+    def placed(self, sequence_id: int, ledger: int, entry: int) -> None:
+        """The broker has stored it."""
+        if sequence_id in self._by_sequence:
+            self._by_id[ledger, entry] = sequence_id
+
+    def answered(self, sequence_id: int | None, ledger: int, entry: int) -> Waiting | None:
+        """Whose reply this is; None when its request does not wait (any more)."""
+        if sequence_id is None:
+            sequence_id = self._by_id.get((ledger, entry))
+        token = None if sequence_id is None else self._by_sequence.get(sequence_id)
+        if token is not None:
+            self.forget(token)
+        return token
+
+    def forget(self, token: Waiting) -> None:
+        """The requester waits no longer."""
+        gone = [
+            number
+            for number, other in self._by_sequence.items()
+            if token in (other, getattr(other, "inner", None))
+        ]
+        for number in gone:
+            del self._by_sequence[number]
+        if gone:
+            self._by_id = {place: number for place, number in self._by_id.items() if number not in gone}
+
+    def __len__(self) -> int:
+        return len(self._by_sequence)

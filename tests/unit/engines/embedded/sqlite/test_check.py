@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.check import decode
+from penstock.cli.storage import decode
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.sqlite.check import Report, check
 from penstock.engines.embedded.sqlite.schema import STAGING, first_id

@@ -1,7 +1,11 @@
-"""`penstock tokens`: make keys and tokens, and look whether a server would take one."""
+"""`penstock tokens`: make keys and tokens, and look whether a server would take one. `penstock users`: names and
+passwords for `auth.basic_file`; a running server sees the change."""
 
+import os
 import re
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,20 +14,20 @@ from typing import Any, Final
 import click
 
 from penstock.model.errors import PenstockError
+from penstock.protocols.auth.passwords import Hash, check_name, hash_password, read_users, write_users
 
-from .output import record
-from .secret_files import read_secret, write_secret
+from .output import done, record, rows
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
-_FILE = click.Path(path_type=Path, dir_okay=False)
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group("tokens")
-def command() -> None:
+def tokens_command() -> None:
     """Make keys and tokens, and check tokens."""
 
 
-@command.command("create-secret-key")
+@tokens_command.command("create-secret-key")
 @click.option("--output", "-o", type=_FILE, required=True, help="The file to write; it must not be there.")
 def create_secret_key(output: Path) -> None:
     """Make a secret key, which both signs and verifies."""
@@ -33,7 +37,7 @@ def create_secret_key(output: Path) -> None:
     click.echo(str(output))
 
 
-@command.command("create-key-pair")
+@tokens_command.command("create-key-pair")
 @click.option(
     "--output-private-key", "private", type=_FILE, required=True, help="Signs; keep it to yourself."
 )
@@ -59,7 +63,7 @@ def create_key_pair(private: Path, public: Path, algorithm: str) -> None:
     click.echo(f"{private}\n{public}")
 
 
-@command.command("create")
+@tokens_command.command("create")
 @click.option("--secret-key", type=_FILE, help="The file of a secret key.")
 @click.option("--private-key", type=_FILE, help="The file of a private key (PEM or DER).")
 @click.option("--subject", "-s", required=True, help="The role that the token stands for.")
@@ -89,20 +93,20 @@ def create(
     """Make a token, and print it or write it to a file."""
     from penstock.protocols.auth.mint import private_signer, secret_signer
 
-    told: dict[str, Any] = {}
+    payload: dict[str, Any] = {}
     for claim in claims:
         name, separator, value = claim.partition("=")
         if not separator or not name:
             raise click.UsageError(f"--claim {claim}: NAME=VALUE is expected")
-        told[name] = value
-    told |= {"sub": subject, "iat": int(time.time())}
+        payload[name] = value
+    payload |= {"sub": subject, "iat": int(time.time())}
     if audience:
-        told["aud"] = audience
+        payload["aud"] = audience
     if expires is not None:
-        told["exp"] = told["iat"] + _seconds(expires)
+        payload["exp"] = payload["iat"] + _seconds(expires)
     path = _one(secret_key=secret_key, private_key=private_key)
     make = secret_signer if path is secret_key else private_signer
-    token: str = _tried(lambda: make(read_secret(path), key_id).sign(told, algorithm), path)
+    token: str = _tried(lambda: make(read_secret(path), key_id).sign(payload, algorithm), path)
     if output is None:
         click.echo(token)
     else:
@@ -110,7 +114,7 @@ def create(
         click.echo(str(output))
 
 
-@command.command("validate")
+@tokens_command.command("validate")
 @click.argument("token", required=False)
 @click.option("--secret-key", type=_FILE, help="The file of a secret key.")
 @click.option("--public-key", type=_FILE, help="The file of a public key (PEM or DER).")
@@ -165,3 +169,105 @@ def _seconds(text: str) -> int:
     if found is None:
         raise click.UsageError(f"--expires {text}: a number and s, m, h, d, w or y is expected")
     return int(found[1]) * _UNITS[found[2]]
+
+
+@click.group("users")
+def users_command() -> None:
+    """Users with passwords (auth.basic_file)."""
+
+
+@users_command.command("add")
+@click.argument("file", type=_FILE)
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read the password from the standard input.")
+def add(file: Path, name: str, password_stdin: bool) -> None:
+    """Add a user, or give one a new password."""
+    users = _users(file)
+    if password_stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    try:
+        users[check_name(name)] = hash_password(password.encode())
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    write_secret(file, write_users(users), replace=True)
+    done(f"{name} may come in.", user=name)
+
+
+@users_command.command("remove")
+@click.argument("file", type=_FILE)
+@click.argument("name")
+def remove(file: Path, name: str) -> None:
+    """Remove a user."""
+    users = _users(file)
+    if users.pop(name, None) is None:
+        raise click.ClickException(f"{file} has no user {name!r}")
+    write_secret(file, write_users(users), replace=True)
+    done(f"{name} is removed.", user=name)
+
+
+@users_command.command("list")
+@click.argument("file", type=_FILE)
+def list_users(file: Path) -> None:
+    """List the users."""
+    rows(["name"], ({"name": name} for name in sorted(_users(file))), "There are no users.")
+
+
+def _users(file: Path) -> dict[str, Hash]:
+    if not file.expanduser().exists():
+        return {}
+    try:
+        return read_users(read_secret(file))
+    except ValueError as error:
+        raise click.ClickException(f"{file} {error}") from None
+
+
+def read_secret(path: Path) -> bytes:
+    """A file's content."""
+    try:
+        return path.expanduser().read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be read: {error.strerror}") from None
+
+
+def write_secret(path: Path, content: bytes, *, replace: bool = False, mode: int = 0o600) -> None:
+    """Write a file that only its owner may read, whole or not at all; refuses one that is there unless `replace`.
+
+    It has its mode from its first byte on, and appears under its name when it is complete. Only a regular file is
+    replaced: a device, a pipe, a folder or a symbolic link (such as /dev/stdout) is refused before anything is written.
+    """
+    path = path.expanduser()
+    _check_regular(path)
+    name: Path | None = None
+    try:
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
+        name = Path(made)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        name.chmod(mode)
+        if replace:
+            name.replace(path)
+        else:
+            path.hardlink_to(name)  # fails where there is one, also one that came a moment ago
+    except FileExistsError:
+        raise click.ClickException(f"{path} is there already, and may be in use") from None
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        if name is not None:
+            name.unlink(missing_ok=True)
+
+
+def _check_regular(path: Path) -> None:
+    """Raise unless the path is free, or names a regular file itself."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise click.ClickException(f"{path} is not a regular file, and is not replaced")

@@ -1,5 +1,0 @@
-"""`penstock restore FILE`; see `backup`."""
-
-from .backup import restore as command
-
-__all__ = ["command"]
