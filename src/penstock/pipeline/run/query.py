@@ -1,6 +1,6 @@
-"""Starts the streaming query of a pipeline.
+"""Starts the streaming query of a pipeline, or checks that it would start.
 
-One sink that takes every row is Spark's own to write. Everything else goes batch by batch: the batch is kept while
+One sink that takes every row is Spark's own to write. Everything else goes batch by batch: the batch is cached while
 it is written to one sink after the other, each under its own name and the batch's number. A sink that has the batch
 already changes nothing, so a batch that was interrupted between two sinks is simply run again.
 """
@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,9 +20,10 @@ from penstock.pipeline.spec.options import server_options, table_options, topic_
 from penstock.pipeline.spec.spec import Spec
 
 from .causes import spark_sentence
-from .outputs import Outputs
-from .topic_rows import alone, beside, letters, topic_rows
-from .views import View
+from .folder import Folder
+from .outputs import Outputs, alone, beside, collect_outputs, letters, topic_rows
+from .preflight import preflight
+from .views import View, build_views, session_for
 
 TOPICS: Final = "penstock"
 TABLES: Final = "penstock_lake"
@@ -68,11 +70,6 @@ def is_direct(spec: Spec, outputs: Outputs) -> bool:
     return len(spec.sinks) == 1 and not outputs.mixed and spec.output != "update"
 
 
-def query_id(checkpoint: Path) -> str:
-    """The id that a query has as long as its checkpoint lives."""
-    return str(json.loads((checkpoint / "metadata").read_text("utf-8"))["id"])
-
-
 class BatchWriter:
     """Writes a batch to all sinks, dead letters in the commit of the first topic."""
 
@@ -82,7 +79,8 @@ class BatchWriter:
         self._checkpoint = checkpoint
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        query = query_id(self._checkpoint)
+        # The id that a query has as long as its checkpoint lives.
+        query = json.loads((self._checkpoint / "metadata").read_text("utf-8"))["id"]
         batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if len(self._spec.sinks) > 1:
@@ -115,3 +113,38 @@ class BatchWriter:
 def _save(rows: DataFrame, format: str, options: dict[str, Any], writer: str, batch: int) -> None:
     target = rows.write.format(format).mode("append").options(**options)
     target.option("writer", writer).option("batch", str(batch)).save()
+
+
+class Checked(msgspec.Struct):
+    """What a check found out: the columns of every view and sink, and the plan, as text."""
+
+    views: dict[str, dict[str, str]]
+    sinks: dict[str, dict[str, str]]
+    plan: str
+    direct: bool
+    branches: int
+
+
+def check(spec: Spec, spark: SparkSession) -> Checked:
+    """Everything that can be known without running a pipeline. Nothing is written, nothing of a topic read.
+
+    Raises PipelineError for the first thing that would not run.
+    """
+    folder = Folder(spec.home)
+    folder.check_owner(spec)
+    preflight(spec)
+    session = session_for(spec, spark)
+    views = build_views(spec, session, folder.checkpoint)
+    outputs = collect_outputs(spec, views)
+    sinks: dict[str, dict[str, str]] = {}
+    for name, sink in spec.sinks.items():
+        rows = views[sink.input].frame
+        sinks[name] = dict((rows if sink.path else topic_rows(spec, name, sink, rows)).dtypes)
+    check_streaming(spec, session, outputs.frame)
+    return Checked(
+        views={name: dict(view.frame.dtypes) for name, view in views.items()},
+        sinks=sinks,
+        plan=outputs.frame._jdf.queryExecution().analyzed().treeString(),
+        direct=is_direct(spec, outputs),
+        branches=outputs.branches,
+    )

@@ -23,8 +23,8 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.options import server_options
 from penstock.pipeline.spec.spec import Spec
 
-from .folder import Folder, Lock, replace
-from .topic_rows import PREFIX, ROW
+from .folder import Folder, Lock, read, replace
+from .outputs import PREFIX, ROW
 
 ORIGIN: Final = f"{PREFIX}topic"
 VERSION: Final = f"{PREFIX}schema-version"
@@ -77,7 +77,7 @@ def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
     path = spec.home / "redriven.json"
     redriven = 0
     with Lock(Folder(spec.home / "redrive")):  # the pipeline itself may run
-        state = _read(path) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
+        state = read(path, State) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
         if state.pending is not None:  # of a run that was interrupted
             redriven += _publish(spec, spark, state, path)
         with HttpClient(spec.server) as client:
@@ -174,12 +174,3 @@ def _ends(client: HttpClient, topic: TopicName) -> dict[int, int]:
             ) from None
         raise
     return {partition: client.offsets(topic, partition).latest for partition in range(max(1, count))}
-
-
-def _read(path: Path) -> State | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=State)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise PipelineError(f"{path} cannot be read: {error}") from None

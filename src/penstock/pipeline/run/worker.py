@@ -18,8 +18,8 @@ from penstock.pipeline.spec.spec import Spec
 
 from .causes import Cause, cause_of
 from .folder import Folder
-from .orders import KILL, START, STOP, Job, WorkerEvent
 from .preflight import preflight
+from .process import KILL, START, STOP, Job, WorkerEvent
 from .runner import Failed, Runner
 
 

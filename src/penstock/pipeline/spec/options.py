@@ -8,7 +8,7 @@ from penstock.client.access import Access
 from penstock.pipeline.errors import PipelineError
 
 from .spec import Sink, Source, Spec
-from .units import time_ms
+from .times import time_ms
 
 RAW: Final = "_raw"  # in `include`: the bytes of a decoded message, and its key in `_key`
 
