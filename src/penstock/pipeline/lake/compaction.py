@@ -12,12 +12,11 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from . import stats
 from .delta import Snapshot, Table
 from .files import FileWriter, remove
 from .partitioning import PartitionColumn, constants
 from .schema import conform
-from .values import File
+from .values import COLUMNS, File
 
 FILES_MIN: Final = 16  # of one step make one of the next
 STEP: Final = 8  # how much larger a file of the next step is at least
@@ -98,7 +97,7 @@ def order(file: File) -> tuple[str, int, int]:
 
 
 def _ranged(group: list[File]) -> bool:
-    return all(set(stats.BOUNDS) <= set(file.low) for file in group)
+    return all(set(COLUMNS) <= set(file.low) for file in group)
 
 
 def _partitions(files: Sequence[File]) -> dict[tuple[tuple[str, str | None], ...], list[File]]:

@@ -16,10 +16,8 @@ import pyarrow as pa
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import PipelineError
 
-from . import partitioning, positions, schema
-from .repeats import Last, is_new
-from .stats import BOUNDS
-from .values import Batch, File, Position
+from . import partitioning, schema
+from .values import COLUMNS, Batch, File, Last, Position, follow, is_new
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema
@@ -101,8 +99,8 @@ class Snapshot:
             rows=action.get("num_records") or -1,
             at=_ms(action["modification_time"]),
             values=values,
-            low={n: v for n in BOUNDS if (v := action.get(f"min.{n}")) is not None},
-            high={n: v for n in BOUNDS if (v := action.get(f"max.{n}")) is not None},
+            low={n: v for n in COLUMNS if (v := action.get(f"min.{n}")) is not None},
+            high={n: v for n in COLUMNS if (v := action.get(f"max.{n}")) is not None},
         )
 
 
@@ -120,7 +118,7 @@ class Table:
     def commit(self, batch: Batch) -> bool:
         """Add a batch, in one step; False where it was there already. The schema grows with it.
 
-        Raises BatchConflict as `repeats.is_new` does, DataLoss and PipelineError as `positions.follow` and
+        Raises BatchConflict as `is_new` does, DataLoss and PipelineError as `follow` and
         `schema.grow` do.
         """
         for attempt in range(ATTEMPTS_MAX):
@@ -221,9 +219,7 @@ def _marks(batch: Batch, now: Snapshot) -> list[Transaction]:
     marks = []
     for piece in batch.pieces:
         topic, partition = piece.topic, piece.partition
-        position = positions.follow(
-            piece, now.position(topic, partition), batch.ledgers.get((topic, partition), -1)
-        )
+        position = follow(piece, now.position(topic, partition), batch.ledgers.get((topic, partition), -1))
         marks.append(Transaction(_mark("first", topic, partition), position.first))
         marks.append(Transaction(_mark("end", topic, partition), position.end))
         if position.ledger >= 0:

@@ -13,15 +13,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.source.schema import carried, carry, given_options
+from penstock.pipeline.source.query import carried, carry, given_options
 
 from . import schema as schemas
 from .delta import Snapshot
 from .files import open_file
-from .options import ReadOptions, read_options
+from .options import ReadOptions, read_options, snapshot_of
 from .partitioning import constants
 from .slices import Slice, plan_slices, read_slice
-from .tables import snapshot_of
 from .values import File
 
 PART_BYTES: Final = 32 << 20  # of a task, compressed; a task costs Spark 25 to 45 ms

@@ -19,12 +19,12 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
 from penstock.pipeline.http.stages import Stages
+from penstock.pipeline.options import server_options
 
-from .archive import FORMAT, server_options
-from .options import write_offsets
-from .progress import Progress, Report
+from .archive import FORMAT
+from .archive_plan import Progress, Report
+from .options import folder_of, write_offsets
 from .replay_plan import ReplaySpec, planned
-from .tables import folder_of
 from .values import OffsetRange
 
 __all__ = ["ReplaySpec", "run_replay"]

@@ -17,8 +17,7 @@ from . import schema as schemas
 from .delta import Snapshot
 from .files import open_file
 from .partitioning import constants
-from .positions import COLUMNS
-from .values import File, OffsetRange
+from .values import COLUMNS, File, OffsetRange
 
 ROWS_MAX: Final = 500_000  # of a task
 BATCH: Final = 16_384

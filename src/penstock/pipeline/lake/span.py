@@ -8,15 +8,19 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
 from penstock.pipeline.decode.plan import Plan
 from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.http.logs import Log
+from penstock.pipeline.rows import columns
 from penstock.pipeline.rows.rows import Place
-from penstock.pipeline.source.offsets import Log, Range
-from penstock.pipeline.source.tasks import Elsewhere
+from penstock.pipeline.source.offsets import Range, ranges
+from penstock.pipeline.source.query import TopicReader
+from penstock.pipeline.source.tasks import Elsewhere, raw_include, splits_for
 
+from .options import folder_of, snapshot_of
 from .slices import Slice, offset_at, plan_slices, read_slice
-from .tables import folder_of, snapshot_of
 from .values import OffsetRange, Position
 
 
@@ -121,3 +125,18 @@ class Span:
                 f"option archive: the table {self._folder} archives an earlier topic {topic}, which was deleted"
             )
         return position
+
+
+class ArchiveReader(TopicReader):
+    """Reads what the archive has from its table, and the rest from the server."""
+
+    def tasks(self, logs: Sequence[Log]) -> list[InputPartition]:
+        """The tasks over table and logs."""
+        options, plan = self._options, self._plan
+        span = Span(options.archive, fail_on_data_loss=options.fail_on_data_loss)
+        reached = span.reach_back(logs)
+        wanted = ranges(reached, options.start, options.end, fail_on_data_loss=options.fail_on_data_loss)
+        archived, live = span.cut(wanted)
+        raw = columns.arrow_schema(raw_include(options.include, plan))
+        old = span.splits(archived, raw, options.records_max, include=options.include, plan=plan)
+        return [*old, *splits_for(options, live, plan)]

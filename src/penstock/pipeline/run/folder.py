@@ -246,7 +246,7 @@ def reset(spec: Spec, start_ms: int) -> None:
 
 def empty(path: Path) -> bool:
     """Take all rows out of a table in one commit; False where there is none."""
-    from penstock.pipeline.lake.tables import is_table, table_at
+    from penstock.pipeline.lake.options import is_table, table_at
     from penstock.pipeline.lake.values import Batch
 
     if not is_table(path):

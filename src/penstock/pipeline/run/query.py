@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.options import server_options, table_options, topic_options
+from penstock.pipeline.options import server_options
+from penstock.pipeline.spec.options import table_options, topic_options
 from penstock.pipeline.spec.spec import Spec
 
 from .causes import spark_sentence
@@ -70,6 +71,11 @@ def is_direct(spec: Spec, outputs: Outputs) -> bool:
     return len(spec.sinks) == 1 and not outputs.mixed and spec.output != "update"
 
 
+def query_id(checkpoint: Path) -> str:
+    """The id that a query has as long as its checkpoint lives."""
+    return str(json.loads((checkpoint / "metadata").read_text("utf-8"))["id"])
+
+
 class BatchWriter:
     """Writes a batch to all sinks, dead letters in the commit of the first topic."""
 
@@ -79,8 +85,7 @@ class BatchWriter:
         self._checkpoint = checkpoint
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        # The id that a query has as long as its checkpoint lives.
-        query = json.loads((self._checkpoint / "metadata").read_text("utf-8"))["id"]
+        query = query_id(self._checkpoint)
         batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if len(self._spec.sinks) > 1:

@@ -20,7 +20,7 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.options import server_options
+from penstock.pipeline.options import server_options
 from penstock.pipeline.spec.spec import Spec
 
 from .folder import Folder, Lock, read, replace

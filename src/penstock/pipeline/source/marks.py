@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.logs import Log
 
-from .offsets import Log, Range, Where, check_listed, resolve
+from .offsets import Range, Where, check_listed, resolve
 
 
 class Key(NamedTuple):
