@@ -5,6 +5,8 @@ carry a marker, which survives.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, Literal
 
 from penstock.model.errors import ErrorKind, PenstockError
@@ -53,6 +55,17 @@ class BatchConflict(PipelineError):
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.BATCH_CONFLICT) -> None:
         super().__init__(message if message.endswith(RECIPE) else f"{message}; {RECIPE}", kind)
+
+
+@contextmanager
+def as_pipeline_errors() -> Iterator[None]:
+    """Let what other packages raise of schemas and values be a PipelineError."""
+    try:
+        yield
+    except PipelineError:
+        raise
+    except PenstockError as error:
+        raise PipelineError(error.message, error.kind) from None
 
 
 def _marked(mark: str, message: str) -> str:

@@ -32,6 +32,7 @@ from penstock.codec.protobuf_fill import TYPE_NAMES
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 
+from .arrays import at_rows, offsets_of, struct_of
 from .payloads import Decoder
 from .raw import BadRows
 from .shapes import COLUMNS_MAX, arrow_type
@@ -156,14 +157,11 @@ def _message(descriptor: Any, arrow: pa.DataType) -> Gather:
 
     def gather(messages: Sequence[Any]) -> pa.Array:
         there = [m for m in messages if m is not None]
-        if not fields:
-            found = pa.array([{}] * len(there), arrow)
-        else:
-            found = pa.StructArray.from_arrays([field(there) for field in fields], fields=list(arrow))
+        found = struct_of([field(there) for field in fields], arrow, len(there), None)
         if len(there) == len(messages):
             return found
         valid = np.fromiter((m is not None for m in messages), np.bool_, len(messages))
-        return found.take(pa.array(np.maximum(np.cumsum(valid) - 1, 0), mask=~valid))
+        return at_rows(found, valid)
 
     return gather
 
@@ -185,7 +183,10 @@ def _field(field: Any, arrow: pa.DataType) -> Gather:
             maps = [getattr(message, name) for message in messages]
             found = [(k, each[k]) for each in maps for k in each]
             return pa.MapArray.from_arrays(
-                _offsets(maps), keys([k for k, _ in found]), items([v for _, v in found]), type=arrow
+                offsets_of([len(each) for each in maps]),
+                keys([k for k, _ in found]),
+                items([v for _, v in found]),
+                type=arrow,
             )
 
         return pairs
@@ -195,7 +196,9 @@ def _field(field: Any, arrow: pa.DataType) -> Gather:
         def repeated(messages: Sequence[Any]) -> pa.Array:
             lists = [getattr(message, name) for message in messages]
             return pa.ListArray.from_arrays(
-                _offsets(lists), item([value for each in lists for value in each]), type=arrow
+                offsets_of([len(each) for each in lists]),
+                item([value for each in lists for value in each]),
+                type=arrow,
             )
 
         return repeated
@@ -215,9 +218,3 @@ def _item(field: Any, arrow: pa.DataType) -> Gather:
     if pa.types.is_decimal(arrow):
         return lambda numbers: pa.array(numbers, pa.uint64()).cast(arrow)
     return lambda values: pa.array(values, arrow)
-
-
-def _offsets(lists: Sequence[Any]) -> pa.Array:
-    offsets = np.zeros(len(lists) + 1, np.int32)
-    np.cumsum([len(each) for each in lists], out=offsets[1:])
-    return pa.array(offsets)

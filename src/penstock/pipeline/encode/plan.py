@@ -1,28 +1,46 @@
-"""How a column `value` is written into a topic: by which registered schema, and how.
+"""How a column `value` is written into a topic: by which registered schema, or one made from the column's type.
 
 Planned once, on the driver and before anything is written; the plan can be pickled and compiles where it is used.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, DataType, StringType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from penstock.client.http import HttpClient
 from penstock.codec.avro.types import Named
 from penstock.codec.definition import avro_type
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType
 from penstock.pipeline.decode.shapes import arrow_type
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
 
 from .binary import nullable
 from .encoders import encoder_for, pair_encoder
-from .infer import avro_schema, plain_schema
 
 OPTION: Final = "value.encode"
 CHOICES: Final = ("auto", "none", "avro", "json", "protobuf")
@@ -31,6 +49,34 @@ _TYPES: Final = {
     "avro": (SchemaType.AVRO,),
     "json": (SchemaType.JSON,),
     "protobuf": (SchemaType.PROTOBUF_NATIVE, SchemaType.PROTOBUF),
+}
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_AVRO: Final[dict[type[DataType], Any]] = {
+    BooleanType: "boolean",
+    ByteType: "int",
+    ShortType: "int",
+    IntegerType: "int",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    StringType: "string",
+    BinaryType: "bytes",
+    DateType: {"type": "int", "logicalType": "date"},
+    TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+_PLAIN: Final[dict[type[DataType], SchemaType]] = {
+    BooleanType: SchemaType.BOOLEAN,
+    ByteType: SchemaType.INT8,
+    ShortType: SchemaType.INT16,
+    IntegerType: SchemaType.INT32,
+    LongType: SchemaType.INT64,
+    FloatType: SchemaType.FLOAT,
+    DoubleType: SchemaType.DOUBLE,
+    DateType: SchemaType.LOCAL_DATE,
+    TimestampType: SchemaType.INSTANT,
+    TimestampNTZType: SchemaType.LOCAL_DATE_TIME,
 }
 
 
@@ -145,3 +191,55 @@ def _register(client: HttpClient, topic: str, schema: SchemaInfo, before: str = 
         raise PipelineError(
             f"option {OPTION}: {topic} refuses the schema of column value: {error.message}{also}", error.kind
         ) from None
+
+
+def avro_schema(kind: SchemaType, value: DataType, name: str = "Value") -> SchemaInfo:
+    """An AVRO or JSON schema for a column. What may be null is null by default, so that it may be left out later.
+
+    Raises PipelineError for a type, or a name, that Avro does not have.
+    """
+    definition = _avro(value, name, "value")
+    return SchemaInfo(kind, msgspec.json.encode(definition), name.rpartition(".")[2])
+
+
+def plain_schema(value: DataType) -> SchemaInfo | None:
+    """The type without a definition for a column, None where there is none."""
+    if isinstance(value, StringType):
+        return STRING_SCHEMA
+    found = _PLAIN.get(type(value))
+    return None if found is None else SchemaInfo(found, name=found.name.title())
+
+
+def _avro(value: DataType, name: str, path: str) -> Any:
+    if isinstance(value, StructType):
+        fields = []
+        for field in value.fields:
+            if not _NAME.fullmatch(field.name):
+                raise PipelineError(
+                    f"{path}: column {field.name!r} has a name that Avro does not allow; rename it to letters, digits"
+                    " and _"
+                )
+            kind = _avro(field.dataType, f"{name}_{field.name}", f"{path}.{field.name}")
+            fields.append(
+                {"name": field.name, "type": ["null", kind], "default": None}
+                if field.nullable
+                else {"name": field.name, "type": kind}
+            )
+        return {"type": "record", "name": name, "fields": fields}
+    if isinstance(value, ArrayType):
+        item = _avro(value.elementType, f"{name}_item", f"{path}[]")
+        return {"type": "array", "items": ["null", item] if value.containsNull else item}
+    if isinstance(value, MapType) and isinstance(value.keyType, StringType):
+        item = _avro(value.valueType, f"{name}_item", f"{path}{{}}")
+        return {"type": "map", "values": ["null", item] if value.valueContainsNull else item}
+    if isinstance(value, DecimalType):
+        return {
+            "type": "bytes",
+            "logicalType": "decimal",
+            "precision": value.precision,
+            "scale": value.scale,
+        }
+    found = _AVRO.get(type(value))
+    if found is None:
+        raise PipelineError(f"{path}: {value.simpleString()} has no type of Avro's; cast it")
+    return found

@@ -61,7 +61,7 @@ def run_archive(
             if steps:
                 begun = time.monotonic()
                 append(spark, spec, steps)
-                _set(client, spec, [Mark(*step.key, step.log.ledger, step.end) for step in steps])
+                _mark(client, spec, steps)
                 report.batches += 1
                 rows = sum(step.end - step.start for step in steps)
                 report.rows += rows
@@ -164,6 +164,10 @@ def _follow(
         end = min(position.end, log.latest) if position else begins.get(log.key, log.earliest)
         marks.append(Mark(*log.key, log.ledger, end))
     _set(client, spec, marks)
+
+
+def _mark(client: HttpClient, spec: ArchiveSpec, steps: Sequence[Step]) -> None:
+    _set(client, spec, [Mark(*step.key, step.log.ledger, step.end) for step in steps])
 
 
 def _set(client: HttpClient, spec: ArchiveSpec, marks: Sequence[Mark]) -> None:

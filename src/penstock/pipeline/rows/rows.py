@@ -15,9 +15,8 @@ import pyarrow as pa
 from penstock.model.errors import ErrorKind, PenstockError
 
 from . import columns
-from .entries import Opened, open_entry
+from .entries import Frame, Opened, open_entry
 from .fields import Fields, Ints, find_values, read_fields
-from .frames import Frame
 from .ids import message_ids
 from .properties import properties
 

@@ -22,7 +22,7 @@ from penstock.pipeline.decode.typed import VERSION, TypedRows
 from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.http.entries import Entries, entries
 from penstock.pipeline.http.retry import AWAY_S, Outage
-from penstock.pipeline.rows.frames import Frame, read_frames
+from penstock.pipeline.rows.entries import Frame, read_frames
 from penstock.pipeline.rows.rows import Place, decode
 
 from .offsets import Range
