@@ -10,22 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from penstock.codec.protobuf import ProtobufCodec
 from penstock.codec.protobuf_fill import TYPE_NAMES
@@ -37,16 +22,16 @@ from .payloads import Decoder
 from .raw import BadRows
 from .shapes import COLUMNS_MAX, arrow_type
 
-_SCALARS: Final[dict[str, DataType]] = {
-    "bool": BooleanType(),
-    "string": StringType(),
-    "bytes": BinaryType(),
-    "enum": StringType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    **dict.fromkeys(("int32", "sint32", "sfixed32"), IntegerType()),
-    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint32", "fixed32"), LongType()),
-    **dict.fromkeys(("uint64", "fixed64"), DecimalType(20, 0)),
+_SCALARS: Final[dict[str, t.DataType]] = {
+    "bool": t.BooleanType(),
+    "string": t.StringType(),
+    "bytes": t.BinaryType(),
+    "enum": t.StringType(),
+    "float": t.FloatType(),
+    "double": t.DoubleType(),
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), t.IntegerType()),
+    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint32", "fixed32"), t.LongType()),
+    **dict.fromkeys(("uint64", "fixed64"), t.DecimalType(20, 0)),
 }
 
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
@@ -97,7 +82,7 @@ class MessageDecoder(Decoder):
         return ""
 
 
-def message_type(descriptor: Any, path: str = "value") -> DataType:
+def message_type(descriptor: Any, path: str = "value") -> t.DataType:
     """A message's column; raises PipelineError for one that contains itself."""
     return _Shaper().message(descriptor, path, frozenset())
 
@@ -106,10 +91,10 @@ class _Shaper:
     def __init__(self) -> None:
         self.columns = 0
 
-    def message(self, descriptor: Any, path: str, inside: frozenset[str]) -> DataType:
+    def message(self, descriptor: Any, path: str, inside: frozenset[str]) -> t.DataType:
         name = descriptor.full_name
         if name == _TIMESTAMP:
-            return TimestampType()
+            return t.TimestampType()
         if name in _WRAPPERS:
             return _SCALARS[TYPE_NAMES[descriptor.fields_by_name["value"].type]]
         if name in inside:
@@ -118,21 +103,21 @@ class _Shaper:
                 " value.decode=none"
             )
         inside |= {name}
-        return StructType(
-            [StructField(f.name, self.field(f, f"{path}.{f.name}", inside)) for f in descriptor.fields]
+        return t.StructType(
+            [t.StructField(f.name, self.field(f, f"{path}.{f.name}", inside)) for f in descriptor.fields]
         )
 
-    def field(self, field: Any, path: str, inside: frozenset[str]) -> DataType:
+    def field(self, field: Any, path: str, inside: frozenset[str]) -> t.DataType:
         self.columns += 1
         if self.columns > COLUMNS_MAX:
             raise PipelineError(f"{path}: the schema makes more than {COLUMNS_MAX} columns")
         if _is_map(field):
             key, value = _pair(field)
-            return MapType(self.item(key, path, inside), self.item(value, path, inside))
+            return t.MapType(self.item(key, path, inside), self.item(value, path, inside))
         item = self.item(field, path, inside)
-        return ArrayType(item) if field.is_repeated else item
+        return t.ArrayType(item) if field.is_repeated else item
 
-    def item(self, field: Any, path: str, inside: frozenset[str]) -> DataType:
+    def item(self, field: Any, path: str, inside: frozenset[str]) -> t.DataType:
         if field.message_type is not None:
             return self.message(field.message_type, path, inside)
         return _SCALARS[TYPE_NAMES[field.type]]

@@ -8,26 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from penstock.pipeline.errors import PipelineError
 
@@ -41,25 +22,25 @@ _CHOICES: Final = {
 }
 _LATEST: Final = -1
 
-_NAMED: Final[dict[str, DataType]] = {
-    "boolean": BooleanType(),
-    "tinyint": ByteType(),
-    "byte": ByteType(),
-    "smallint": ShortType(),
-    "short": ShortType(),
-    "int": IntegerType(),
-    "integer": IntegerType(),
-    "bigint": LongType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "real": FloatType(),
-    "double": DoubleType(),
-    "string": StringType(),
-    "binary": BinaryType(),
-    "date": DateType(),
-    "timestamp": TimestampType(),
-    "timestamp_ltz": TimestampType(),
-    "timestamp_ntz": TimestampNTZType(),
+_NAMED: Final[dict[str, t.DataType]] = {
+    "boolean": t.BooleanType(),
+    "tinyint": t.ByteType(),
+    "byte": t.ByteType(),
+    "smallint": t.ShortType(),
+    "short": t.ShortType(),
+    "int": t.IntegerType(),
+    "integer": t.IntegerType(),
+    "bigint": t.LongType(),
+    "long": t.LongType(),
+    "float": t.FloatType(),
+    "real": t.FloatType(),
+    "double": t.DoubleType(),
+    "string": t.StringType(),
+    "binary": t.BinaryType(),
+    "date": t.DateType(),
+    "timestamp": t.TimestampType(),
+    "timestamp_ltz": t.TimestampType(),
+    "timestamp_ntz": t.TimestampNTZType(),
 }
 _TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_][\w]*|\d+)|([<>(),:]))")
 _DEPTH_MAX: Final = 50
@@ -120,7 +101,7 @@ def _reader(text: str) -> tuple[int, str]:
     raise PipelineError(f"option readerSchema: {text!r} is none of latest, version:N and ddl:COLUMNS")
 
 
-def parse_ddl(text: str) -> DataType:
+def parse_ddl(text: str) -> t.DataType:
     """A struct of the columns in `text`, or the one type that it names. Raises PipelineError."""
     try:
         return _Parser(text).whole()
@@ -142,13 +123,13 @@ class _Parser:
             at = match.end()
         self._at = 0
 
-    def whole(self) -> DataType:
+    def whole(self) -> t.DataType:
         if not self._tokens:
             raise ValueError("no columns are named")
         if len(self._tokens) == 1 or self._tokens[1][0] in ("<", "("):
-            found: DataType = self._type(0)
+            found: t.DataType = self._type(0)
         else:
-            found = StructType(self._fields("", 0))
+            found = t.StructType(self._fields("", 0))
         if self._at < len(self._tokens):
             raise ValueError(f"{self._peek()!r} is not expected")
         return found
@@ -167,8 +148,8 @@ class _Parser:
         if found != mark:
             raise ValueError(f"{found!r} instead of {mark!r}")
 
-    def _fields(self, end: str, depth: int) -> list[StructField]:
-        fields: list[StructField] = []
+    def _fields(self, end: str, depth: int) -> list[t.StructField]:
+        fields: list[t.StructField] = []
         while self._peek() != end:
             if fields:
                 self._expect(",")
@@ -179,10 +160,10 @@ class _Parser:
                 raise ValueError(f"column {name} is there twice")
             if self._peek() == ":":
                 self._next()
-            fields.append(StructField(name, self._type(depth)))
+            fields.append(t.StructField(name, self._type(depth)))
         return fields
 
-    def _type(self, depth: int) -> DataType:
+    def _type(self, depth: int) -> t.DataType:
         if depth > _DEPTH_MAX:
             raise ValueError("nested too deeply")
         name = self._next()[0].lower()
@@ -190,28 +171,28 @@ class _Parser:
             self._expect("<")
             item = self._type(depth + 1)
             self._expect(">")
-            return ArrayType(item)
+            return t.ArrayType(item)
         if name == "map":
             self._expect("<")
             key = self._type(depth + 1)
             self._expect(",")
             value = self._type(depth + 1)
             self._expect(">")
-            return MapType(key, value)
+            return t.MapType(key, value)
         if name == "struct":
             self._expect("<")
             fields = self._fields(">", depth + 1)
             self._expect(">")
-            return StructType(fields)
+            return t.StructType(fields)
         if name in ("decimal", "dec", "numeric"):
             return self._decimal()
         if name not in _NAMED:
             raise ValueError(f"no type {name!r}")
         return _NAMED[name]
 
-    def _decimal(self) -> DataType:
+    def _decimal(self) -> t.DataType:
         if self._peek() != "(":
-            return DecimalType(10, 0)
+            return t.DecimalType(10, 0)
         self._expect("(")
         precision, scale = self._number(), 0
         if self._peek() == ",":
@@ -220,7 +201,7 @@ class _Parser:
         self._expect(")")
         if not 0 < precision <= 38 or scale > precision:
             raise ValueError(f"no type decimal({precision},{scale})")
-        return DecimalType(precision, scale)
+        return t.DecimalType(precision, scale)
 
     def _number(self) -> int:
         text, _ = self._next()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,24 +12,12 @@ from penstock.codec.avro.types import Type
 from penstock.codec.definition import avro_type
 from penstock.model.schema import KeyValueEncoding, SchemaInfo, SchemaType
 from penstock.pipeline.decode.cast import compile_cast
-from penstock.pipeline.decode.primitives import SPARK
+from penstock.pipeline.decode.primitives import SPARK, layout_of
 from penstock.pipeline.decode.shapes import arrow_type, spark_type
 from penstock.pipeline.errors import PipelineError, as_pipeline_errors
 
 from .avro import compile_write
 from .binary import Encode, join, nullable, of_matrix, sizes
-
-_LAYOUTS: Final = {
-    SchemaType.INT8: "i1",
-    SchemaType.INT16: ">i2",
-    SchemaType.INT32: ">i4",
-    SchemaType.INT64: ">i8",
-    SchemaType.FLOAT: ">f4",
-    SchemaType.DOUBLE: ">f8",
-    SchemaType.TIME: ">i8",
-    SchemaType.LOCAL_TIME: ">i8",
-    SchemaType.BOOLEAN: "u1",
-}
 
 
 @as_pipeline_errors()
@@ -88,11 +76,10 @@ def _primitive(schema: SchemaInfo, arrow: pa.DataType, path: str) -> Encode:
         and (schema.properties.get("__charset") or "UTF-8").upper() == "UTF-8"
     ):
         return lambda column: cast(column).cast(pa.binary())
-    layout = _LAYOUTS.get(schema.type)
-    if layout is None:
+    dtype = layout_of(schema.type)
+    if dtype is None:
         each = _each(codec_for(schema), wanted, None)
         return lambda column: each(cast(column))
-    dtype = np.dtype(layout)
 
     def numbers(column: pa.Array) -> pa.Array:
         values = cast(column).to_numpy(zero_copy_only=False).astype(dtype)

@@ -9,25 +9,7 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from penstock.client.http import HttpClient
 from penstock.codec.avro.types import Named
@@ -52,50 +34,46 @@ _TYPES: Final = {
 }
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_AVRO: Final[dict[type[DataType], Any]] = {
-    BooleanType: "boolean",
-    ByteType: "int",
-    ShortType: "int",
-    IntegerType: "int",
-    LongType: "long",
-    FloatType: "float",
-    DoubleType: "double",
-    StringType: "string",
-    BinaryType: "bytes",
-    DateType: {"type": "int", "logicalType": "date"},
-    TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
-    TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+_AVRO: Final[dict[type[t.DataType], Any]] = {
+    t.BooleanType: "boolean",
+    t.ByteType: "int",
+    t.ShortType: "int",
+    t.IntegerType: "int",
+    t.LongType: "long",
+    t.FloatType: "float",
+    t.DoubleType: "double",
+    t.StringType: "string",
+    t.BinaryType: "bytes",
+    t.DateType: {"type": "int", "logicalType": "date"},
+    t.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    t.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
 }
-_PLAIN: Final[dict[type[DataType], SchemaType]] = {
-    BooleanType: SchemaType.BOOLEAN,
-    ByteType: SchemaType.INT8,
-    ShortType: SchemaType.INT16,
-    IntegerType: SchemaType.INT32,
-    LongType: SchemaType.INT64,
-    FloatType: SchemaType.FLOAT,
-    DoubleType: SchemaType.DOUBLE,
-    DateType: SchemaType.LOCAL_DATE,
-    TimestampType: SchemaType.INSTANT,
-    TimestampNTZType: SchemaType.LOCAL_DATE_TIME,
+_PLAIN: Final[dict[type[t.DataType], SchemaType]] = {
+    t.BooleanType: SchemaType.BOOLEAN,
+    t.ByteType: SchemaType.INT8,
+    t.ShortType: SchemaType.INT16,
+    t.IntegerType: SchemaType.INT32,
+    t.LongType: SchemaType.INT64,
+    t.FloatType: SchemaType.FLOAT,
+    t.DoubleType: SchemaType.DOUBLE,
+    t.DateType: SchemaType.LOCAL_DATE,
+    t.TimestampType: SchemaType.INSTANT,
+    t.TimestampNTZType: SchemaType.LOCAL_DATE_TIME,
 }
 
 
 class Encoding(msgspec.Struct, dict=True):
-    """`schema` and the version that it has for the topic; both None where bytes and text go as they are."""
+    """By `schema` and the version that it has for the topic."""
 
-    schema: SchemaInfo | None = None
-    schema_version: int | None = None
+    schema: SchemaInfo
+    schema_version: int
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Payloads, null where the column is null. Raises PipelineError for a value that does not fit."""
-        if self.schema is None:
-            return column if column.type == pa.binary() else column.cast(pa.binary())
         return self._compiled(column.type)[0](column)
 
     def keys(self, column: pa.Array) -> pa.Array | None:
         """The messages' keys, where the schema keeps them there: key/value, SEPARATED. Else None."""
-        if self.schema is None:
-            return None
         keys = self._compiled(column.type)[1]
         return None if keys is None else keys(column)
 
@@ -103,7 +81,6 @@ class Encoding(msgspec.Struct, dict=True):
         compiled = self.__dict__.setdefault("_encoders", {})
         key = str(arrow)
         if key not in compiled:
-            assert self.schema is not None
             if self.schema.type is SchemaType.KEY_VALUE:
                 values, keys = pair_encoder(self.schema, arrow)
                 separated = keys is not None
@@ -117,31 +94,31 @@ class Encoding(msgspec.Struct, dict=True):
 
 
 def plan_encoding(
-    texts: Mapping[str, str], value: DataType, topic: TopicName | str, client: HttpClient
-) -> Encoding:
+    texts: Mapping[str, str], value: t.DataType, topic: TopicName | str, client: HttpClient
+) -> Encoding | None:
     """How a column of type `value` is written into `topic`; registers a schema where there is none that takes it.
 
-    `texts` are the writer's options. Raises PipelineError in one sentence, before anything is written.
+    None where bytes and text go as they are. `texts` are the writer's options. Raises PipelineError in one sentence, before anything is written.
     """
     how = texts.get(OPTION, "auto").strip().lower()
     if how not in CHOICES:
         raise PipelineError(f"option {OPTION}: {how!r} is none of {', '.join(CHOICES)}")
     name = str(TopicName.parse(topic).base if isinstance(topic, str) else topic.base)
-    if isinstance(value, BinaryType) and how in ("auto", "none"):
-        return Encoding()
-    if isinstance(value, BinaryType):
+    if isinstance(value, t.BinaryType) and how in ("auto", "none"):
+        return None
+    if isinstance(value, t.BinaryType):
         raise PipelineError(
             f"option {OPTION}: column value is binary, which is encoded already; use auto or none"
         )
     if how == "none":
-        if not isinstance(value, StringType):
+        if not isinstance(value, t.StringType):
             raise PipelineError(f"option {OPTION}: none needs a column value of type binary or string")
-        return Encoding()
+        return None
     versions = all_versions(client, name)
     version = max(versions, default=None)
     texts_known = version is not None and versions[version].type is SchemaType.STRING
-    if isinstance(value, StringType) and how == "auto" and not texts_known:
-        return Encoding()
+    if isinstance(value, t.StringType) and how == "auto" and not texts_known:
+        return None
     if version is not None:
         return _by_registered(how, value, name, version, versions[version], client)
     schema = _inferred(how, value)
@@ -149,7 +126,7 @@ def plan_encoding(
 
 
 def _by_registered(
-    how: str, value: DataType, topic: str, version: int, schema: SchemaInfo, client: HttpClient
+    how: str, value: t.DataType, topic: str, version: int, schema: SchemaInfo, client: HttpClient
 ) -> Encoding:
     wanted = _TYPES.get(how, (schema.type,))
     if schema.type not in wanted:
@@ -170,7 +147,7 @@ def _by_registered(
     return Encoding(new, _register(client, topic, new, why))
 
 
-def _inferred(how: str, value: DataType) -> SchemaInfo:
+def _inferred(how: str, value: t.DataType) -> SchemaInfo:
     if how == "protobuf":
         raise PipelineError(
             f"option {OPTION}: protobuf needs a registered schema, as field numbers are not known from columns"
@@ -193,7 +170,7 @@ def _register(client: HttpClient, topic: str, schema: SchemaInfo, before: str = 
         ) from None
 
 
-def avro_schema(kind: SchemaType, value: DataType, name: str = "Value") -> SchemaInfo:
+def avro_schema(kind: SchemaType, value: t.DataType, name: str = "Value") -> SchemaInfo:
     """An AVRO or JSON schema for a column. What may be null is null by default, so that it may be left out later.
 
     Raises PipelineError for a type, or a name, that Avro does not have.
@@ -202,16 +179,16 @@ def avro_schema(kind: SchemaType, value: DataType, name: str = "Value") -> Schem
     return SchemaInfo(kind, msgspec.json.encode(definition), name.rpartition(".")[2])
 
 
-def plain_schema(value: DataType) -> SchemaInfo | None:
+def plain_schema(value: t.DataType) -> SchemaInfo | None:
     """The type without a definition for a column, None where there is none."""
-    if isinstance(value, StringType):
+    if isinstance(value, t.StringType):
         return STRING_SCHEMA
     found = _PLAIN.get(type(value))
     return None if found is None else SchemaInfo(found, name=found.name.title())
 
 
-def _avro(value: DataType, name: str, path: str) -> Any:
-    if isinstance(value, StructType):
+def _avro(value: t.DataType, name: str, path: str) -> Any:
+    if isinstance(value, t.StructType):
         fields = []
         for field in value.fields:
             if not _NAME.fullmatch(field.name):
@@ -226,13 +203,13 @@ def _avro(value: DataType, name: str, path: str) -> Any:
                 else {"name": field.name, "type": kind}
             )
         return {"type": "record", "name": name, "fields": fields}
-    if isinstance(value, ArrayType):
+    if isinstance(value, t.ArrayType):
         item = _avro(value.elementType, f"{name}_item", f"{path}[]")
         return {"type": "array", "items": ["null", item] if value.containsNull else item}
-    if isinstance(value, MapType) and isinstance(value.keyType, StringType):
+    if isinstance(value, t.MapType) and isinstance(value.keyType, t.StringType):
         item = _avro(value.valueType, f"{name}_item", f"{path}{{}}")
         return {"type": "map", "values": ["null", item] if value.valueContainsNull else item}
-    if isinstance(value, DecimalType):
+    if isinstance(value, t.DecimalType):
         return {
             "type": "bytes",
             "logicalType": "decimal",

@@ -33,21 +33,22 @@ class Outage:
         now = self._clock()
         if self._since is None:
             self._since = now
-            log.warning("%s; it is asked again for %.0f s", error.message, self._most_s)
         wait_s = min(BACKOFF_S * 2.0 ** min(self._tries, 30), BACKOFF_MAX_S)
         if now + wait_s - self._since > self._most_s:
             raise error
+        if not self._tries:
+            log.warning("%s; it is asked again for %.0f s", error.message, self._most_s)
         self._tries += 1
         return wait_s
 
     def over(self) -> None:
         """The server answered."""
-        if self._since is not None:
+        if self._tries and self._since is not None:
             log.warning("the server answers again, after %.1f s", self._clock() - self._since)
         self._since, self._tries = None, 0
 
 
-def patiently(
+def retrying(
     call: Callable[[], T],
     most_s: float = AWAY_S,
     *,

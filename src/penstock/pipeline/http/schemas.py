@@ -13,7 +13,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
 
-from .retry import patiently
+from .retry import retrying
 
 
 def all_versions(client: HttpClient, topic: str) -> dict[int, SchemaInfo]:
@@ -34,7 +34,7 @@ def one_version(access: Access, topic: str, ledger: int, version: int) -> Schema
     """One version; remembered in this process, for this incarnation of the topic. Raises SCHEMA_NOT_FOUND."""
     with HttpClient(access) as client:
         path = f"{schemas_path(TopicName.parse(topic))}/schema/{version}?deleted=true"
-        return _schema(patiently(lambda: client.call("GET", path)))
+        return _schema(retrying(lambda: client.call("GET", path)))
 
 
 def register(client: HttpClient, topic: str, schema: SchemaInfo) -> int:

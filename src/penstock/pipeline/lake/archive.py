@@ -17,8 +17,9 @@ from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.logs import Log, Look, Mark, set_marks
-from penstock.pipeline.http.retry import patiently
+from penstock.pipeline.http.retry import retrying
 from penstock.pipeline.options import server_options
+from penstock.pipeline.source.offsets import write
 from penstock.pipeline.source.options import Options, parse_options
 from penstock.pipeline.source.query import ask, check_topics
 
@@ -111,7 +112,7 @@ def _checked(spec: ArchiveSpec) -> Options:
 
 
 def _look(client: HttpClient, options: Options, seen: str | None, wait_ms: int) -> Look:
-    found = patiently(lambda: ask(client, options, seen=seen, wait_ms=wait_ms))
+    found = retrying(lambda: ask(client, options, seen=seen, wait_ms=wait_ms))
     check_topics(found)
     return found
 
@@ -127,15 +128,15 @@ def append(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> Non
 
 
 def _frame(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> DataFrame:
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
+    starts: dict[str, dict[int, int]] = {}
+    ends: dict[str, dict[int, int]] = {}
     for step in steps:
-        starts.setdefault(step.log.topic, {})[str(step.log.partition)] = step.start
-        ends.setdefault(step.log.topic, {})[str(step.log.partition)] = step.end
+        starts.setdefault(step.log.topic, {})[step.log.partition] = step.start
+        ends.setdefault(step.log.topic, {})[step.log.partition] = step.end
     options = server_options(spec.server) | {
-        "assign": json.dumps({topic: sorted(map(int, ps)) for topic, ps in starts.items()}),
-        "startingOffsets": json.dumps(starts),
-        "endingOffsets": json.dumps(ends),
+        "assign": json.dumps({topic: sorted(partitions) for topic, partitions in starts.items()}),
+        "startingOffsets": write(starts),
+        "endingOffsets": write(ends),
         "minPartitions": str(spec.partitions_min),
         **spec.reading,
     }
@@ -173,7 +174,7 @@ def _mark(client: HttpClient, spec: ArchiveSpec, steps: Sequence[Step]) -> None:
 def _set(client: HttpClient, spec: ArchiveSpec, marks: Sequence[Mark]) -> None:
     if not spec.follower or not marks:
         return
-    refused = patiently(lambda: set_marks(client, spec.follower, marks))
+    refused = retrying(lambda: set_marks(client, spec.follower, marks))
     if refused:
         mark, reason = next(iter(refused.items()))
         raise PipelineError(

@@ -19,7 +19,7 @@ from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.logs import look
-from penstock.pipeline.http.retry import patiently
+from penstock.pipeline.http.retry import retrying
 
 from . import partitioning, schema
 from .compaction import compact
@@ -167,5 +167,5 @@ def _ledgers(options: WriteOptions, pieces: Sequence[OffsetRange]) -> dict[tuple
         return {}
     topics = sorted({TopicName.parse(piece.topic) for piece in pieces})
     with HttpClient(options.server) as client:
-        found = patiently(lambda: look(client, topics))
+        found = retrying(lambda: look(client, topics))
     return {(log.topic, log.partition): log.ledger for log in found.logs or []}

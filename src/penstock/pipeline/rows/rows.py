@@ -191,7 +191,7 @@ class _Maker:
 
     def event_time(self) -> pa.Array:
         times = self._fields.event_time
-        return pa.nulls(self._rows, columns.TIMESTAMP.arrow) if times is None else _times(times, 0)
+        return pa.nulls(self._rows, columns.TIMESTAMP) if times is None else _times(times, 0)
 
     def message_id(self) -> pa.Array:
         place = self._place
@@ -256,7 +256,7 @@ def _without(items: pa.Array, flags: Ints) -> pa.Array:
 def _times(ms: Ints, none: int | None = None) -> pa.Array:
     """ms since the epoch as timestamps, null where they are `none`."""
     times = pa.array(ms * _US, mask=None if none is None else ms == none)
-    return times.view(columns.TIMESTAMP.arrow)
+    return times.view(columns.TIMESTAMP)
 
 
 def _unbase64(key: bytes | None) -> Any:

@@ -21,6 +21,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import server_options
+from penstock.pipeline.source.offsets import write
 from penstock.pipeline.spec.spec import Spec
 
 from .folder import Folder, Lock, read, replace
@@ -116,9 +117,7 @@ def _letters(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
     assert batch is not None
     topic = TopicName.parse(spec.dead_letters)
     options: dict[str, Any] = server_options(spec.server) | {"subscribe": str(topic), "include": _INCLUDE}
-    options["endingOffsets"] = msgspec.json.encode(
-        {str(topic): {str(partition): end for partition, end in batch.ends.items()}}
-    ).decode()
+    options["endingOffsets"] = write({str(topic): batch.ends})
     rows = spark.read.format("penstock").options(**options).load()
     choice = batch.choice
     if choice.error:

@@ -22,7 +22,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import StageKey
 from penstock.pipeline.errors import BatchConflict, PipelineError
-from penstock.pipeline.http.retry import AWAY_S, patiently
+from penstock.pipeline.http.retry import AWAY_S, retrying
 from penstock.pipeline.http.stages import StageCount, Stages
 
 from .columns import check_columns
@@ -118,8 +118,8 @@ class TopicSink:
         )
         # Of a stream this may be any batch: it outlasts a restart.
         most_s = AWAY_S if streaming else PLAN_RETRY_S
-        self._plans = patiently(lambda: Plans(options, schema), most_s)
-        patiently(lambda: _open_topics(options), most_s)
+        self._plans = retrying(lambda: Plans(options, schema), most_s)
+        retrying(lambda: _open_topics(options), most_s)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""

@@ -22,7 +22,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.decode.plan import Watch
 from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.http.logs import Look, Size, sizes
-from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, patiently
+from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, retrying
 
 from .follow import Follower
 from .limits import Pace, fit, share
@@ -73,7 +73,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins."""
         options = self._options
         asked = times(options.start)
-        found = patiently(lambda: ask(self._http, options, times=asked), START_S)
+        found = retrying(lambda: ask(self._http, options, times=asked), START_S)
         logs = check_there(options, found)
         return write_marks(Marks(beginnings(logs, options.start), initial=True))
 
@@ -87,7 +87,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember what is available now: nothing beyond it is read."""
-        patiently(lambda: self._look(0), START_S)
+        retrying(lambda: self._look(0), START_S)
         self._frozen = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -100,7 +100,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         before = read_marks(start)
         if before.initial or self._frozen:
-            return patiently(lambda: self._next(start, before, limit))
+            return retrying(lambda: self._next(start, before, limit))
         try:
             end = self._next(start, before, limit)
         except PenstockError as error:
