@@ -1,6 +1,6 @@
 """The errors of pipelines, and what kind of trouble each is.
 
-Spark hands errors of its workers back as text, within a stack of its own. So errors that a program must tell apart
+Spark hands errors of its workers back as text, within a stack of its own. So errors that a program must distinguish
 carry a marker, which survives.
 """
 
@@ -20,7 +20,7 @@ RECIPE: Final = (
     " docs/spark.md"
 )
 
-# What a user of the Parquet tables of earlier versions is told.
+# For a user of the Parquet tables of earlier versions.
 DELTA_ONLY: Final = "tables are Delta only: see 'From Parquet to Delta' in docs/lake.md"
 
 Trouble = Literal["data_loss", "schema", "user", "broker"]

@@ -214,6 +214,6 @@ def _without_repeats(items: Items, data: Numbers) -> Items:
     last = np.zeros(len(first), np.int64)
     last[inverse] = np.arange(len(both))  # the last one written stays
     order = np.argsort(first)
-    kept = last[order]
-    counts = np.bincount(owner[kept], minlength=len(items.counts)).astype(np.int64)
-    return Items(counts, take(pairs, kept), items.valid)
+    chosen = last[order]
+    counts = np.bincount(owner[chosen], minlength=len(items.counts)).astype(np.int64)
+    return Items(counts, take(pairs, chosen), items.valid)

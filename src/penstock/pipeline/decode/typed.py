@@ -38,7 +38,7 @@ class TypedRows:
         self._arrow = arrow_type(self._value_type)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """`batch` with its values decoded. Raises PipelineError for a broken row, unless these are kept."""
+        """`batch` with its values decoded. Raises PipelineError for a broken row, unless these are retained."""
         payloads, keys = batch.column("value"), batch.column("key")
         value, wrong = self._decode(payloads, keys, batch.column(VERSION))
         if wrong and not self._plan.typed.keeps_broken:
@@ -65,9 +65,9 @@ class TypedRows:
             columns = columns | {"key": key}
             if not pa.types.is_struct(value.type):
                 return columns | {"value": value}
-        kept = {name: column for name, column in columns.items() if name != "value"}
+        others = {name: column for name, column in columns.items() if name != "value"}
         names = [field.name for field in value.type]
-        return kept | dict(zip(names, value.flatten(), strict=True))
+        return others | dict(zip(names, value.flatten(), strict=True))
 
     def _decode(
         self, payloads: pa.Array, keys: pa.Array, versions: pa.Array

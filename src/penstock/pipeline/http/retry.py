@@ -9,7 +9,7 @@ from penstock.model.errors import PenstockError
 
 T = TypeVar("T")
 
-START_S: Final = 6.0  # at a query's start, where a wrong address is to be told soon
+START_S: Final = 6.0  # at a query's start, where a wrong address has to fail soon
 AWAY_S: Final = 90.0  # for a query that runs: a restart, with a store to be recovered
 BACKOFF_S: Final = 0.1  # doubled each time
 BACKOFF_MAX_S: Final = 2.0

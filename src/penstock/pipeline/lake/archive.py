@@ -1,9 +1,9 @@
-"""A topic kept as a table: `run_archive` reads what is new and appends it, as often as it is asked to.
+"""A topic archived as a table: `run_archive` reads what is new and appends it, as often as it is asked to.
 
 The table is its own checkpoint. Each commit holds, for every partition, the offset at which it ends, in the same
 step as the rows; the next batch begins there, and a commit that would leave a gap or bring an offset twice is
-refused. So there is no folder to lose, and nothing to set right after a crash between any two steps. The server
-hears of it afterwards, by a durable subscription: retention lets go only of what the table has.
+refused. So there is no folder to lose, and nothing to set right after a crash between any two steps. A durable
+subscription follows it afterwards: retention deletes only what the table has.
 """
 
 import json

@@ -1,7 +1,7 @@
 """One read of archive and live log: option `archive` of the source `penstock`.
 
 What the table has comes from the table, the rest from the server; a message that both have comes once. Where
-retention has let go of messages that are archived, the log still begins where the archive does.
+retention has deleted messages that are archived, the log still begins where the archive does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ class Span:
         self._begins: dict[tuple[str, int], int] = {}
 
     def reach_back(self, logs: Sequence[Log]) -> list[Log]:
-        """The logs as if nothing archived had been let go; their times with them."""
+        """The logs as if nothing archived had been deleted, and the offsets of their times."""
         found = []
         for log in logs:
             self._begins[log.topic, log.partition] = log.earliest

@@ -158,7 +158,7 @@ def follow(piece: OffsetRange, position: Position | None, ledger: int) -> Positi
 
 
 class Last(NamedTuple):
-    """The last batch that a table has of a writer, and its rows; None where no commit tells how many."""
+    """The last batch that a table has of a writer, and its rows; None where no commit says how many."""
 
     batch: int
     rows: int | None

@@ -39,7 +39,7 @@ class Attempt(Protocol):
 
 
 class Restarts:
-    """Keeps a query running: one attempt after the other, where a new plan, or patience, is all that it needs.
+    """Keeps a query running: one attempt after the other, where a new plan, or time, is all that it needs.
 
     `attempt` makes one; `owner` returns whose the checkpoint is.
     """

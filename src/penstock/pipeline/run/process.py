@@ -63,17 +63,17 @@ class WorkerProcess:
             start_new_session=True,
             pass_fds=(lock.file,),
         )
-        self._heard: queue.Queue[WorkerEvent] = queue.Queue()
+        self._received: queue.Queue[WorkerEvent] = queue.Queue()
         self._reading = threading.Thread(target=self._read, name="worker", daemon=True)
         self._reading.start()
         self._write(msgspec.json.encode(job))
 
-    def say(self, word: str) -> None:
+    def send(self, word: str) -> None:
         self._write(word.encode())
 
-    def hear(self, timeout_s: float) -> WorkerEvent | None:
+    def receive(self, timeout_s: float) -> WorkerEvent | None:
         try:
-            return self._heard.get(timeout=timeout_s)
+            return self._received.get(timeout=timeout_s)
         except queue.Empty:
             # What it started may hold its end of the pipe open: only the process itself says that it is gone.
             return GONE if self._process.poll() is not None else None
@@ -101,11 +101,11 @@ class WorkerProcess:
             self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
         except (OSError, ValueError):
-            pass  # it is gone, which reading tells
+            pass  # it is gone, which reading shows
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                self._heard.put(msgspec.json.decode(line, type=WorkerEvent))
-        self._heard.put(GONE)
+                self._received.put(msgspec.json.decode(line, type=WorkerEvent))
+        self._received.put(GONE)

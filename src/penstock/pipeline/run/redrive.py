@@ -1,6 +1,6 @@
 """Dead letters back to where they came from, each once.
 
-Which letters were published again is kept in the pipeline's state folder, as ranges of offsets. A batch is written
+Which letters were published again is stored in the pipeline's state folder, as ranges of offsets. A batch is written
 down before it is published, and published under a writer's name that the state has for itself and the batch's number:
 after a crash it is chosen and published again, and the server, which may have it, changes nothing. State that was lost,
 or another folder of the same pipeline, has another writer: its batches begin at 0 and are no repeats.

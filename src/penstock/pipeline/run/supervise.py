@@ -51,7 +51,7 @@ class Backoff:
 class Supervisor:
     """Runs one pipeline until it is done, is stopped, or fails for good.
 
-    `watch` is told every event, and `{"waiting": …}` while there is something to wait for.
+    `watch` is called with every event, and `{"waiting": …}` while there is something to wait for.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Supervisor:
             if self._worker is None:
                 self._folder.clean_scratch()  # of a worker that was killed
                 self._worker = WorkerProcess(self._command, self._job, lock)
-            self._worker.say(START)
+            self._worker.send(START)
             outcome, said = self._listen(self._worker, report)
             if outcome != "failed":
                 self._worker.end(END_S if outcome == "done" else 0)
@@ -140,8 +140,8 @@ class Supervisor:
                 if asked > 2:
                     worker.end(0)
                 else:
-                    worker.say(STOP if asked == 1 else KILL)
-            said = worker.hear(CONTROL_S)
+                    worker.send(STOP if asked == 1 else KILL)
+            said = worker.receive(CONTROL_S)
             if said is None:
                 continue
             if said is GONE:

@@ -26,7 +26,7 @@ _KINDS: Final[dict[str, tuple[tuple[type[t.DataType], ...], str]]] = {
 }
 _OTHERS: Final = ("value", "properties", "headers")
 
-# What the source says of where a row came from. It is not written, but told in dead letters.
+# What the source says of where a row came from. It is written to dead letters only.
 ORIGIN: Final = (
     "offset",
     "timestamp",

@@ -185,7 +185,7 @@ class StagingWriter(EntryWriter):
         self.stages.stage(key.writer, key.batch, key.stage, part, body)
 
     def give_up(self) -> None:
-        """Drop the stage; what cannot be dropped now is swept by the server some day."""
+        """Drop the stage; what cannot be dropped now expires on the server."""
         drop(self.stages, [self._key])
 
     def count(self, messages: int) -> StageCount:

@@ -33,7 +33,9 @@ class Delivery(StrEnum):
     """What becomes of rows that Spark computes more than once."""
 
     EXACTLY_ONCE = "exactly_once"  # staged, seen when the batch is committed
-    SEQUENCE = "sequence"  # at once; repeats are told by their numbers, as far as rows come in the same order
+    SEQUENCE = (
+        "sequence"  # at once; repeats are known by their numbers, as far as rows come in the same order
+    )
     AT_LEAST_ONCE = "at_least_once"  # at once; repeats are stored again
 
 

@@ -15,7 +15,7 @@ from penstock.pipeline.errors import PipelineError
 
 from .columns import chooses_version, is_plain
 from .entries import EntryWriter
-from .messages import columns_of, letters, milliseconds
+from .messages import columns_of, letters, milliseconds, pairs_of, text_of
 from .options import Options, parse_topic
 from .target import Target
 
@@ -195,11 +195,4 @@ def _deliver_at(batch: pa.RecordBatch) -> Any:
 
 
 def _properties(batch: pa.RecordBatch, row: int) -> dict[str, str] | None:
-    names = batch.schema.names
-    if "properties" in names:
-        return dict(batch.column("properties")[row].as_py() or ()) or None
-    if "headers" in names:
-        pairs = batch.column("headers")[row].as_py() or ()
-        texts = ((h["key"], h["value"]) for h in pairs)
-        return {k: v.decode() if isinstance(v, bytes) else v for k, v in texts} or None
-    return None
+    return {name: text_of(value) for name, value in pairs_of(batch.slice(row, 1))[0]} or None

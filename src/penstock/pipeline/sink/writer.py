@@ -32,9 +32,9 @@ from .task import Identity, Plans, Task
 
 log = logging.getLogger(__name__)
 
-PLAN_RETRY_S: Final = 10.0  # for a server that restarts; a wrong address is to be told soon
+PLAN_RETRY_S: Final = 10.0  # for a server that restarts; a wrong address has to fail soon
 
-# Spark tells tasks of these; nothing else says which batch of which query it is.
+# Properties that Spark gives tasks; nothing else says which batch of which query it is.
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
 
@@ -74,15 +74,15 @@ def commit(
                 ErrorKind.BATCH_CONFLICT,
             )
     if answer["repeated"]:
-        told = ", ".join(f"{count} messages to {topic}" for topic, count in sorted(committed.items()))
+        done = ", ".join(f"{count} messages to {topic}" for topic, count in sorted(committed.items()))
         log.warning(
             "writer %s, batch %d is committed already (%s): it is a repeat and is not written again",
-            *(writer, batch, told or "no messages"),
+            *(writer, batch, done or "no messages"),
         )
 
 
 def messages_of(answer: Mapping[str, Any]) -> Counter[str]:
-    """By topic, without its partitions, the messages that a commit's answer tells of."""
+    """By topic, without its partitions, the messages in a commit's answer."""
     found: Counter[str] = Counter()
     for span in answer["spans"]:
         found[str(TopicName.parse(span["topic"]).base)] += span["end_offset"] - span["offset"]
@@ -218,7 +218,7 @@ class TopicStreamWriter(TopicSink, DataSourceStreamArrowWriter):
 
 
 def _open_topics(options: Options) -> None:
-    """Have the topics that the options name made, so that a wrong one is told before anything runs."""
+    """Have the topics that the options name made, so that a wrong one fails before anything runs."""
     topics: list[TopicName] = [t for t in (options.topic, options.dead_letter_topic) if t is not None]
     if topics:
         with Stages(options.server, retry_s=0) as client:

@@ -74,14 +74,14 @@ class Window(msgspec.Struct, frozen=True):
 def windows_of(spec: Spec, view: str) -> tuple[Window, ...]:
     """The windows that rows of `view` are grouped by; none where the event time itself decides."""
     streams = {*spec.sources}
-    heirs = {view}
+    followers = {view}
     found: list[Window] = []
     position = next((n + 1 for n, step in enumerate(spec.steps) if step.name == view), 0)
     for number, step in enumerate(spec.steps):
-        used = {name for name in heirs | streams if mentions(step, name)}
-        if used & (streams | heirs):
+        used = {name for name in followers | streams if mentions(step, name)}
+        if used & (streams | followers):
             streams.add(step.name)
-        if number < position or not used & heirs:
+        if number < position or not used & followers:
             continue
         if step.python or step.stateful or step.deduplicate:
             return ()
@@ -94,7 +94,7 @@ def windows_of(spec: Spec, view: str) -> tuple[Window, ...]:
         if windows:
             found += windows  # what comes behind a window has the watermark of its own
         else:
-            heirs.add(step.name)
+            followers.add(step.name)
     return tuple(found)
 
 
