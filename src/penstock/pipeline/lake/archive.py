@@ -27,6 +27,8 @@ from .archive_plan import ArchiveSpec, Progress, Report, Step, plan
 from .delta import Table
 from .options import folder_of, table_at
 
+__all__ = ["ArchiveSpec", "append", "archive", "run_archive", "server_options"]
+
 FORMAT: Final = "penstock_lake"
 WAIT_MS: Final = 1_000  # how long a stop may go unnoticed
 

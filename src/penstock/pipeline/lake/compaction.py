@@ -7,13 +7,14 @@ row is rewritten once a step and not with every batch.
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Final
 
 import msgspec
 import pyarrow.parquet as pq
 
 from .delta import Snapshot, Table
-from .files import FileWriter, remove
+from .files import FileWriter, remove, runs
 from .partitioning import PartitionColumn, constants
 from .schema import conform
 from .values import COLUMNS, File
@@ -31,18 +32,10 @@ def groups(files: Sequence[File], target_bytes: int, files_min: int = FILES_MIN)
     """
     found: list[list[File]] = []
     for members in _partitions(files).values():
-        run: list[File] = []
-        size = 0
-        for file in [*members, None]:
-            fits = file is not None and file.size * 2 < target_bytes
-            same = fits and (not run or _step(file.size) == _step(run[0].size)) if file is not None else False
-            if run and (not same or file is None or size + file.size > target_bytes):
-                if len(run) >= files_min:
-                    found.append(run)
-                run, size = [], 0
-            if file is not None and fits:
-                run.append(file)
-                size += file.size
+        for step, files_of_step in groupby(members, lambda file: _step(file.size, target_bytes)):
+            if step is not None:
+                together = runs(files_of_step, target_bytes, lambda file: file.size)
+                found += [run for run in together if len(run) >= files_min]
     return found
 
 
@@ -107,7 +100,10 @@ def _partitions(files: Sequence[File]) -> dict[tuple[tuple[str, str | None], ...
     return found
 
 
-def _step(size: int) -> int:
+def _step(size: int, target_bytes: int) -> int | None:
+    """None for a file that is large enough."""
+    if size * 2 >= target_bytes:
+        return None
     step, bound = 0, SMALLEST
     while size >= bound:
         step, bound = step + 1, bound * STEP

@@ -5,10 +5,10 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ OPEN_MAX: Final = 32  # files that a task has open at once
 LEVEL: Final = 1  # of zstd: twice as fast as the default, a tenth larger
 
 Values = tuple[str | None, ...]
+T = TypeVar("T")
 
 COLUMNS_MAX: Final = 32  # as Delta counts
 TEXT_MAX: Final = 64  # a longer bound says nothing
@@ -157,6 +158,20 @@ def open_file(folder: Path, path: str) -> Any:
         return pq.ParquetFile(folder / path, pre_buffer=True)
     except FileNotFoundError:
         raise PipelineError(f"the table {folder} has lost the file {path}; has it been vacuumed?") from None
+
+
+def runs(items: Iterable[T], most: int, size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Neighbours put together, of `most` bytes at most in all; one of them at least."""
+    run: list[T] = []
+    size = 0
+    for item in items:
+        if run and size + size_of(item) > most:
+            yield run
+            run, size = [], 0
+        run.append(item)
+        size += size_of(item)
+    if run:
+        yield run
 
 
 def remove(root: Path, files: Iterable[File]) -> None:

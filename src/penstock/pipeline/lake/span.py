@@ -17,14 +17,14 @@ from penstock.pipeline.rows import columns
 from penstock.pipeline.rows.rows import Place
 from penstock.pipeline.source.offsets import Range, ranges
 from penstock.pipeline.source.query import TopicReader
-from penstock.pipeline.source.tasks import Elsewhere, raw_include, splits_for
+from penstock.pipeline.source.tasks import Split, raw_include, splits_for
 
 from .options import folder_of, snapshot_of
 from .slices import Slice, offset_at, plan_slices, read_slice
 from .values import OffsetRange, Position
 
 
-class ArchivedSplit(Elsewhere):
+class ArchivedSplit(Split):
     """One task: a range of offsets that the table has."""
 
     def __init__(self, part: Slice, columns: pa.Schema, include: tuple[str, ...], plan: Plan | None) -> None:

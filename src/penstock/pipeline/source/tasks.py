@@ -6,7 +6,7 @@ connection broke.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Final
@@ -33,30 +33,7 @@ BACKOFF_S: Final = 0.1  # doubled each time
 
 
 class Split(InputPartition):
-    """One task: a range of offsets and how to read it."""
-
-    def __init__(
-        self,
-        server: Access,
-        wanted: Range,
-        include: tuple[str, ...],
-        *,
-        fail_on_data_loss: bool,
-        plan: Plan | None = None,
-    ) -> None:
-        super().__init__(None)
-        self.server = server
-        self.wanted = wanted
-        self.include = include
-        self.fail_on_data_loss = fail_on_data_loss
-        self.plan = plan
-
-
-class Elsewhere(InputPartition):
-    """A task that reads from somewhere else than the log, like an archive, and knows itself from where.
-
-    Its messages are decoded as those of the log.
-    """
+    """One task: messages of a log's partition, and how they are decoded. Kinds differ in where they read from."""
 
     def __init__(self, place: Place, include: tuple[str, ...], plan: Plan | None) -> None:
         super().__init__(None)
@@ -69,11 +46,38 @@ class Elsewhere(InputPartition):
         raise NotImplementedError
 
 
+class LogSplit(Split):
+    """A range of offsets of a log."""
+
+    def __init__(
+        self,
+        server: Access,
+        wanted: Range,
+        include: tuple[str, ...],
+        *,
+        fail_on_data_loss: bool,
+        plan: Plan | None = None,
+    ) -> None:
+        place = Place(wanted.topic, wanted.partition, wanted.ledger, wanted.partitioned)
+        super().__init__(place, include, plan)
+        self.server = server
+        self.wanted = wanted
+        self.fail_on_data_loss = fail_on_data_loss
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The messages, fetched from the server."""
+        frames = fetch(self.server, self.wanted, fail_on_data_loss=self.fail_on_data_loss)
+        include = raw_include(self.include, self.plan)
+        return decode(self.place, frames, self.wanted.start, self.wanted.end, include)
+
+
 def splits_for(options: Options, ranges: Sequence[Range], plan: Plan | None = None) -> list[InputPartition]:
     """The tasks that read ranges of logs, cut alike each time."""
     pieces = split(ranges, rows_max=options.records_max, pieces_min=options.partitions_min)
     return [
-        Split(options.server, piece, options.include, fail_on_data_loss=options.fail_on_data_loss, plan=plan)
+        LogSplit(
+            options.server, piece, options.include, fail_on_data_loss=options.fail_on_data_loss, plan=plan
+        )
         for piece in pieces
     ]
 
@@ -98,34 +102,23 @@ def split(ranges: Sequence[Range], *, rows_max: int, pieces_min: int = 1) -> lis
 
 
 def read_split(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of one task; Spark makes one without a range of its own where there is nothing to read."""
-    if isinstance(partition, Elsewhere):
-        yield from _typed(partition.rows(), partition.place, partition.include, partition.plan)
+    """The rows of one task, their values as the query's options want them.
+
+    Spark makes a task without a range of its own where there is nothing to read.
+    """
     if not isinstance(partition, Split):
         return
-    wanted = partition.wanted
-    place = Place(wanted.topic, wanted.partition, wanted.ledger, wanted.partitioned)
-    frames = fetch(partition.server, wanted, fail_on_data_loss=partition.fail_on_data_loss)
-    include = raw_include(partition.include, partition.plan)
-    rows = decode(place, frames, wanted.start, wanted.end, include)
-    yield from _typed(rows, place, partition.include, partition.plan)
+    if partition.plan is None:
+        yield from partition.rows()
+        return
+    decoder = TypedRows(partition.plan, partition.place, keep_version=VERSION in partition.include)
+    for batch in partition.rows():
+        yield decoder.apply(batch)
 
 
 def raw_include(include: tuple[str, ...], plan: Plan | None) -> tuple[str, ...]:
     """The further columns that decoding starts from: it needs each row's schema version."""
     return include if plan is None or VERSION in include else (*include, VERSION)
-
-
-def _typed(
-    rows: Iterable[pa.RecordBatch], place: Place, include: tuple[str, ...], plan: Plan | None
-) -> Iterator[pa.RecordBatch]:
-    """Messages as the query's options want their values."""
-    if plan is None:
-        yield from rows
-        return
-    decoder = TypedRows(plan, place, keep_version=VERSION in include)
-    for batch in rows:
-        yield decoder.apply(batch)
 
 
 def fetch(
