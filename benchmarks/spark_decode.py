@@ -170,9 +170,9 @@ def alone(given: Any) -> None:
     import pyarrow as pa
 
     from penstock.client.access import Access
+    from penstock.pipeline.decode.decoders import column_type
     from penstock.pipeline.decode.options import Typed
     from penstock.pipeline.decode.plan import Plan
-    from penstock.pipeline.decode.target import column_type
     from penstock.pipeline.decode.typed import TypedRows
     from penstock.pipeline.rows.rows import Place
 

@@ -18,9 +18,10 @@ from deltalake import DeltaTable
 
 from benchmarks.spark_scan import PARTITIONS, serve
 from penstock.client.access import Access
-from penstock.pipeline.http.logs import LogState
-from penstock.pipeline.lake.archive import ArchiveSpec, append, server_options
+from penstock.pipeline.http.logs import Log
+from penstock.pipeline.lake.archive import ArchiveSpec, append
 from penstock.pipeline.lake.archive_plan import Step
+from penstock.pipeline.options import server_options
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.session import session
 
@@ -57,7 +58,7 @@ def main() -> None:
     rows = each * PARTITIONS
     try:
         whole = {TOPIC: {str(n): each for n in range(PARTITIONS)}}
-        steps = [Step(LogState(TOPIC, n, True, 1, 0, each, 0, ()), 0, each) for n in range(PARTITIONS)]
+        steps = [Step(Log(TOPIC, n, True, 1, 0, each), 0, each) for n in range(PARTITIONS)]
         for name, include in (("all columns", tuple(INCLUDABLE)), ("basic columns", ())):
 
             def archived(path: Path, include: tuple[str, ...] = include) -> None:

@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 from pyspark.sql import DataFrame
 
 from penstock.model.message import OutMessage
-from penstock.pipeline.rows.frames import Frame
+from penstock.pipeline.rows.entries import Frame
 from penstock.pipeline.rows.rows import Place, decode
 from penstock.pipeline.session import session
 from penstock.pipeline.source.offsets import Range

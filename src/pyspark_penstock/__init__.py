@@ -32,17 +32,17 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, as the options choose them."""
-        from penstock.pipeline.source.schema import table_schema
+        from penstock.pipeline.source.query import table_schema
 
         return table_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of what is there now."""
-        from penstock.pipeline.source.batch import TopicReader, names_archive
+        from penstock.pipeline.source.query import TopicReader, names_archive
 
         if not names_archive(self.options, schema):
             return TopicReader(self.options, schema)
-        from penstock.pipeline.lake.topics import ArchiveReader  # here: most queries need no tables
+        from penstock.pipeline.lake.span import ArchiveReader
 
         return ArchiveReader(self.options, schema)
 

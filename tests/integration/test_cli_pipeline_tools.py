@@ -12,7 +12,7 @@ from tests.integration.tls_harness import Pki
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
-from penstock.pipeline.run.report import SYSTEM_TOPIC
+from penstock.pipeline.run.events import SYSTEM_TOPIC
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import running
 

@@ -11,11 +11,10 @@ import pytest
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.backoff import Backoff
+from penstock.pipeline.run.events import last_events
 from penstock.pipeline.run.folder import Folder, in_use
-from penstock.pipeline.run.orders import Job
-from penstock.pipeline.run.report import last_events
-from penstock.pipeline.run.supervise import Supervisor
+from penstock.pipeline.run.process import Job
+from penstock.pipeline.run.supervise import Backoff, Supervisor
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import Address, running
 

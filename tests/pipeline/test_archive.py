@@ -20,10 +20,10 @@ from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.http.schemas import register
 from penstock.pipeline.lake import archive as archiving
 from penstock.pipeline.lake.archive import ArchiveSpec, run_archive
-from penstock.pipeline.lake.progress import Progress
+from penstock.pipeline.lake.archive_plan import Progress
+from penstock.pipeline.lake.options import snapshot_of
 from penstock.pipeline.lake.replay import ORIGIN, ReplaySpec, run_replay
 from penstock.pipeline.lake.replay_plan import FOLDER, ranges
-from penstock.pipeline.lake.tables import snapshot_of
 from penstock.pipeline.lake.values import Position
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.testing.server import running

@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 from tests.pipeline.declared import HOUR, WAIT_S, House
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.folder import Folder, Lock
+from penstock.pipeline.run.folder import Folder, Lock, forget, reset
 from penstock.pipeline.run.redrive import Choice, run_redrive
-from penstock.pipeline.run.remake import forget, reset
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import running
 

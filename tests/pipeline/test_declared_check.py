@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.declared import House
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.check import check
+from penstock.pipeline.run.query import check
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import running
 

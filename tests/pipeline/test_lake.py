@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from penstock.pipeline.lake.files import FileWriter
+from penstock.pipeline.lake.options import snapshot_of
 from penstock.pipeline.lake.partitioning import PartitionColumn
-from penstock.pipeline.lake.tables import snapshot_of
 
 
 @pytest.fixture

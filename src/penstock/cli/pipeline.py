@@ -9,7 +9,7 @@ import click
 
 from penstock.client.access import Access
 from penstock.pipeline.run.folder import Folder, in_use
-from penstock.pipeline.run.orders import Job
+from penstock.pipeline.run.process import Job
 from penstock.pipeline.run.supervise import Supervisor
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
@@ -32,8 +32,8 @@ _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a t
 @_json
 def check(spec: Spec, as_json: bool) -> None:
     """Check FILE against live topics, and show what would run. Touches nothing."""
-    from penstock.pipeline.run.check import check as checked
     from penstock.pipeline.run.preflight import preflight
+    from penstock.pipeline.run.query import check as checked
 
     Folder(spec.home).check_owner(spec)
     preflight(spec)  # before Spark is started: most mistakes show here
@@ -67,8 +67,8 @@ def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
 
     Topics keep what they have; what is published again follows it.
     """
+    from penstock.pipeline.run.folder import forget
     from penstock.pipeline.run.preflight import preflight
-    from penstock.pipeline.run.remake import forget
 
     preflight(spec)
     tables = ", ".join(sink.path for sink in spec.sinks.values() if sink.path)
@@ -86,7 +86,7 @@ def full_refresh(spec: Spec, yes: bool, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(spec: Spec, to: str, yes: bool) -> None:
     """Let the next run begin with the messages published at or after TIME. Sinks keep what they have."""
-    from penstock.pipeline.run.remake import reset as again
+    from penstock.pipeline.run.folder import reset as again
 
     start = parse_time("--to", to)
     assert start is not None
@@ -119,7 +119,7 @@ def stop(spec: Spec, timeout: float) -> None:
 def status(file: str | None, state: Path | None, server: Access) -> None:
     """What the pipeline of FILE last said about itself; without FILE, what all of a server's pipelines said."""
     if file is None:
-        from penstock.pipeline.run.report import last_events
+        from penstock.pipeline.run.events import last_events
 
         columns = ("pipeline", "state", "batch", "rows", "rows_per_second", "lag", "rejected", "error")
         output.rows(columns, last_events(server), "no pipeline has run")

@@ -11,7 +11,7 @@ import click
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
-from penstock.pipeline.spec.units import time_ms
+from penstock.pipeline.spec.times import time_ms
 
 from . import output
 

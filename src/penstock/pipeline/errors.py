@@ -1,10 +1,12 @@
 """The errors of pipelines, and what kind of trouble each is.
 
-Spark hands errors of its workers back as text, within a stack of its own. So errors that a program must tell apart
+Spark hands errors of its workers back as text, within a stack of its own. So errors that a program must distinguish
 carry a marker, which survives.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, Literal
 
 from penstock.model.errors import ErrorKind, PenstockError
@@ -18,7 +20,7 @@ RECIPE: Final = (
     " docs/spark.md"
 )
 
-# What a user of the Parquet tables of earlier versions is told.
+# For a user of the Parquet tables of earlier versions.
 DELTA_ONLY: Final = "tables are Delta only: see 'From Parquet to Delta' in docs/lake.md"
 
 Trouble = Literal["data_loss", "schema", "user", "broker"]
@@ -53,6 +55,17 @@ class BatchConflict(PipelineError):
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.BATCH_CONFLICT) -> None:
         super().__init__(message if message.endswith(RECIPE) else f"{message}; {RECIPE}", kind)
+
+
+@contextmanager
+def as_pipeline_errors() -> Iterator[None]:
+    """Let what other packages raise of schemas and values be a PipelineError."""
+    try:
+        yield
+    except PipelineError:
+        raise
+    except PenstockError as error:
+        raise PipelineError(error.message, error.kind) from None
 
 
 def _marked(mark: str, message: str) -> str:

@@ -1,6 +1,6 @@
 """Options as Spark hands them over, texts all of them, read alike by every source and sink; and those of the server."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from penstock.client.access import Access
@@ -20,6 +20,21 @@ _FIELDS: Final = {
 NAMES: Final = ("url", *_FIELDS)
 
 
+def named(given: Mapping[str, str], names: Sequence[str], ignored: Sequence[str] = ()) -> dict[str, str]:
+    """The options by the names they have here, as Spark hands them over in lower case. `ignored` are Spark's own.
+
+    Raises PipelineError for an option that is neither.
+    """
+    known = {name.lower(): name for name in names}
+    texts: dict[str, str] = {}
+    for key, text in given.items():
+        if name := known.get(key.lower()):
+            texts[name] = text
+        elif key.lower() not in ignored:
+            raise PipelineError(f"unknown option {key}; there are {', '.join(names)}")
+    return texts
+
+
 def parse_server(texts: Mapping[str, str]) -> Access:
     """The server that options name. Raises PipelineError, which names the option."""
     url = texts.get("url", "").strip()
@@ -34,6 +49,16 @@ def parse_server(texts: Mapping[str, str]) -> Access:
         return Access(url=url, **given)
     except PenstockError as error:
         raise PipelineError(f"option url: {error.message}") from None
+
+
+def server_options(server: Access) -> dict[str, str]:
+    """What `parse_server` reads. Raises PipelineError for a token that is given as text."""
+    if server.token:
+        raise PipelineError(
+            "a token for Spark is named by a file or an environment variable, not given as text"
+        )
+    given = {name: text for name, field in _FIELDS.items() if (text := getattr(server, field))}
+    return {"url": server.url, **given}
 
 
 def number(texts: Mapping[str, str], name: str, default: int, least: int = 1) -> int:

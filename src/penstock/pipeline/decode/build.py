@@ -4,7 +4,7 @@ Avro's rules of resolution (`penstock.codec.avro.resolve`), and one more: an enu
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from penstock.codec.avro.resolve import Resolution, writer_field
 from penstock.codec.avro.types import Array, Enum, Fixed, Map, Primitive, Record, Type, Union
 from penstock.pipeline.errors import PipelineError
 
+from .arrays import items_of, mask_of, offsets_of, struct_of
 from .leaves import enum_column, leaf, span_array
 from .raw import BadRows, Choice, Fields, Flags, Items, Nothing, Numbers, Raw, Spans, size, take
 from .scan import compile_scan, scan
@@ -89,7 +90,7 @@ def _member(reader: Union, writer: Type, rules: _Rules) -> Build:
     def read(raw: Raw, data: Numbers) -> pa.Array:
         built = build(raw, data)
         children = [built if n == number else pa.nulls(len(built), f.type) for n, f in enumerate(arrow)]
-        return _struct(children, arrow, raw.valid)
+        return struct_of(children, arrow, len(built), raw.valid)
 
     return read
 
@@ -159,7 +160,7 @@ def _record(writer: Record, reader: Record, rules: _Rules) -> Build:
                 why = error.why
         if bad is not None:
             raise BadRows(bad, why)
-        return _struct(children, arrow, fields.valid, fields.rows)
+        return struct_of(children, arrow, fields.rows, fields.valid)
 
     return read
 
@@ -176,8 +177,10 @@ def _array(reader: Array, build: Build) -> Build:
 
     def read(raw: Raw, data: Numbers) -> pa.Array:
         items = cast("Items", raw)
-        child = _children(items, build, data)
-        return pa.ListArray.from_arrays(_offsets(items), child, type=arrow, mask=_mask(items.valid))
+        child = items_of(lambda: build(items.child, data), items.counts)
+        return pa.ListArray.from_arrays(
+            offsets_of(items.counts), child, type=arrow, mask=mask_of(items.valid)
+        )
 
     return read
 
@@ -188,15 +191,13 @@ def _map(reader: Map, build: Build) -> Build:
     def read(raw: Raw, data: Numbers) -> pa.Array:
         items = _without_repeats(cast("Items", raw), data)
         pairs = cast("Fields", items.child)
-        keys = _children(Items(items.counts, pairs.children[0]), _keys, data)
-        values = _children(Items(items.counts, pairs.children[1]), build, data)
-        return pa.MapArray.from_arrays(_offsets(items), keys, values, type=arrow, mask=_mask(items.valid))
+        key, value = pairs.children
+        keys = items_of(lambda: span_array(cast("Spans", key), data, pa.string()), items.counts)
+        values = items_of(lambda: build(value, data), items.counts)
+        offsets = offsets_of(items.counts)
+        return pa.MapArray.from_arrays(offsets, keys, values, type=arrow, mask=mask_of(items.valid))
 
     return read
-
-
-def _keys(raw: Raw, data: Numbers) -> pa.Array:
-    return span_array(cast("Spans", raw), data, pa.string())
 
 
 def _without_repeats(items: Items, data: Numbers) -> Items:
@@ -213,36 +214,6 @@ def _without_repeats(items: Items, data: Numbers) -> Items:
     last = np.zeros(len(first), np.int64)
     last[inverse] = np.arange(len(both))  # the last one written stays
     order = np.argsort(first)
-    kept = last[order]
-    counts = np.bincount(owner[kept], minlength=len(items.counts)).astype(np.int64)
-    return Items(counts, take(pairs, kept), items.valid)
-
-
-def _children(items: Items, build: Build, data: Numbers) -> pa.Array:
-    try:
-        return build(items.child, data)
-    except BadRows as error:
-        owner = np.repeat(np.arange(len(items.counts)), items.counts)
-        rows = np.zeros(len(items.counts), np.bool_)
-        rows[owner[error.flags]] = True
-        raise BadRows(rows, error.why) from None
-
-
-def _offsets(items: Items) -> pa.Array:
-    offsets = np.zeros(len(items.counts) + 1, np.int32)
-    np.cumsum(items.counts, out=offsets[1:])
-    return pa.array(offsets)
-
-
-def _mask(valid: Flags | None) -> pa.Array | None:
-    return None if valid is None else pa.array(~valid)
-
-
-def _struct(children: list[pa.Array], arrow: pa.StructType, valid: Flags | None, rows: int = 0) -> pa.Array:
-    if not children:
-        whole: Any = np.empty(rows, object)
-        whole[:] = [
-            {} if valid is None or ok else None for ok in (valid if valid is not None else [True] * rows)
-        ]
-        return pa.array(whole.tolist(), arrow)
-    return pa.StructArray.from_arrays(children, fields=list(arrow), mask=_mask(valid))
+    chosen = last[order]
+    counts = np.bincount(owner[chosen], minlength=len(items.counts)).astype(np.int64)
+    return Items(counts, take(pairs, chosen), items.valid)

@@ -8,9 +8,10 @@ import pyarrow as pa
 
 from penstock.pipeline.errors import PipelineError
 
+from .arrays import items_of, mask_of, offsets_of, struct_of
 from .leaves import text
 from .payloads import Decoder
-from .raw import BadRows
+from .raw import Flags, Ints
 
 Cast = Callable[[pa.Array], pa.Array]
 
@@ -82,52 +83,39 @@ def _struct(source: pa.StructType, target: pa.StructType, path: str) -> Cast:
                 children.append(each[1](column.field(each[0])))
             else:
                 children.append(pa.nulls(len(column), each))
-        mask = column.is_null() if column.null_count else None
-        if not children:
-            return pa.array([{} if ok else None for ok in column.is_valid().to_pylist()], target)
-        return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+        return struct_of(children, target, len(column), _valid(column))
 
     return cast
 
 
 def _list(target: pa.ListType, item: Cast) -> Cast:
     def cast(column: pa.Array) -> pa.Array:
-        offsets = _offsets(column)
-        items = _inside(item, column.flatten(), offsets)
-        mask = column.is_null() if column.null_count else None
-        return pa.ListArray.from_arrays(offsets, items, type=target, mask=mask)
+        counts = _counts(column)
+        items = items_of(lambda: item(column.flatten()), counts)
+        mask = mask_of(_valid(column))
+        return pa.ListArray.from_arrays(offsets_of(counts), items, type=target, mask=mask)
 
     return cast
 
 
 def _map(target: pa.MapType, key: Cast, item: Cast) -> Cast:
     def cast(column: pa.Array) -> pa.Array:
-        offsets = _offsets(column)
+        counts = _counts(column)
         pairs = column.cast(pa.list_(pa.struct([("k", column.type.key_type), ("v", column.type.item_type)])))
         flat = pairs.flatten()
-        keys = _inside(key, flat.field(0), offsets)
-        items = _inside(item, flat.field(1), offsets)
-        mask = column.is_null() if column.null_count else None
-        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=mask)
+        keys = items_of(lambda: key(flat.field(0)), counts)
+        items = items_of(lambda: item(flat.field(1)), counts)
+        mask = mask_of(_valid(column))
+        return pa.MapArray.from_arrays(offsets_of(counts), keys, items, type=target, mask=mask)
 
     return cast
 
 
-def _offsets(column: pa.Array) -> pa.Array:
-    """Where each row's items begin among those of all rows that are not null."""
+def _counts(column: pa.Array) -> Ints:
+    """How many items each row has; none where it is null."""
     raw = np.asarray(column.offsets).astype(np.int64)
-    counts = np.where(np.asarray(column.is_valid()), np.diff(raw), 0)
-    offsets = np.zeros(len(column) + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    return pa.array(offsets)
+    return np.where(np.asarray(column.is_valid()), np.diff(raw), 0)
 
 
-def _inside(cast: Cast, items: pa.Array, offsets: pa.Array) -> pa.Array:
-    try:
-        return cast(items)
-    except BadRows as error:
-        ends = np.asarray(offsets)
-        owner = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-        rows = np.zeros(len(ends) - 1, np.bool_)
-        rows[owner[error.flags]] = True
-        raise BadRows(rows, error.why) from None
+def _valid(column: pa.Array) -> Flags | None:
+    return np.asarray(column.is_valid()) if column.null_count else None

@@ -10,42 +10,28 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from penstock.codec.protobuf import ProtobufCodec
 from penstock.codec.protobuf_fill import TYPE_NAMES
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 
+from .arrays import at_rows, offsets_of, struct_of
 from .payloads import Decoder
 from .raw import BadRows
 from .shapes import COLUMNS_MAX, arrow_type
 
-_SCALARS: Final[dict[str, DataType]] = {
-    "bool": BooleanType(),
-    "string": StringType(),
-    "bytes": BinaryType(),
-    "enum": StringType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    **dict.fromkeys(("int32", "sint32", "sfixed32"), IntegerType()),
-    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint32", "fixed32"), LongType()),
-    **dict.fromkeys(("uint64", "fixed64"), DecimalType(20, 0)),
+_SCALARS: Final[dict[str, t.DataType]] = {
+    "bool": t.BooleanType(),
+    "string": t.StringType(),
+    "bytes": t.BinaryType(),
+    "enum": t.StringType(),
+    "float": t.FloatType(),
+    "double": t.DoubleType(),
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), t.IntegerType()),
+    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint32", "fixed32"), t.LongType()),
+    **dict.fromkeys(("uint64", "fixed64"), t.DecimalType(20, 0)),
 }
 
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
@@ -96,7 +82,7 @@ class MessageDecoder(Decoder):
         return ""
 
 
-def message_type(descriptor: Any, path: str = "value") -> DataType:
+def message_type(descriptor: Any, path: str = "value") -> t.DataType:
     """A message's column; raises PipelineError for one that contains itself."""
     return _Shaper().message(descriptor, path, frozenset())
 
@@ -105,10 +91,10 @@ class _Shaper:
     def __init__(self) -> None:
         self.columns = 0
 
-    def message(self, descriptor: Any, path: str, inside: frozenset[str]) -> DataType:
+    def message(self, descriptor: Any, path: str, inside: frozenset[str]) -> t.DataType:
         name = descriptor.full_name
         if name == _TIMESTAMP:
-            return TimestampType()
+            return t.TimestampType()
         if name in _WRAPPERS:
             return _SCALARS[TYPE_NAMES[descriptor.fields_by_name["value"].type]]
         if name in inside:
@@ -117,21 +103,21 @@ class _Shaper:
                 " value.decode=none"
             )
         inside |= {name}
-        return StructType(
-            [StructField(f.name, self.field(f, f"{path}.{f.name}", inside)) for f in descriptor.fields]
+        return t.StructType(
+            [t.StructField(f.name, self.field(f, f"{path}.{f.name}", inside)) for f in descriptor.fields]
         )
 
-    def field(self, field: Any, path: str, inside: frozenset[str]) -> DataType:
+    def field(self, field: Any, path: str, inside: frozenset[str]) -> t.DataType:
         self.columns += 1
         if self.columns > COLUMNS_MAX:
             raise PipelineError(f"{path}: the schema makes more than {COLUMNS_MAX} columns")
         if _is_map(field):
             key, value = _pair(field)
-            return MapType(self.item(key, path, inside), self.item(value, path, inside))
+            return t.MapType(self.item(key, path, inside), self.item(value, path, inside))
         item = self.item(field, path, inside)
-        return ArrayType(item) if field.is_repeated else item
+        return t.ArrayType(item) if field.is_repeated else item
 
-    def item(self, field: Any, path: str, inside: frozenset[str]) -> DataType:
+    def item(self, field: Any, path: str, inside: frozenset[str]) -> t.DataType:
         if field.message_type is not None:
             return self.message(field.message_type, path, inside)
         return _SCALARS[TYPE_NAMES[field.type]]
@@ -156,14 +142,11 @@ def _message(descriptor: Any, arrow: pa.DataType) -> Gather:
 
     def gather(messages: Sequence[Any]) -> pa.Array:
         there = [m for m in messages if m is not None]
-        if not fields:
-            found = pa.array([{}] * len(there), arrow)
-        else:
-            found = pa.StructArray.from_arrays([field(there) for field in fields], fields=list(arrow))
+        found = struct_of([field(there) for field in fields], arrow, len(there), None)
         if len(there) == len(messages):
             return found
         valid = np.fromiter((m is not None for m in messages), np.bool_, len(messages))
-        return found.take(pa.array(np.maximum(np.cumsum(valid) - 1, 0), mask=~valid))
+        return at_rows(found, valid)
 
     return gather
 
@@ -185,7 +168,10 @@ def _field(field: Any, arrow: pa.DataType) -> Gather:
             maps = [getattr(message, name) for message in messages]
             found = [(k, each[k]) for each in maps for k in each]
             return pa.MapArray.from_arrays(
-                _offsets(maps), keys([k for k, _ in found]), items([v for _, v in found]), type=arrow
+                offsets_of([len(each) for each in maps]),
+                keys([k for k, _ in found]),
+                items([v for _, v in found]),
+                type=arrow,
             )
 
         return pairs
@@ -195,7 +181,9 @@ def _field(field: Any, arrow: pa.DataType) -> Gather:
         def repeated(messages: Sequence[Any]) -> pa.Array:
             lists = [getattr(message, name) for message in messages]
             return pa.ListArray.from_arrays(
-                _offsets(lists), item([value for each in lists for value in each]), type=arrow
+                offsets_of([len(each) for each in lists]),
+                item([value for each in lists for value in each]),
+                type=arrow,
             )
 
         return repeated
@@ -215,9 +203,3 @@ def _item(field: Any, arrow: pa.DataType) -> Gather:
     if pa.types.is_decimal(arrow):
         return lambda numbers: pa.array(numbers, pa.uint64()).cast(arrow)
     return lambda values: pa.array(values, arrow)
-
-
-def _offsets(lists: Sequence[Any]) -> pa.Array:
-    offsets = np.zeros(len(lists) + 1, np.int32)
-    np.cumsum([len(each) for each in lists], out=offsets[1:])
-    return pa.array(offsets)

@@ -19,9 +19,8 @@ from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.pipeline.errors import PipelineError, SchemaChanged
 from penstock.pipeline.http.schemas import all_versions
 
-from .ddl import parse_ddl
-from .options import Typed
-from .target import column_type, decoder_for
+from .decoders import column_type, decoder_for
+from .options import Typed, parse_ddl
 
 RAW: Final = "_raw"
 ERROR: Final = "_error"

@@ -9,21 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from penstock.codec import Codec
 from penstock.model.errors import PenstockError
@@ -34,24 +20,24 @@ from .payloads import Decoder, bounds
 from .raw import BadRows, Ints, Numbers
 from .shapes import arrow_type
 
-SPARK: Final[dict[SchemaType, DataType]] = {
-    SchemaType.NONE: BinaryType(),
-    SchemaType.BYTES: BinaryType(),
-    SchemaType.STRING: StringType(),
-    SchemaType.BOOLEAN: BooleanType(),
-    SchemaType.INT8: ByteType(),
-    SchemaType.INT16: ShortType(),
-    SchemaType.INT32: IntegerType(),
-    SchemaType.INT64: LongType(),
-    SchemaType.FLOAT: FloatType(),
-    SchemaType.DOUBLE: DoubleType(),
-    SchemaType.DATE: TimestampType(),
-    SchemaType.TIME: LongType(),
-    SchemaType.TIMESTAMP: TimestampType(),
-    SchemaType.INSTANT: TimestampType(),
-    SchemaType.LOCAL_DATE: DateType(),
-    SchemaType.LOCAL_TIME: LongType(),
-    SchemaType.LOCAL_DATE_TIME: TimestampNTZType(),
+SPARK: Final[dict[SchemaType, t.DataType]] = {
+    SchemaType.NONE: t.BinaryType(),
+    SchemaType.BYTES: t.BinaryType(),
+    SchemaType.STRING: t.StringType(),
+    SchemaType.BOOLEAN: t.BooleanType(),
+    SchemaType.INT8: t.ByteType(),
+    SchemaType.INT16: t.ShortType(),
+    SchemaType.INT32: t.IntegerType(),
+    SchemaType.INT64: t.LongType(),
+    SchemaType.FLOAT: t.FloatType(),
+    SchemaType.DOUBLE: t.DoubleType(),
+    SchemaType.DATE: t.TimestampType(),
+    SchemaType.TIME: t.LongType(),
+    SchemaType.TIMESTAMP: t.TimestampType(),
+    SchemaType.INSTANT: t.TimestampType(),
+    SchemaType.LOCAL_DATE: t.DateType(),
+    SchemaType.LOCAL_TIME: t.LongType(),
+    SchemaType.LOCAL_DATE_TIME: t.TimestampNTZType(),
 }
 
 _DAY_S: Final = 86_400
@@ -107,6 +93,12 @@ _FIXED: Final[dict[SchemaType, tuple[Any, Callable[[Numbers], pa.Array]]]] = {
     SchemaType.LOCAL_TIME: (">i8", pa.array),
     SchemaType.LOCAL_DATE_TIME: (_PAIR_D, _local_date_time),
 }
+
+
+def layout_of(kind: SchemaType) -> "np.dtype[Any] | None":
+    """How a type's values lie in payloads that are nothing but the numbers of their columns; None for others."""
+    layout, make = _FIXED.get(kind, (None, None))
+    return np.dtype(layout) if make is pa.array or kind is SchemaType.BOOLEAN else None
 
 
 class PrimitiveDecoder(Decoder):

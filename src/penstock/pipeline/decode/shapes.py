@@ -8,26 +8,8 @@ are double, all others a struct with a field `member0`, `member1`, … for each 
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from penstock.codec.avro.types import Array, Fixed, Logical, Map, Primitive, Record, Type, Union
 from penstock.pipeline.errors import PipelineError
@@ -35,29 +17,29 @@ from penstock.pipeline.errors import PipelineError
 DECIMAL_DIGITS: Final = 38  # the most that Spark's decimals have
 COLUMNS_MAX: Final = 10_000  # with those inside others; a record used twice counts twice
 
-_PRIMITIVES: Final[dict[str, DataType]] = {
-    "null": NullType(),
-    "boolean": BooleanType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "bytes": BinaryType(),
-    "string": StringType(),
-    "fixed": BinaryType(),
-    "enum": StringType(),
+_PRIMITIVES: Final[dict[str, t.DataType]] = {
+    "null": t.NullType(),
+    "boolean": t.BooleanType(),
+    "int": t.IntegerType(),
+    "long": t.LongType(),
+    "float": t.FloatType(),
+    "double": t.DoubleType(),
+    "bytes": t.BinaryType(),
+    "string": t.StringType(),
+    "fixed": t.BinaryType(),
+    "enum": t.StringType(),
 }
 
 # Unions that are the wider of their types.
 _WIDER: Final = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 
 
-def arrow_type(spark: DataType) -> pa.DataType:
+def arrow_type(spark: t.DataType) -> pa.DataType:
     """What Spark makes of a type of its own in Arrow, exactly."""
     return to_arrow_type(spark, timezone="UTC")
 
 
-def spark_type(kind: Type, path: str = "value") -> DataType:
+def spark_type(kind: Type, path: str = "value") -> t.DataType:
     """The column's type. Raises PipelineError for a type that contains itself, which no column can hold."""
     return _Shaper().spark(kind, path, frozenset())
 
@@ -66,7 +48,7 @@ class _Shaper:
     def __init__(self) -> None:
         self.columns = 0
 
-    def spark(self, kind: Type, path: str, inside: frozenset[int]) -> DataType:
+    def spark(self, kind: Type, path: str, inside: frozenset[int]) -> t.DataType:
         self.columns += 1
         if self.columns > COLUMNS_MAX:
             raise PipelineError(f"{path}: the schema makes more than {COLUMNS_MAX} columns")
@@ -77,38 +59,41 @@ class _Shaper:
                     " value.decode=none"
                 )
             inside |= {id(kind)}
-            return StructType(
-                [StructField(f.name, self.spark(f.type, f"{path}.{f.name}", inside)) for f in kind.fields]
+            return t.StructType(
+                [t.StructField(f.name, self.spark(f.type, f"{path}.{f.name}", inside)) for f in kind.fields]
             )
         if isinstance(kind, Array):
-            return ArrayType(self.spark(kind.items, f"{path}[]", inside))
+            return t.ArrayType(self.spark(kind.items, f"{path}[]", inside))
         if isinstance(kind, Map):
-            return MapType(StringType(), self.spark(kind.values, f"{path}{{}}", inside))
+            return t.MapType(t.StringType(), self.spark(kind.values, f"{path}{{}}", inside))
         if isinstance(kind, Union):
             whole = merged(kind)
             if whole is not None:
                 return self.spark(whole, path, inside)
-            return StructType(
-                [StructField(f"member{n}", self.spark(b, path, inside)) for n, b in enumerate(members(kind))]
+            return t.StructType(
+                [
+                    t.StructField(f"member{n}", self.spark(b, path, inside))
+                    for n, b in enumerate(members(kind))
+                ]
             )
         logical = kind.logical if isinstance(kind, Primitive | Fixed) else None
         return _PRIMITIVES[kind.kind] if logical is None else _logical(logical, kind.kind)
 
 
-def _logical(logical: Logical, carrier: str) -> DataType:
+def _logical(logical: Logical, carrier: str) -> t.DataType:
     name = logical.name
     if name == "decimal":
         # Decimal text where Spark has no decimal so wide.
         wide = logical.precision > DECIMAL_DIGITS
-        return StringType() if wide else DecimalType(logical.precision, logical.scale)
+        return t.StringType() if wide else t.DecimalType(logical.precision, logical.scale)
     if name == "uuid":
-        return StringType()
+        return t.StringType()
     if name == "date":
-        return DateType()
+        return t.DateType()
     if name.startswith("timestamp-"):
-        return TimestampType()
+        return t.TimestampType()
     if name.startswith("local-timestamp-"):
-        return TimestampNTZType()
+        return t.TimestampNTZType()
     return _PRIMITIVES[carrier]  # times of day stay the count that they are: ms as int, us as bigint
 
 

@@ -13,12 +13,12 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import one_version
 from penstock.pipeline.rows.rows import Place
 
-from .pairs import PairDecoder
-from .payloads import decode, padded
+from .arrays import at_rows
+from .decoders import decoder_for
+from .payloads import PairDecoder, decode, padded
 from .plan import ERROR, KEY, RAW, Plan
 from .raw import Ints
 from .shapes import arrow_type
-from .target import decoder_for
 
 VERSION = "schema_version"  # the raw rows must have this column
 
@@ -38,7 +38,7 @@ class TypedRows:
         self._arrow = arrow_type(self._value_type)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """`batch` with its values decoded. Raises PipelineError for a broken row, unless these are kept."""
+        """`batch` with its values decoded. Raises PipelineError for a broken row, unless these are retained."""
         payloads, keys = batch.column("value"), batch.column("key")
         value, wrong = self._decode(payloads, keys, batch.column(VERSION))
         if wrong and not self._plan.typed.keeps_broken:
@@ -65,9 +65,9 @@ class TypedRows:
             columns = columns | {"key": key}
             if not pa.types.is_struct(value.type):
                 return columns | {"value": value}
-        kept = {name: column for name, column in columns.items() if name != "value"}
+        others = {name: column for name, column in columns.items() if name != "value"}
         names = [field.name for field in value.type]
-        return kept | dict(zip(names, value.flatten(), strict=True))
+        return others | dict(zip(names, value.flatten(), strict=True))
 
     def _decode(
         self, payloads: pa.Array, keys: pa.Array, versions: pa.Array
@@ -156,10 +156,7 @@ def _broken(payloads: pa.Array, wrong: dict[int, str]) -> dict[str, pa.Array]:
     if not wrong:
         return {RAW: pa.nulls(rows, pa.binary()), ERROR: pa.nulls(rows, pa.string())}
     index = np.array(sorted(wrong))
-    place = np.zeros(rows, np.int64)
-    place[index] = np.arange(len(index))
-    fine = np.ones(rows, np.bool_)
-    fine[index] = False
-    there = pa.array(place, mask=fine)
+    broken = np.zeros(rows, np.bool_)
+    broken[index] = True
     reasons = pa.array([wrong[row] for row in index.tolist()], pa.string())
-    return {RAW: payloads.take(pa.array(index)).take(there), ERROR: reasons.take(there)}
+    return {RAW: at_rows(payloads.take(pa.array(index)), broken), ERROR: at_rows(reasons, broken)}

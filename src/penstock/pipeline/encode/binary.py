@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.pipeline.decode.arrays import at_rows
+
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Encode = Callable[[pa.Array], pa.Array]  # of a column without nulls, to bytes
@@ -126,7 +128,6 @@ def nullable(encode: Encode) -> Encode:
         valid = np.asarray(column.is_valid())
         if not valid.any():
             return pa.nulls(len(column), pa.binary())
-        place = pa.array(np.maximum(np.cumsum(valid) - 1, 0), mask=~valid)
-        return encode(column.drop_null()).take(place)
+        return at_rows(encode(column.drop_null()), valid)
 
     return whole

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,40 +10,19 @@ import pyarrow as pa
 from penstock.codec import Codec, codec_for, key_value_parts
 from penstock.codec.avro.types import Type
 from penstock.codec.definition import avro_type
-from penstock.model.errors import PenstockError
 from penstock.model.schema import KeyValueEncoding, SchemaInfo, SchemaType
 from penstock.pipeline.decode.cast import compile_cast
-from penstock.pipeline.decode.primitives import SPARK
+from penstock.pipeline.decode.primitives import SPARK, layout_of
 from penstock.pipeline.decode.shapes import arrow_type, spark_type
-from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.errors import PipelineError, as_pipeline_errors
 
 from .avro import compile_write
 from .binary import Encode, join, nullable, of_matrix, sizes
 
-_LAYOUTS: Final = {
-    SchemaType.INT8: "i1",
-    SchemaType.INT16: ">i2",
-    SchemaType.INT32: ">i4",
-    SchemaType.INT64: ">i8",
-    SchemaType.FLOAT: ">f4",
-    SchemaType.DOUBLE: ">f8",
-    SchemaType.TIME: ">i8",
-    SchemaType.LOCAL_TIME: ">i8",
-    SchemaType.BOOLEAN: "u1",
-}
 
-
+@as_pipeline_errors()
 def encoder_for(schema: SchemaInfo, arrow: pa.DataType, path: str = "value") -> Encode:
     """The encoder of a column. Raises PipelineError where the schema cannot take it."""
-    try:
-        return _encoder(schema, arrow, path)
-    except PipelineError:
-        raise
-    except PenstockError as error:
-        raise PipelineError(error.message, error.kind) from None
-
-
-def _encoder(schema: SchemaInfo, arrow: pa.DataType, path: str) -> Encode:
     if schema.type in SPARK:
         return _primitive(schema, arrow, path)
     if schema.type is SchemaType.AVRO:
@@ -66,8 +45,8 @@ def pair_encoder(schema: SchemaInfo, arrow: pa.DataType) -> tuple[Encode, Encode
     key, value, encoding = key_value_parts(schema)
     if not pa.types.is_struct(arrow) or {field.name for field in arrow} != {"key", "value"}:
         raise PipelineError("value: a key/value schema takes a struct of key and value")
-    keys = nullable(_encoder(key, arrow.field("key").type, "value.key"))
-    values = nullable(_encoder(value, arrow.field("value").type, "value.value"))
+    keys = nullable(encoder_for(key, arrow.field("key").type, "value.key"))
+    values = nullable(encoder_for(value, arrow.field("value").type, "value.value"))
     if encoding is KeyValueEncoding.SEPARATED:
         return lambda column: values(_child(column, "value")), lambda column: keys(_child(column, "key"))
     return lambda column: join(
@@ -97,11 +76,10 @@ def _primitive(schema: SchemaInfo, arrow: pa.DataType, path: str) -> Encode:
         and (schema.properties.get("__charset") or "UTF-8").upper() == "UTF-8"
     ):
         return lambda column: cast(column).cast(pa.binary())
-    layout = _LAYOUTS.get(schema.type)
-    if layout is None:
+    dtype = layout_of(schema.type)
+    if dtype is None:
         each = _each(codec_for(schema), wanted, None)
         return lambda column: each(cast(column))
-    dtype = np.dtype(layout)
 
     def numbers(column: pa.Array) -> pa.Array:
         values = cast(column).to_numpy(zero_copy_only=False).astype(dtype)
@@ -115,10 +93,8 @@ def _each(codec: Codec, arrow: pa.DataType, kind: Type | None) -> Encode:
     native = _native(arrow)
 
     def encode(column: pa.Array) -> pa.Array:
-        try:
+        with as_pipeline_errors():
             return pa.array([codec.encode_native(native(item)) for item in column.to_pylist()], pa.binary())
-        except PenstockError as error:
-            raise PipelineError(error.message, error.kind) from None
 
     return encode
 

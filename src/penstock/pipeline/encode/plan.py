@@ -1,28 +1,28 @@
-"""How a column `value` is written into a topic: by which registered schema, and how.
+"""How a column `value` is written into a topic: by which registered schema, or one made from the column's type.
 
 Planned once, on the driver and before anything is written; the plan can be pickled and compiles where it is used.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, DataType, StringType
+from pyspark.sql import types as t
 
 from penstock.client.http import HttpClient
 from penstock.codec.avro.types import Named
 from penstock.codec.definition import avro_type
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType
 from penstock.pipeline.decode.shapes import arrow_type
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
 
 from .binary import nullable
 from .encoders import encoder_for, pair_encoder
-from .infer import avro_schema, plain_schema
 
 OPTION: Final = "value.encode"
 CHOICES: Final = ("auto", "none", "avro", "json", "protobuf")
@@ -33,23 +33,47 @@ _TYPES: Final = {
     "protobuf": (SchemaType.PROTOBUF_NATIVE, SchemaType.PROTOBUF),
 }
 
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_AVRO: Final[dict[type[t.DataType], Any]] = {
+    t.BooleanType: "boolean",
+    t.ByteType: "int",
+    t.ShortType: "int",
+    t.IntegerType: "int",
+    t.LongType: "long",
+    t.FloatType: "float",
+    t.DoubleType: "double",
+    t.StringType: "string",
+    t.BinaryType: "bytes",
+    t.DateType: {"type": "int", "logicalType": "date"},
+    t.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    t.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+_PLAIN: Final[dict[type[t.DataType], SchemaType]] = {
+    t.BooleanType: SchemaType.BOOLEAN,
+    t.ByteType: SchemaType.INT8,
+    t.ShortType: SchemaType.INT16,
+    t.IntegerType: SchemaType.INT32,
+    t.LongType: SchemaType.INT64,
+    t.FloatType: SchemaType.FLOAT,
+    t.DoubleType: SchemaType.DOUBLE,
+    t.DateType: SchemaType.LOCAL_DATE,
+    t.TimestampType: SchemaType.INSTANT,
+    t.TimestampNTZType: SchemaType.LOCAL_DATE_TIME,
+}
+
 
 class Encoding(msgspec.Struct, dict=True):
-    """`schema` and the version that it has for the topic; both None where bytes and text go as they are."""
+    """By `schema` and the version that it has for the topic."""
 
-    schema: SchemaInfo | None = None
-    schema_version: int | None = None
+    schema: SchemaInfo
+    schema_version: int
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Payloads, null where the column is null. Raises PipelineError for a value that does not fit."""
-        if self.schema is None:
-            return column if column.type == pa.binary() else column.cast(pa.binary())
         return self._compiled(column.type)[0](column)
 
     def keys(self, column: pa.Array) -> pa.Array | None:
         """The messages' keys, where the schema keeps them there: key/value, SEPARATED. Else None."""
-        if self.schema is None:
-            return None
         keys = self._compiled(column.type)[1]
         return None if keys is None else keys(column)
 
@@ -57,7 +81,6 @@ class Encoding(msgspec.Struct, dict=True):
         compiled = self.__dict__.setdefault("_encoders", {})
         key = str(arrow)
         if key not in compiled:
-            assert self.schema is not None
             if self.schema.type is SchemaType.KEY_VALUE:
                 values, keys = pair_encoder(self.schema, arrow)
                 separated = keys is not None
@@ -71,31 +94,31 @@ class Encoding(msgspec.Struct, dict=True):
 
 
 def plan_encoding(
-    texts: Mapping[str, str], value: DataType, topic: TopicName | str, client: HttpClient
-) -> Encoding:
+    texts: Mapping[str, str], value: t.DataType, topic: TopicName | str, client: HttpClient
+) -> Encoding | None:
     """How a column of type `value` is written into `topic`; registers a schema where there is none that takes it.
 
-    `texts` are the writer's options. Raises PipelineError in one sentence, before anything is written.
+    None where bytes and text go as they are. `texts` are the writer's options. Raises PipelineError in one sentence, before anything is written.
     """
     how = texts.get(OPTION, "auto").strip().lower()
     if how not in CHOICES:
         raise PipelineError(f"option {OPTION}: {how!r} is none of {', '.join(CHOICES)}")
     name = str(TopicName.parse(topic).base if isinstance(topic, str) else topic.base)
-    if isinstance(value, BinaryType) and how in ("auto", "none"):
-        return Encoding()
-    if isinstance(value, BinaryType):
+    if isinstance(value, t.BinaryType) and how in ("auto", "none"):
+        return None
+    if isinstance(value, t.BinaryType):
         raise PipelineError(
             f"option {OPTION}: column value is binary, which is encoded already; use auto or none"
         )
     if how == "none":
-        if not isinstance(value, StringType):
+        if not isinstance(value, t.StringType):
             raise PipelineError(f"option {OPTION}: none needs a column value of type binary or string")
-        return Encoding()
+        return None
     versions = all_versions(client, name)
     version = max(versions, default=None)
     texts_known = version is not None and versions[version].type is SchemaType.STRING
-    if isinstance(value, StringType) and how == "auto" and not texts_known:
-        return Encoding()
+    if isinstance(value, t.StringType) and how == "auto" and not texts_known:
+        return None
     if version is not None:
         return _by_registered(how, value, name, version, versions[version], client)
     schema = _inferred(how, value)
@@ -103,7 +126,7 @@ def plan_encoding(
 
 
 def _by_registered(
-    how: str, value: DataType, topic: str, version: int, schema: SchemaInfo, client: HttpClient
+    how: str, value: t.DataType, topic: str, version: int, schema: SchemaInfo, client: HttpClient
 ) -> Encoding:
     wanted = _TYPES.get(how, (schema.type,))
     if schema.type not in wanted:
@@ -124,7 +147,7 @@ def _by_registered(
     return Encoding(new, _register(client, topic, new, why))
 
 
-def _inferred(how: str, value: DataType) -> SchemaInfo:
+def _inferred(how: str, value: t.DataType) -> SchemaInfo:
     if how == "protobuf":
         raise PipelineError(
             f"option {OPTION}: protobuf needs a registered schema, as field numbers are not known from columns"
@@ -145,3 +168,55 @@ def _register(client: HttpClient, topic: str, schema: SchemaInfo, before: str = 
         raise PipelineError(
             f"option {OPTION}: {topic} refuses the schema of column value: {error.message}{also}", error.kind
         ) from None
+
+
+def avro_schema(kind: SchemaType, value: t.DataType, name: str = "Value") -> SchemaInfo:
+    """An AVRO or JSON schema for a column. What may be null is null by default, so that it may be left out later.
+
+    Raises PipelineError for a type, or a name, that Avro does not have.
+    """
+    definition = _avro(value, name, "value")
+    return SchemaInfo(kind, msgspec.json.encode(definition), name.rpartition(".")[2])
+
+
+def plain_schema(value: t.DataType) -> SchemaInfo | None:
+    """The type without a definition for a column, None where there is none."""
+    if isinstance(value, t.StringType):
+        return STRING_SCHEMA
+    found = _PLAIN.get(type(value))
+    return None if found is None else SchemaInfo(found, name=found.name.title())
+
+
+def _avro(value: t.DataType, name: str, path: str) -> Any:
+    if isinstance(value, t.StructType):
+        fields = []
+        for field in value.fields:
+            if not _NAME.fullmatch(field.name):
+                raise PipelineError(
+                    f"{path}: column {field.name!r} has a name that Avro does not allow; rename it to letters, digits"
+                    " and _"
+                )
+            kind = _avro(field.dataType, f"{name}_{field.name}", f"{path}.{field.name}")
+            fields.append(
+                {"name": field.name, "type": ["null", kind], "default": None}
+                if field.nullable
+                else {"name": field.name, "type": kind}
+            )
+        return {"type": "record", "name": name, "fields": fields}
+    if isinstance(value, t.ArrayType):
+        item = _avro(value.elementType, f"{name}_item", f"{path}[]")
+        return {"type": "array", "items": ["null", item] if value.containsNull else item}
+    if isinstance(value, t.MapType) and isinstance(value.keyType, t.StringType):
+        item = _avro(value.valueType, f"{name}_item", f"{path}{{}}")
+        return {"type": "map", "values": ["null", item] if value.valueContainsNull else item}
+    if isinstance(value, t.DecimalType):
+        return {
+            "type": "bytes",
+            "logicalType": "decimal",
+            "precision": value.precision,
+            "scale": value.scale,
+        }
+    found = _AVRO.get(type(value))
+    if found is None:
+        raise PipelineError(f"{path}: {value.simpleString()} has no type of Avro's; cast it")
+    return found

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -12,11 +14,11 @@ _SIZES: Final = "/topics/sizes"
 _CURSORS: Final = "/topics/cursors"
 
 
-class LogState(NamedTuple):
-    """A partition's log: it begins at `earliest`, ends before `latest`, and takes `bytes`.
+class Log(msgspec.Struct, frozen=True, order=True):
+    """A topic's partition as it was at one moment: it begins at `earliest`, ends before `latest`, and takes `bytes`.
 
     A topic that is not `partitioned` is its own partition 0. `at` are the first offsets published since the times
-    that were asked for.
+    that were asked for (ms since the epoch), by time.
     """
 
     topic: str
@@ -25,15 +27,19 @@ class LogState(NamedTuple):
     ledger: int
     earliest: int
     latest: int
-    bytes: int
-    at: tuple[int, ...]
+    at: dict[int, int] = {}
+    bytes: int = 0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.partition
 
 
 class Look(NamedTuple):
     """All logs at one moment, and the topics that are not there; None where nothing changed since `seen`."""
 
     seen: str
-    logs: list[LogState] | None
+    logs: list[Log] | None
     missing: list[str]
 
 
@@ -64,15 +70,15 @@ def look(
     if not answer["changed"]:
         return Look(answer["seen"], None, [])
     logs = [
-        LogState(
+        Log(
             topic["topic"],
             partition,
             topic["partitioned"],
             log["ledger"],
             log["earliest"],
             log["latest"],
+            dict(zip(times, log.get("at", ()), strict=True)),
             log["bytes"],
-            tuple(log.get("at", ())),
         )
         for topic in answer["topics"]
         for partition, log in enumerate(topic["partitions"])

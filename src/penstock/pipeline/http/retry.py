@@ -9,7 +9,7 @@ from penstock.model.errors import PenstockError
 
 T = TypeVar("T")
 
-START_S: Final = 6.0  # at a query's start, where a wrong address is to be told soon
+START_S: Final = 6.0  # at a query's start, where a wrong address has to fail soon
 AWAY_S: Final = 90.0  # for a query that runs: a restart, with a store to be recovered
 BACKOFF_S: Final = 0.1  # doubled each time
 BACKOFF_MAX_S: Final = 2.0
@@ -33,21 +33,22 @@ class Outage:
         now = self._clock()
         if self._since is None:
             self._since = now
-            log.warning("%s; it is asked again for %.0f s", error.message, self._most_s)
         wait_s = min(BACKOFF_S * 2.0 ** min(self._tries, 30), BACKOFF_MAX_S)
         if now + wait_s - self._since > self._most_s:
             raise error
+        if not self._tries:
+            log.warning("%s; it is asked again for %.0f s", error.message, self._most_s)
         self._tries += 1
         return wait_s
 
     def over(self) -> None:
         """The server answered."""
-        if self._since is not None:
+        if self._tries and self._since is not None:
             log.warning("the server answers again, after %.1f s", self._clock() - self._since)
         self._since, self._tries = None, 0
 
 
-def patiently(
+def retrying(
     call: Callable[[], T],
     most_s: float = AWAY_S,
     *,

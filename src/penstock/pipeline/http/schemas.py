@@ -1,7 +1,7 @@
 """A topic's registered schemas over HTTP. Versions never change: a worker asks for each once."""
 
-from collections import OrderedDict
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -13,10 +13,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
 
-from .retry import patiently
-
-_KEPT_MAX: Final = 1024
-_kept: OrderedDict[tuple[str, str, int, int], SchemaInfo] = OrderedDict()
+from .retry import retrying
 
 
 def all_versions(client: HttpClient, topic: str) -> dict[int, SchemaInfo]:
@@ -32,18 +29,12 @@ def all_versions(client: HttpClient, topic: str) -> dict[int, SchemaInfo]:
     return {int(found["version"]): _schema(found) for found in answer["getSchemaResponses"]}
 
 
+@lru_cache(maxsize=1024)
 def one_version(access: Access, topic: str, ledger: int, version: int) -> SchemaInfo:
     """One version; remembered in this process, for this incarnation of the topic. Raises SCHEMA_NOT_FOUND."""
-    key = (access.url, topic, ledger, version)
-    found = _kept.get(key)
-    if found is None:
-        with HttpClient(access) as client:
-            path = f"{schemas_path(TopicName.parse(topic))}/schema/{version}?deleted=true"
-            found = _schema(patiently(lambda: client.call("GET", path)))
-        _kept[key] = found
-        if len(_kept) > _KEPT_MAX:
-            _kept.popitem(last=False)
-    return found
+    with HttpClient(access) as client:
+        path = f"{schemas_path(TopicName.parse(topic))}/schema/{version}?deleted=true"
+        return _schema(retrying(lambda: client.call("GET", path)))
 
 
 def register(client: HttpClient, topic: str, schema: SchemaInfo) -> int:

@@ -6,7 +6,6 @@ knows a part, a commit and (with `deduplicate`) an entry that it has.
 
 import http.client
 import json
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -18,11 +17,11 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 
 from .entries import connect
+from .retry import retrying
 
 MEDIA: Final = "application/vnd.penstock.sections"
 TIMEOUT_S: Final = 60.0  # without a byte from the server
 RETRY_S: Final = 120.0  # how long a server may be away: a restart, with a store to be recovered
-WAIT_S: Final = (0.1, 0.3, 1.0, 2.0)  # between tries; the last again and again
 
 
 class Opened(NamedTuple):
@@ -127,17 +126,7 @@ class Stages:
         return self._call(method, path, json.dumps(body).encode(), "application/json")
 
     def _call(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> Any:
-        until = time.monotonic() + self._retry_s
-        tries = 0
-        while True:
-            try:
-                return self._once(method, path, body, kind)
-            except PenstockError as error:
-                wait = WAIT_S[min(tries, len(WAIT_S) - 1)]
-                if not error.retriable or time.monotonic() + wait > until:
-                    raise
-                tries += 1
-                time.sleep(wait)
+        return retrying(lambda: self._once(method, path, body, kind), self._retry_s)
 
     def _once(self, method: str, path: str, body: bytes | None, kind: str) -> Any:
         headers = self._access.headers()

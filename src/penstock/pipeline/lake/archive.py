@@ -1,9 +1,9 @@
-"""A topic kept as a table: `run_archive` reads what is new and appends it, as often as it is asked to.
+"""A topic archived as a table: `run_archive` reads what is new and appends it, as often as it is asked to.
 
 The table is its own checkpoint. Each commit holds, for every partition, the offset at which it ends, in the same
 step as the rows; the next batch begins there, and a commit that would leave a gap or bring an offset twice is
-refused. So there is no folder to lose, and nothing to set right after a crash between any two steps. The server
-hears of it afterwards, by a durable subscription: retention lets go only of what the table has.
+refused. So there is no folder to lose, and nothing to set right after a crash between any two steps. A durable
+subscription follows it afterwards: retention deletes only what the table has.
 """
 
 import json
@@ -15,17 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
-from penstock.model.errors import ErrorKind
-from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.http.logs import LogState, Look, Mark, look, set_marks
-from penstock.pipeline.http.retry import patiently
+from penstock.pipeline.http.logs import Log, Look, Mark, set_marks
+from penstock.pipeline.http.retry import retrying
+from penstock.pipeline.options import server_options
+from penstock.pipeline.source.offsets import write
 from penstock.pipeline.source.options import Options, parse_options
+from penstock.pipeline.source.query import ask, check_topics
 
-from .archive_plan import ArchiveSpec, Step, plan
+from .archive_plan import ArchiveSpec, Progress, Report, Step, plan
 from .delta import Table
-from .progress import Progress, Report
-from .tables import folder_of, table_at
+from .options import folder_of, table_at
 
 __all__ = ["ArchiveSpec", "append", "archive", "run_archive", "server_options"]
 
@@ -45,7 +45,7 @@ def run_archive(
     progress: Callable[[Progress], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Archive until everything is there (`once`) or until `stopped`; `progress` hears of every commit.
+    """Archive until everything is there (`once`) or until `stopped`; `progress` is called with every commit.
 
     Raises PipelineError for what cannot be archived, DataLoss where retention was faster.
     """
@@ -55,7 +55,7 @@ def run_archive(
     with HttpClient(spec.server) as client:
         seen: str | None = None
         found = _look(client, options, None, 0)
-        ends = {(log.topic, log.partition): log.latest for log in found.logs or []}
+        ends = {log.key: log.latest for log in found.logs or []}
         # Where a new table begins; logs that come later begin with their first message.
         begins = {} if spec.start == "earliest" else dict(ends)
         _follow(client, spec, table, found.logs or [], begins)
@@ -66,13 +66,27 @@ def run_archive(
                 append(spark, spec, steps)
                 _mark(client, spec, steps)
                 report.batches += 1
-                report.rows += sum(step.end - step.start for step in steps)
+                rows = sum(step.end - step.start for step in steps)
+                report.rows += rows
                 if progress is not None:
-                    progress(_progress(spec, report, steps, found.logs or [], time.monotonic() - begun))
+                    ends_now = {step.key: step.end for step in steps}
+                    progress(
+                        Progress(
+                            batch=report.batches - 1,
+                            rows=rows,
+                            rows_total=report.rows,
+                            lag=sum(
+                                log.latest - ends_now[log.key]
+                                for log in found.logs or []
+                                if log.key in ends_now
+                            ),
+                            seconds=time.monotonic() - begun,
+                        )
+                    )
                 if spec.once:
                     continue
                 wait = spec.every_ms / 1000 - (time.monotonic() - begun)
-                _sleep(wait if not _full(spec, steps) else 0, stopped)
+                _sleep(wait if rows < spec.rows_max else 0, stopped)
                 found = _look(client, options, None, 0)
             elif spec.once:
                 break
@@ -100,15 +114,9 @@ def _checked(spec: ArchiveSpec) -> Options:
 
 
 def _look(client: HttpClient, options: Options, seen: str | None, wait_ms: int) -> Look:
-    pattern = options.pattern
-    patterns = [] if pattern is None else [(pattern.namespace, pattern.local)]
-    found = patiently(lambda: look(client, list(options.topics), patterns, seen=seen, wait_ms=wait_ms))
-    if found.missing:
-        raise PipelineError(f"topic {found.missing[0]} does not exist", ErrorKind.TOPIC_NOT_FOUND)
-    if found.logs is None:
-        return found
-    wanted = [log for log in found.logs if options.wants(TopicName.parse(log.topic), log.partition)]
-    return found._replace(logs=wanted)
+    found = retrying(lambda: ask(client, options, seen=seen, wait_ms=wait_ms))
+    check_topics(found)
+    return found
 
 
 def append(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> None:
@@ -122,15 +130,15 @@ def append(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> Non
 
 
 def _frame(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> DataFrame:
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
+    starts: dict[str, dict[int, int]] = {}
+    ends: dict[str, dict[int, int]] = {}
     for step in steps:
-        starts.setdefault(step.log.topic, {})[str(step.log.partition)] = step.start
-        ends.setdefault(step.log.topic, {})[str(step.log.partition)] = step.end
+        starts.setdefault(step.log.topic, {})[step.log.partition] = step.start
+        ends.setdefault(step.log.topic, {})[step.log.partition] = step.end
     options = server_options(spec.server) | {
-        "assign": json.dumps({topic: sorted(map(int, ps)) for topic, ps in starts.items()}),
-        "startingOffsets": json.dumps(starts),
-        "endingOffsets": json.dumps(ends),
+        "assign": json.dumps({topic: sorted(partitions) for topic, partitions in starts.items()}),
+        "startingOffsets": write(starts),
+        "endingOffsets": write(ends),
         "minPartitions": str(spec.partitions_min),
         **spec.reading,
     }
@@ -145,7 +153,7 @@ def _follow(
     client: HttpClient,
     spec: ArchiveSpec,
     table: Table,
-    logs: Sequence[LogState],
+    logs: Sequence[Log],
     begins: Mapping[tuple[str, int], int],
 ) -> None:
     """The subscription stands where the table ends, also after a crash between the two; from now on it holds
@@ -156,52 +164,25 @@ def _follow(
         position = now.position(log.topic, log.partition) if now is not None else None
         if position is not None and position.ledger not in (-1, log.ledger):
             continue  # `plan` refuses it
-        begin = begins.get((log.topic, log.partition), log.earliest)
-        marks.append(
-            Mark(log.topic, log.partition, log.ledger, min(position.end, log.latest) if position else begin)
-        )
+        end = min(position.end, log.latest) if position else begins.get(log.key, log.earliest)
+        marks.append(Mark(*log.key, log.ledger, end))
     _set(client, spec, marks)
 
 
 def _mark(client: HttpClient, spec: ArchiveSpec, steps: Sequence[Step]) -> None:
-    _set(client, spec, [Mark(s.log.topic, s.log.partition, s.log.ledger, s.end) for s in steps])
+    _set(client, spec, [Mark(*step.key, step.log.ledger, step.end) for step in steps])
 
 
 def _set(client: HttpClient, spec: ArchiveSpec, marks: Sequence[Mark]) -> None:
     if not spec.follower or not marks:
         return
-    refused = patiently(lambda: set_marks(client, spec.follower, marks))
+    refused = retrying(lambda: set_marks(client, spec.follower, marks))
     if refused:
         mark, reason = next(iter(refused.items()))
         raise PipelineError(
             f"subscription {spec.follower} cannot follow the archive of {mark.topic}, partition"
             f" {mark.partition}: {reason}"
         )
-
-
-def server_options(server: Access) -> dict[str, str]:
-    """How the server is reached, in the words of the data sources."""
-    if server.token:
-        raise PipelineError(
-            "a token for Spark is named by a file or an environment variable, not given as text"
-        )
-    names = {"token_file": "tokenFile", "token_env": "tokenEnv", "ca_file": "tlsCaFile"}
-    names |= {"cert_file": "tlsCertFile", "key_file": "tlsKeyFile"}
-    given = {option: text for field, option in names.items() if (text := getattr(server, field))}
-    return {"url": server.url, **given}
-
-
-def _progress(
-    spec: ArchiveSpec, report: Report, steps: Sequence[Step], logs: Sequence[LogState], seconds: float
-) -> Progress:
-    done = {(step.log.topic, step.log.partition): step.end for step in steps}
-    lag = sum(log.latest - done[key] for log in logs if (key := (log.topic, log.partition)) in done)
-    rows = sum(step.end - step.start for step in steps)
-    return Progress(batch=report.batches - 1, rows=rows, rows_total=report.rows, lag=lag, seconds=seconds)
-
-
-def _full(spec: ArchiveSpec, steps: Sequence[Step]) -> bool:
-    return sum(step.end - step.start for step in steps) >= spec.rows_max
 
 
 def _sleep(seconds: float, stopped: Callable[[], bool]) -> None:

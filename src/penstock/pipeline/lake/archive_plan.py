@@ -1,4 +1,4 @@
-"""What is archived, and what the next commit brings: planned from the table and the logs. Pure."""
+"""What is archived, what the next commit brings, planned from the table and the logs, and what is reported. Pure."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,12 +9,12 @@ import msgspec
 from penstock.client.access import Access
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import DataLoss, PipelineError
-from penstock.pipeline.http.logs import LogState
+from penstock.pipeline.http.logs import Log
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.source.limits import share
 
 from .delta import Snapshot
-from .tables import check_format
+from .options import check_format
 from .values import Position
 
 ROWS_MAX: Final = 2_000_000  # of a commit: a few hundred MB, a few seconds
@@ -64,15 +64,19 @@ class ArchiveSpec(msgspec.Struct, frozen=True, kw_only=True):
 class Step(msgspec.Struct, frozen=True):
     """What one commit reads of a partition: the offsets `start .. end-1`."""
 
-    log: LogState
+    log: Log
     start: int
     end: int
+
+    @property
+    def key(self) -> Key:
+        return self.log.key
 
 
 def plan(
     spec: ArchiveSpec,
     now: Snapshot | None,
-    logs: Sequence[LogState],
+    logs: Sequence[Log],
     ends: Mapping[Key, int] | None,
     starts: Mapping[Key, int] = {},
 ) -> list[Step]:
@@ -83,7 +87,7 @@ def plan(
     begins: dict[Key, int] = {}
     latest: dict[Key, int] = {}
     for log in logs:
-        key = (log.topic, log.partition)
+        key = log.key
         if ends is not None and key not in ends:
             continue  # came later: the next time
         position = now.position(log.topic, log.partition) if now is not None else None
@@ -91,14 +95,10 @@ def plan(
         latest[key] = log.latest if ends is None else min(log.latest, ends[key])
     backlog = {key: max(0, latest[key] - begin) for key, begin in begins.items()}
     takes = share(backlog, spec.rows_max, sum(begins.values()))
-    return [
-        Step(log, begins[key], begins[key] + takes[key])
-        for log in logs
-        if takes.get(key := (log.topic, log.partition), 0)
-    ]
+    return [Step(log, begins[key], begins[key] + takes[key]) for log in logs if takes.get(key := log.key, 0)]
 
 
-def _begin(log: LogState, position: Position | None, start: int) -> int:
+def _begin(log: Log, position: Position | None, start: int) -> int:
     where = f"{log.topic}, partition {log.partition}"
     if position is None:
         return max(start, log.earliest)
@@ -115,3 +115,25 @@ def _begin(log: LogState, position: Position | None, start: int) -> int:
     if position.end > log.latest:
         raise DataLoss(f"{where}: the archive ends at {position.end}, after the log's end {log.latest}")
     return position.end
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that was committed. `lag`: messages that are still to come, as far as is known."""
+
+    batch: int
+    rows: int
+    rows_total: int
+    lag: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Rows a second of this batch."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+
+class Report(msgspec.Struct):
+    """What was done in all."""
+
+    batches: int = 0
+    rows: int = 0

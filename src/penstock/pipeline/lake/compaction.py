@@ -7,17 +7,17 @@ row is rewritten once a step and not with every batch.
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Final
 
 import msgspec
 import pyarrow.parquet as pq
 
-from . import stats
 from .delta import Snapshot, Table
-from .files import FileWriter, remove
+from .files import FileWriter, remove, runs
 from .partitioning import PartitionColumn, constants
 from .schema import conform
-from .values import File
+from .values import COLUMNS, File
 
 FILES_MIN: Final = 16  # of one step make one of the next
 STEP: Final = 8  # how much larger a file of the next step is at least
@@ -32,18 +32,10 @@ def groups(files: Sequence[File], target_bytes: int, files_min: int = FILES_MIN)
     """
     found: list[list[File]] = []
     for members in _partitions(files).values():
-        run: list[File] = []
-        size = 0
-        for file in [*members, None]:
-            fits = file is not None and file.size * 2 < target_bytes
-            same = fits and (not run or _step(file.size) == _step(run[0].size)) if file is not None else False
-            if run and (not same or file is None or size + file.size > target_bytes):
-                if len(run) >= files_min:
-                    found.append(run)
-                run, size = [], 0
-            if file is not None and fits:
-                run.append(file)
-                size += file.size
+        for step, files_of_step in groupby(members, lambda file: _step(file.size, target_bytes)):
+            if step is not None:
+                together = runs(files_of_step, target_bytes, lambda file: file.size)
+                found += [run for run in together if len(run) >= files_min]
     return found
 
 
@@ -98,7 +90,7 @@ def order(file: File) -> tuple[str, int, int]:
 
 
 def _ranged(group: list[File]) -> bool:
-    return all(set(stats.BOUNDS) <= set(file.low) for file in group)
+    return all(set(COLUMNS) <= set(file.low) for file in group)
 
 
 def _partitions(files: Sequence[File]) -> dict[tuple[tuple[str, str | None], ...], list[File]]:
@@ -108,7 +100,10 @@ def _partitions(files: Sequence[File]) -> dict[tuple[tuple[str, str | None], ...
     return found
 
 
-def _step(size: int) -> int:
+def _step(size: int, target_bytes: int) -> int | None:
+    """None for a file that is large enough."""
+    if size * 2 >= target_bytes:
+        return None
     step, bound = 0, SMALLEST
     while size >= bound:
         step, bound = step + 1, bound * STEP

@@ -16,10 +16,8 @@ import pyarrow as pa
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import PipelineError
 
-from . import partitioning, positions, schema
-from .repeats import Last, is_new
-from .stats import BOUNDS
-from .values import Batch, File, Position
+from . import partitioning, schema
+from .values import COLUMNS, Batch, File, Last, Position, follow, is_new
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema
@@ -54,20 +52,20 @@ class Snapshot:
 
     def last(self, writer: str) -> Last | None:
         """The last batch of a writer; None before the first, and for a write without a name."""
-        number = self._table.transaction_version(_writer(writer)) if writer else None
+        number = self._table.transaction_version(_key("writer", writer)) if writer else None
         if number is None:
             return None
-        if self._table.transaction_version(_rows_of(writer)) == number:
-            return Last(number, self._table.transaction_version(_rows(writer)))
+        if self._table.transaction_version(_key("rows-of", writer)) == number:
+            return Last(number, self._table.transaction_version(_key("rows", writer)))
         return Last(number, self._rows_in_log(writer, number))
 
     def position(self, topic: str, partition: int) -> Position | None:
         """How far a partition is archived."""
-        end = self._table.transaction_version(_mark("end", topic, partition))
+        end = self._table.transaction_version(_key("end", f"{topic}#{partition}"))
         if end is None:
             return None
-        first = self._table.transaction_version(_mark("first", topic, partition))
-        ledger = self._table.transaction_version(_mark("ledger", topic, partition))
+        first = self._table.transaction_version(_key("first", f"{topic}#{partition}"))
+        ledger = self._table.transaction_version(_key("ledger", f"{topic}#{partition}"))
         return Position(first or 0, end, -1 if ledger is None else ledger)
 
     def _rows_in_log(self, writer: str, number: int) -> int | None:
@@ -101,8 +99,8 @@ class Snapshot:
             rows=action.get("num_records") or -1,
             at=_ms(action["modification_time"]),
             values=values,
-            low={n: v for n in BOUNDS if (v := action.get(f"min.{n}")) is not None},
-            high={n: v for n in BOUNDS if (v := action.get(f"max.{n}")) is not None},
+            low={n: v for n in COLUMNS if (v := action.get(f"min.{n}")) is not None},
+            high={n: v for n in COLUMNS if (v := action.get(f"max.{n}")) is not None},
         )
 
 
@@ -120,7 +118,7 @@ class Table:
     def commit(self, batch: Batch) -> bool:
         """Add a batch, in one step; False where it was there already. The schema grows with it.
 
-        Raises BatchConflict as `repeats.is_new` does, DataLoss and PipelineError as `positions.follow` and
+        Raises BatchConflict as `is_new` does, DataLoss and PipelineError as `follow` and
         `schema.grow` do.
         """
         for attempt in range(ATTEMPTS_MAX):
@@ -187,9 +185,9 @@ class Table:
             # A step of its own, which done twice does nothing: the rows come in the next.
             _grow(table, now.schema, grown)
         if batch.writer:
-            marks.append(Transaction(_writer(batch.writer), batch.number, int(time.time() * 1000)))
-            marks.append(Transaction(_rows_of(batch.writer), batch.number))
-            marks.append(Transaction(_rows(batch.writer), batch.rows))
+            marks.append(Transaction(_key("writer", batch.writer), batch.number, int(time.time() * 1000)))
+            marks.append(Transaction(_key("rows-of", batch.writer), batch.number))
+            marks.append(Transaction(_key("rows", batch.writer), batch.rows))
         table.create_write_transaction(
             [_add(file, data_change=True) for file in batch.files],
             "overwrite" if batch.overwrite else "append",
@@ -221,13 +219,11 @@ def _marks(batch: Batch, now: Snapshot) -> list[Transaction]:
     marks = []
     for piece in batch.pieces:
         topic, partition = piece.topic, piece.partition
-        position = positions.follow(
-            piece, now.position(topic, partition), batch.ledgers.get((topic, partition), -1)
-        )
-        marks.append(Transaction(_mark("first", topic, partition), position.first))
-        marks.append(Transaction(_mark("end", topic, partition), position.end))
+        position = follow(piece, now.position(topic, partition), batch.ledgers.get((topic, partition), -1))
+        marks.append(Transaction(_key("first", f"{topic}#{partition}"), position.first))
+        marks.append(Transaction(_key("end", f"{topic}#{partition}"), position.end))
         if position.ledger >= 0:
-            marks.append(Transaction(_mark("ledger", topic, partition), position.ledger))
+            marks.append(Transaction(_key("ledger", f"{topic}#{partition}"), position.ledger))
     return marks
 
 
@@ -253,27 +249,18 @@ def _add(file: File, *, data_change: bool) -> AddAction:
     return AddAction(file.path, file.size, file.values, file.at, data_change, file.stats or "{}")
 
 
-def _writer(name: str) -> str:
-    return f"penstock.writer:{name}"
-
-
-def _rows(name: str) -> str:
-    return f"penstock.rows:{name}"
-
-
-def _rows_of(name: str) -> str:
-    """Which batch the rows are of: an earlier version commits a later one without them."""
-    return f"penstock.rows-of:{name}"
+def _key(what: str, name: str) -> str:
+    """An application transaction's name. `rows-of` says which batch `rows` are of: an earlier version commits a
+    later batch without them."""
+    return f"penstock.{what}:{name}"
 
 
 def _is_batch(transaction: Any, writer: str, number: int) -> bool:
     return bool(
-        transaction and transaction["appId"] == _writer(writer) and int(transaction["version"]) == number
+        transaction
+        and transaction["appId"] == _key("writer", writer)
+        and int(transaction["version"]) == number
     )
-
-
-def _mark(what: str, topic: str, partition: int) -> str:
-    return f"penstock.{what}:{topic}#{partition}"
 
 
 def _ms(value: Any) -> int:

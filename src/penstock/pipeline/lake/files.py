@@ -1,11 +1,14 @@
 """The Parquet files of a table: written by tasks, parted, of bounded size, each with its statistics; opened."""
 
 import contextlib
+import json
+import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -16,8 +19,7 @@ from penstock.pipeline.errors import PipelineError
 from . import partitioning
 from .partitioning import PartitionColumn
 from .schema import conform
-from .stats import summary
-from .values import File
+from .values import COLUMNS, Cell, File
 
 TARGET_BYTES: Final = 128 << 20  # of a file; Spark's own splits are as large
 GROUP_BYTES: Final = 32 << 20  # of a row group, before compression: what is read at once
@@ -25,6 +27,10 @@ OPEN_MAX: Final = 32  # files that a task has open at once
 LEVEL: Final = 1  # of zstd: twice as fast as the default, a tenth larger
 
 Values = tuple[str | None, ...]
+T = TypeVar("T")
+
+COLUMNS_MAX: Final = 32  # as Delta counts
+TEXT_MAX: Final = 64  # a longer bound says nothing
 
 
 class FileWriter:
@@ -154,6 +160,20 @@ def open_file(folder: Path, path: str) -> Any:
         raise PipelineError(f"the table {folder} has lost the file {path}; has it been vacuumed?") from None
 
 
+def runs(items: Iterable[T], most: int, size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Neighbours put together, of `most` bytes at most in all; one of them at least."""
+    run: list[T] = []
+    size = 0
+    for item in items:
+        if run and size + size_of(item) > most:
+            yield run
+            run, size = [], 0
+        run.append(item)
+        size += size_of(item)
+    if run:
+        yield run
+
+
 def remove(root: Path, files: Iterable[File]) -> None:
     """Delete files that no table holds."""
     for file in files:
@@ -162,3 +182,65 @@ def remove(root: Path, files: Iterable[File]) -> None:
 
 def _name() -> str:
     return f"part-{uuid4()}.zstd.parquet"
+
+
+def summary(footer: pq.FileMetaData) -> tuple[str, dict[str, Cell], dict[str, Cell]]:
+    """Delta's statistics as JSON, and the lowest and highest of COLUMNS, which reading prunes by."""
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    counted = 0
+    for number in range(footer.num_columns):
+        name = footer.schema.column(number).path
+        if "." in name or counted == COLUMNS_MAX:
+            continue
+        counted += 1
+        found = [footer.row_group(g).column(number).statistics for g in range(footer.num_row_groups)]
+        if not found or any(each is None or not each.has_null_count for each in found):
+            continue
+        nulls[name] = sum(each.null_count for each in found)
+        if all(each.has_min_max or each.num_values == 0 for each in found):
+            bounds = [(each.min, each.max) for each in found if each.has_min_max]
+            if bounds:
+                low[name] = min(bound[0] for bound in bounds)
+                high[name] = max(bound[1] for bound in bounds)
+    stats = {
+        "numRecords": footer.num_rows,
+        "minValues": _plain(low, up=False),
+        "maxValues": _plain(high, up=True),
+        "nullCount": nulls,
+    }
+    return (
+        json.dumps(stats),
+        {n: low[n] for n in COLUMNS if isinstance(low.get(n), str | int)},
+        {n: high[n] for n in COLUMNS if isinstance(high.get(n), str | int)},
+    )
+
+
+def _plain(bounds: dict[str, Any], *, up: bool) -> dict[str, Any]:
+    found = {name: _bound(value, up=up) for name, value in bounds.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _bound(value: Any, *, up: bool) -> Any:
+    """A bound in Delta's JSON; None where it has none. Times have ms: a lower bound goes down, an upper one up."""
+    match value:
+        case bool():
+            return None
+        case int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case str():
+            return value if len(value) <= TEXT_MAX else None
+        case datetime():
+            ms, rest = divmod(value.microsecond, 1000)
+            text = value.replace(microsecond=0, tzinfo=None).isoformat()
+            if up and rest:
+                ms += 1
+            if ms == 1000:
+                return None
+            return f"{text}.{ms:03d}" + ("Z" if value.tzinfo else "")
+        case date():
+            return value.isoformat()
+    return None

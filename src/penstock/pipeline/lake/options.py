@@ -1,22 +1,26 @@
-"""The options of tables, read and checked. Spark hands them over in lower case."""
+"""Where a table is, what lies in its folder, and the options of its readers and writers, read and checked."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from penstock.client.access import Access
-from penstock.pipeline.errors import PipelineError
+from penstock.model.errors import ErrorKind
+from penstock.pipeline.errors import DELTA_ONLY, PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, number, parse_server
+from penstock.pipeline.options import flag, named, number, parse_server
 
 from . import partitioning
+from .delta import Snapshot, Table
 from .files import TARGET_BYTES
 from .partitioning import PartitionColumn
-from .tables import check_format, folder_of
 from .values import OffsetRange
+
+PARQUET_LOG: Final = "_penstock"  # the log of a Parquet table of an earlier version
 
 VACUUM_HOURS: Final = 168  # as Delta: readers of an old version have a week
 TARGET_LEAST: Final = 1 << 10
@@ -33,8 +37,61 @@ _WRITE: Final = (
     "archive",
     *SERVER_NAMES,
 )
-_SPARK: Final = ("checkpointLocation", "queryName")  # handed to every streaming sink
+_SPARK: Final = ("checkpointlocation", "queryname")  # handed to every streaming sink
 _READ: Final = ("path", "version", "columns", "offsets")
+
+
+def folder_of(text: str) -> Path:
+    """A table's folder from a path or a `file:` URL. Raises PipelineError."""
+    text = text.strip()
+    if not text:
+        raise PipelineError("option path is missing: the folder of the table")
+    if text.startswith("file:"):
+        return Path(unquote(urlsplit(text).path))
+    if "://" in text:
+        raise PipelineError(f"option path: {text} is on no file system of this machine, which tables need")
+    return Path(text).absolute()
+
+
+def check_format(text: str) -> None:
+    """Raises PipelineError unless the format asked for is Delta, or none is named."""
+    if text == "parquet":
+        raise PipelineError(f"option table: {DELTA_ONLY}")
+    if text not in ("", "delta"):
+        raise PipelineError(f"option table: {text!r} is not delta")
+
+
+def is_table(folder: Path) -> bool:
+    """Whether there is a table. Raises PipelineError for a Parquet table of an earlier version."""
+    if (folder / "_delta_log").is_dir():
+        return True
+    if (folder / PARQUET_LOG).is_dir():
+        raise PipelineError(f"option path: {folder} is a Parquet table, and {DELTA_ONLY}")
+    return False
+
+
+def table_at(folder: Path) -> Table:
+    """The table in a folder, or the one to be made there. Raises PipelineError where the folder holds something else."""
+    if not is_table(folder) and folder.exists() and (not folder.is_dir() or any(_foreign(folder))):
+        raise PipelineError(f"option path: {folder} holds something else than a table")
+    return Table(folder)
+
+
+def snapshot_of(folder: Path, version: int | None = None) -> Snapshot:
+    """A table that is there. Raises PipelineError where there is none."""
+    found = Table(folder).snapshot(version) if is_table(folder) else None
+    if found is None:
+        raise PipelineError(f"option path: there is no table at {folder}", ErrorKind.NOT_FOUND)
+    return found
+
+
+def _foreign(folder: Path) -> list[Path]:
+    """What lies in a folder without a table: files of a first batch that was never committed are ours."""
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not (path.name.startswith("part-") and path.name.endswith(".zstd.parquet"))
+    ]
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +120,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write. Raises PipelineError, which names the option."""
-    texts = _named(given, (*_WRITE, *_SPARK))
+    texts = named(given, _WRITE, _SPARK)
     check_format(texts.get("table", "").strip().lower())
     batch = number(texts, "batch", 0, least=0) if "batch" in texts else None
     writer = texts.get("writer", "").strip()
@@ -85,7 +142,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Check the options of a read. Raises PipelineError, which names the option."""
-    texts = _named(given, _READ)
+    texts = named(given, _READ)
     return ReadOptions(
         path=folder_of(texts.get("path", "")),
         version=number(texts, "version", 0, least=0) if "version" in texts else None,
@@ -114,15 +171,3 @@ def write_offsets(pieces: tuple[OffsetRange, ...]) -> str:
     for piece in pieces:
         found.setdefault(piece.topic, {})[str(piece.partition)] = [piece.start, piece.end]
     return json.dumps(found)
-
-
-def _named(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    known = {name.lower(): name for name in names}
-    texts: dict[str, str] = {}
-    for key, text in given.items():
-        name = known.get(key.lower())
-        if name is None:
-            shown = ", ".join(name for name in names if name not in _SPARK)
-            raise PipelineError(f"unknown option {key}; there are {shown}")
-        texts[name] = text
-    return texts

@@ -1,4 +1,4 @@
-"""How rows are told apart into a table's partitions: by plain columns, or by the day or month of a time. Pure."""
+"""How rows are divided into a table's partitions: by plain columns, or by the day or month of a time. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -147,7 +147,7 @@ def folder(names: Sequence[str], values: Sequence[str | None]) -> str:
     for name, text in zip(names, values, strict=True):
         shown = _NULL if text is None else text
         safe = _PLAIN.sub("_", shown)[:100]
-        if safe != shown:  # told apart all the same
+        if safe != shown:  # distinct all the same
             safe += "-" + sha256(shown.encode()).hexdigest()[:8]
         parts.append(f"{_PLAIN.sub('_', name)}={safe}")
     return "/".join(parts)

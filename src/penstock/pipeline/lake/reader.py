@@ -13,15 +13,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.source.schema import carried, carry, given_options
+from penstock.pipeline.source.query import carried, carry, given_options
 
 from . import schema as schemas
 from .delta import Snapshot
-from .files import open_file
-from .options import ReadOptions, read_options
+from .files import open_file, runs
+from .options import ReadOptions, read_options, snapshot_of
 from .partitioning import constants
 from .slices import Slice, plan_slices, read_slice
-from .tables import snapshot_of
 from .values import File
 
 PART_BYTES: Final = 32 << 20  # of a task, compressed; a task costs Spark 25 to 45 ms
@@ -83,17 +82,8 @@ class TableReader(DataSourceReader):
 
 def parts(folder: Path, now: Snapshot) -> list[Part]:
     """The tasks that read a table: small files together, large ones by row groups."""
-    found: list[Part] = []
-    chunks: list[Chunk] = []
-    size = 0
-    for file in now.files():
-        for chunk in _chunks(folder, file):
-            if chunks and size + chunk.size > PART_BYTES:
-                found.append(Part(chunks))
-                chunks, size = [], 0
-            chunks.append(chunk)
-            size += chunk.size
-    return [*found, Part(chunks)] if chunks else found
+    chunks = (chunk for file in now.files() for chunk in _chunks(folder, file))
+    return [Part(run) for run in runs(chunks, PART_BYTES, lambda chunk: chunk.size)]
 
 
 def read_chunk(folder: Path, chunk: Chunk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -125,13 +115,8 @@ def _chunks(folder: Path, file: File) -> Iterator[Chunk]:
             sum(group.column(c).total_compressed_size for c in range(group.num_columns))
             for group in map(opened.metadata.row_group, range(opened.num_row_groups))
         ]
-    groups: list[int] = []
-    for number, size in enumerate(sizes):
-        if groups and sum(sizes[n] for n in groups) + size > PART_BYTES:
-            yield Chunk(file.path, file.values, tuple(groups), sum(sizes[n] for n in groups))
-            groups = []
-        groups.append(number)
-    yield Chunk(file.path, file.values, tuple(groups), sum(sizes[n] for n in groups))
+    for groups in runs(range(len(sizes)), PART_BYTES, sizes.__getitem__):
+        yield Chunk(file.path, file.values, tuple(groups), sum(sizes[n] for n in groups))
 
 
 def _chosen(schema: pa.Schema, options: ReadOptions) -> pa.Schema:

@@ -19,12 +19,12 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
 from penstock.pipeline.http.stages import Stages
+from penstock.pipeline.options import server_options
 
-from .archive import FORMAT, server_options
-from .options import write_offsets
-from .progress import Progress, Report
+from .archive import FORMAT
+from .archive_plan import Progress, Report
+from .options import folder_of, write_offsets
 from .replay_plan import ReplaySpec, planned
-from .tables import folder_of
 from .values import OffsetRange
 
 __all__ = ["ReplaySpec", "run_replay"]
@@ -41,7 +41,7 @@ def run_replay(
     progress: Callable[[Progress], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Publish the range; `progress` hears of every batch. Raises PipelineError, DataLoss."""
+    """Publish the range; `progress` is called with every batch. Raises PipelineError, DataLoss."""
     folder = folder_of(spec.table)
     plan = planned(spec, folder)
     report = Report()
@@ -95,8 +95,8 @@ def _frame(
     origin = f.concat_ws(":", "topic", f.col("partition").cast("string"), f.col("offset").cast("string"))
     own = f.create_map(f.lit(ORIGIN), origin)
     if "properties" in table.columns:
-        kept = f.map_filter("properties", lambda name, _: name != ORIGIN)
-        properties = f.when(f.col("properties").isNull(), own).otherwise(f.map_concat(kept, own))
+        others = f.map_filter("properties", lambda name, _: name != ORIGIN)
+        properties = f.when(f.col("properties").isNull(), own).otherwise(f.map_concat(others, own))
     else:
         properties = own
     columns = [f.col(name) for name in _CARRIED if name in table.columns]

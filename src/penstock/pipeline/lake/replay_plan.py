@@ -15,8 +15,8 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 
 from .delta import Snapshot
+from .options import snapshot_of
 from .slices import offset_at
-from .tables import snapshot_of
 from .values import OffsetRange
 
 FOLDER: Final = "_replays"

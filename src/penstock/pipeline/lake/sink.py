@@ -1,7 +1,7 @@
 """The sink `penstock_lake`: tasks write files, the driver makes one commit of them.
 
 A batch is known by `(writer, batch)`: the streaming query's id, or what the options say. A batch that the table
-has is not committed again, whatever happened between; `repeats` says which is one. A batch without rows is checked
+has is not committed again, whatever happened between; `is_new` says which is one. A batch without rows is checked
 in the same way, but makes no commit: the table misses nothing of it. Files of attempts that lost, or of a driver
 that died before its commit, are in no commit: no reader sees them, and vacuum takes them.
 """
@@ -19,17 +19,15 @@ from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.logs import look
-from penstock.pipeline.http.retry import patiently
+from penstock.pipeline.http.retry import retrying
 
-from . import partitioning, positions, schema
+from . import partitioning, schema
 from .compaction import compact
 from .delta import Table
 from .files import FileWriter, remove
-from .options import WriteOptions, write_options
+from .options import WriteOptions, table_at, write_options
 from .partitioning import PartitionColumn
-from .repeats import is_new
-from .tables import table_at
-from .values import Batch, File, OffsetRange
+from .values import COLUMNS, Batch, File, OffsetRange, is_new, merge, pieces_of, whole
 
 QUERY: Final = "sql.streaming.queryId"
 
@@ -61,7 +59,7 @@ class TableSink:
                 if batch.num_rows:
                     writer.write(batch)
                     if options.archive:
-                        pieces = positions.merge([*pieces, *positions.pieces(batch)])
+                        pieces = merge([*pieces, *pieces_of(batch)])
             files = writer.finish()
         except BaseException:
             writer.discard()
@@ -75,7 +73,7 @@ class TableSink:
         options = self._options
         written = [message for message in messages if isinstance(message, Written)]
         files = tuple(file for message in written for file in message.files)
-        pieces = positions.whole(piece for message in written for piece in message.pieces)
+        pieces = whole(piece for message in written for piece in message.pieces)
         writer = options.writer or next((m.query for m in written if m.query), "")
         number = options.batch if options.batch is not None else number
         table = table_at(options.path)
@@ -148,7 +146,7 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     Raises PipelineError where rows of these columns cannot go into it.
     """
     incoming = schema.arrow_of(columns)
-    if options.archive and (missing := set(positions.COLUMNS) - set(incoming.names)):
+    if options.archive and (missing := set(COLUMNS) - set(incoming.names)):
         raise PipelineError(f"option archive: column {', '.join(sorted(missing))} is missing")
     now = table_at(options.path).snapshot()
     bys = options.partition_by
@@ -169,5 +167,5 @@ def _ledgers(options: WriteOptions, pieces: Sequence[OffsetRange]) -> dict[tuple
         return {}
     topics = sorted({TopicName.parse(piece.topic) for piece in pieces})
     with HttpClient(options.server) as client:
-        found = patiently(lambda: look(client, topics))
+        found = retrying(lambda: look(client, topics))
     return {(log.topic, log.partition): log.ledger for log in found.logs or []}

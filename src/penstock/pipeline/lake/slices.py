@@ -1,6 +1,6 @@
 """Ranges of offsets out of an archive: which files hold them, their rows in order, each once; and where a time lies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +17,7 @@ from . import schema as schemas
 from .delta import Snapshot
 from .files import open_file
 from .partitioning import constants
-from .positions import COLUMNS
-from .values import File, OffsetRange
+from .values import COLUMNS, OffsetRange
 
 ROWS_MAX: Final = 500_000  # of a task
 BATCH: Final = 16_384
@@ -55,19 +54,19 @@ def plan_slices(
                 f"{piece.topic}, partition {piece.partition}: offsets {piece.start} to {piece.end - 1} are asked for,"
                 f" and the table {folder} has {position.first} to {position.end - 1}"
             )
-        holding = sorted((f for f in files if holds(f, piece)), key=lambda f: (f.low.get("offset", 0), f.at))
+        holding = sorted(
+            (f for f in files if _may_hold(f.low, f.high, piece)),
+            key=lambda f: (f.low.get("offset", 0), f.at),
+        )
         count = -(-(piece.end - piece.start) // rows_max)
         size = piece.end - piece.start
         for n in range(count):
             start, end = piece.start + size * n // count, piece.start + size * (n + 1) // count
             own = OffsetRange(piece.topic, piece.partition, start, end)
-            found.append(Slice(folder, [(f.path, f.values) for f in holding if holds(f, own)], own))
+            found.append(
+                Slice(folder, [(f.path, f.values) for f in holding if _may_hold(f.low, f.high, own)], own)
+            )
     return found
-
-
-def holds(file: File, piece: OffsetRange) -> bool:
-    """Whether a file may have rows of a piece, by its bounds; without bounds it may."""
-    return _within(file.low, file.high, piece)
 
 
 def read_slice(part: Slice, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -76,7 +75,7 @@ def read_slice(part: Slice, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     at = piece.start
     aside: list[tuple[Any, pa.RecordBatch]] = []
     for offsets, rows in _rows(part, schema):
-        if offsets[0] == at and offsets[-1] - at + 1 == len(offsets) and (np.diff(offsets) == 1).all():
+        if _go_on(offsets, at):
             yield rows
             at += len(offsets)
         else:
@@ -85,14 +84,18 @@ def read_slice(part: Slice, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         offsets = np.concatenate([each for each, _ in aside])
         order = np.argsort(offsets, kind="stable")
         ordered = offsets[order]
-        if ordered[0] == at and ordered[-1] - at + 1 == len(ordered) and (np.diff(ordered) == 1).all():
-            at += len(ordered)
-            table = pa.Table.from_batches([rows for _, rows in aside]).take(pa.array(order))
-            yield from table.combine_chunks().to_batches(max_chunksize=BATCH)
-        else:
+        if not _go_on(ordered, at):
             raise DataLoss(f"{_where(part)}: offsets come twice or are missing from {at} on")
+        at += len(ordered)
+        table = pa.Table.from_batches([rows for _, rows in aside]).take(pa.array(order))
+        yield from table.combine_chunks().to_batches(max_chunksize=BATCH)
     if at != piece.end:
         raise DataLoss(f"{_where(part)}: offsets {at} to {piece.end - 1} are missing")
+
+
+def _go_on(offsets: Any, at: int) -> bool:
+    """Whether these are the offsets from `at` on, without a gap."""
+    return bool(offsets[0] == at and (np.diff(offsets) == 1).all())
 
 
 def offset_at(folder: Path, now: Snapshot, topic: str, partition: int, ms: int) -> int | None:
@@ -105,7 +108,8 @@ def offset_at(folder: Path, now: Snapshot, topic: str, partition: int, ms: int) 
     wanted = _EPOCH + timedelta(milliseconds=ms)
     best: int | None = None
     for file in sorted(
-        (f for f in now.files() if holds(f, piece)), key=lambda f: int(f.low.get("offset") or 0)
+        (f for f in now.files() if _may_hold(f.low, f.high, piece)),
+        key=lambda f: int(f.low.get("offset") or 0),
     ):
         if best is not None and int(file.low.get("offset") or 0) >= best:
             break
@@ -180,10 +184,11 @@ def _group_holds(group: pq.RowGroupMetaData, piece: OffsetRange) -> bool:
         name = column.path_in_schema
         if name in COLUMNS and column.statistics is not None and column.statistics.has_min_max:
             low[name], high[name] = column.statistics.min, column.statistics.max
-    return _within(low, high, piece)
+    return _may_hold(low, high, piece)
 
 
-def _within(low: dict[str, Any], high: dict[str, Any], piece: OffsetRange) -> bool:
+def _may_hold(low: Mapping[str, Any], high: Mapping[str, Any], piece: OffsetRange) -> bool:
+    """Whether a file or row group may have rows of a piece, by its bounds; without bounds it may."""
     for name, first, last in (
         ("topic", piece.topic, piece.topic),
         ("partition", piece.partition, piece.partition),

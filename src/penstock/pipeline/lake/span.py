@@ -1,26 +1,30 @@
 """One read of archive and live log: option `archive` of the source `penstock`.
 
 What the table has comes from the table, the rest from the server; a message that both have comes once. Where
-retention has let go of messages that are archived, the log still begins where the archive does.
+retention has deleted messages that are archived, the log still begins where the archive does.
 """
 
 from collections.abc import Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
 from penstock.pipeline.decode.plan import Plan
 from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.http.logs import Log
+from penstock.pipeline.rows import columns
 from penstock.pipeline.rows.rows import Place
-from penstock.pipeline.source.offsets import Log, Range
-from penstock.pipeline.source.tasks import Elsewhere
+from penstock.pipeline.source.offsets import Range, ranges
+from penstock.pipeline.source.query import TopicReader
+from penstock.pipeline.source.tasks import Split, raw_include, splits_for
 
+from .options import folder_of, snapshot_of
 from .slices import Slice, offset_at, plan_slices, read_slice
-from .tables import folder_of, snapshot_of
 from .values import OffsetRange, Position
 
 
-class ArchivedSplit(Elsewhere):
+class ArchivedSplit(Split):
     """One task: a range of offsets that the table has."""
 
     def __init__(self, part: Slice, columns: pa.Schema, include: tuple[str, ...], plan: Plan | None) -> None:
@@ -43,7 +47,7 @@ class Span:
         self._begins: dict[tuple[str, int], int] = {}
 
     def reach_back(self, logs: Sequence[Log]) -> list[Log]:
-        """The logs as if nothing archived had been let go; their times with them."""
+        """The logs as if nothing archived had been deleted, and the offsets of their times."""
         found = []
         for log in logs:
             self._begins[log.topic, log.partition] = log.earliest
@@ -121,3 +125,18 @@ class Span:
                 f"option archive: the table {self._folder} archives an earlier topic {topic}, which was deleted"
             )
         return position
+
+
+class ArchiveReader(TopicReader):
+    """Reads what the archive has from its table, and the rest from the server."""
+
+    def tasks(self, logs: Sequence[Log]) -> list[InputPartition]:
+        """The tasks over table and logs."""
+        options, plan = self._options, self._plan
+        span = Span(options.archive, fail_on_data_loss=options.fail_on_data_loss)
+        reached = span.reach_back(logs)
+        wanted = ranges(reached, options.start, options.end, fail_on_data_loss=options.fail_on_data_loss)
+        archived, live = span.cut(wanted)
+        raw = columns.arrow_schema(raw_include(options.include, plan))
+        old = span.splits(archived, raw, options.records_max, include=options.include, plan=plan)
+        return [*old, *splits_for(options, live, plan)]

@@ -6,58 +6,36 @@ nullable), because Spark compares them and its reader of Arrow trusts them.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
-
-class Kind(NamedTuple):
-    """A type as Spark has it and as Arrow has it."""
-
-    spark: DataType
-    arrow: pa.DataType
-
-
-BINARY: Final = Kind(BinaryType(), pa.binary())
-STRING: Final = Kind(StringType(), pa.string())
-INT: Final = Kind(IntegerType(), pa.int32())
-BIGINT: Final = Kind(LongType(), pa.int64())
-TIMESTAMP: Final = Kind(TimestampType(), pa.timestamp("us", tz="UTC"))
-STRING_MAP: Final = Kind(MapType(StringType(), StringType()), pa.map_(pa.string(), pa.string()))
-
-BASIC: Final[dict[str, Kind]] = {
-    "key": BINARY,
-    "value": BINARY,
-    "topic": STRING,
-    "partition": INT,
-    "offset": BIGINT,
-    "timestamp": TIMESTAMP,
-    "timestampType": INT,
+BASIC: Final[dict[str, t.DataType]] = {
+    "key": t.BinaryType(),
+    "value": t.BinaryType(),
+    "topic": t.StringType(),
+    "partition": t.IntegerType(),
+    "offset": t.LongType(),
+    "timestamp": t.TimestampType(),
+    "timestampType": t.IntegerType(),
 }
 
-INCLUDABLE: Final[dict[str, Kind]] = {
-    "properties": STRING_MAP,
-    "event_time": TIMESTAMP,
-    "message_id": STRING,
-    "producer_name": STRING,
-    "sequence_id": BIGINT,
-    "schema_version": BIGINT,
-    "ordering_key": BINARY,
-    "deliver_at": TIMESTAMP,
+INCLUDABLE: Final[dict[str, t.DataType]] = {
+    "properties": t.MapType(t.StringType(), t.StringType()),
+    "event_time": t.TimestampType(),
+    "message_id": t.StringType(),
+    "producer_name": t.StringType(),
+    "sequence_id": t.LongType(),
+    "schema_version": t.LongType(),
+    "ordering_key": t.BinaryType(),
+    "deliver_at": t.TimestampType(),
 }
 
 _ALL: Final = BASIC | INCLUDABLE
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 def names(include: Sequence[str] = ()) -> list[str]:
@@ -65,11 +43,11 @@ def names(include: Sequence[str] = ()) -> list[str]:
     return [*BASIC, *include]
 
 
-def spark_schema(include: Sequence[str] = ()) -> StructType:
+def spark_schema(include: Sequence[str] = ()) -> t.StructType:
     """The table's schema for Spark."""
-    return StructType([StructField(name, _ALL[name].spark) for name in names(include)])
+    return t.StructType([t.StructField(name, _ALL[name]) for name in names(include)])
 
 
 def arrow_schema(include: Sequence[str] = ()) -> pa.Schema:
     """The table's schema as Arrow batches have it."""
-    return pa.schema([pa.field(name, _ALL[name].arrow) for name in names(include)])
+    return to_arrow_schema(spark_schema(include), timezone="UTC")

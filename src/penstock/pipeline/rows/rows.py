@@ -6,6 +6,7 @@ one: their positions in the joined payloads are an Arrow array already, of which
 
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -15,9 +16,8 @@ import pyarrow as pa
 from penstock.model.errors import ErrorKind, PenstockError
 
 from . import columns
-from .entries import Opened, open_entry
+from .entries import Frame, Opened, open_entry
 from .fields import Fields, Ints, find_values, read_fields
-from .frames import Frame
 from .ids import message_ids
 from .properties import properties
 
@@ -130,34 +130,27 @@ class _Block:
         return PenstockError(ErrorKind.BAD_ENCODING, what)
 
 
+@dataclass(frozen=True, slots=True)
 class _Maker:
     """Makes columns; each method is named after its column."""
 
-    def __init__(
-        self,
-        place: Place,
-        frames: list[Frame],
-        entries: list[Opened],
-        owner: Ints,
-        index: Ints,
-        fields: Fields,
-        data: pa.Buffer,
-        values: Ints,
-    ) -> None:
-        self._place = place
-        self._frames = frames
-        self._entries = entries
-        self._owner = owner
-        self._index = index
-        self._fields = fields
-        self._data = data
-        self._values = values
-        self._rows = len(owner)
+    place: Place
+    frames: list[Frame]
+    entries: list[Opened]
+    owner: Ints  # each row's entry
+    index: Ints  # each row's place in it
+    fields: Fields
+    data: pa.Buffer
+    values: Ints
+
+    @property
+    def rows(self) -> int:
+        return len(self.owner)
 
     def key(self) -> pa.Array:
-        fields = self._fields
+        fields = self.fields
         if fields.key is None:
-            return pa.nulls(self._rows, pa.binary())
+            return pa.nulls(self.rows, pa.binary())
         keys = self._ranges(*fields.key)
         if fields.null_key is not None:
             keys = _without(keys, fields.null_key)
@@ -167,74 +160,74 @@ class _Maker:
         return keys
 
     def value(self) -> pa.Array:
-        values = _every_second(self._values, self._data, self._rows)
-        if self._fields.null_value is not None:
-            values = _without(values, self._fields.null_value)
+        values = _every_second(self.values, self.data, self.rows)
+        if self.fields.null_value is not None:
+            values = _without(values, self.fields.null_value)
         return values
 
     def topic(self) -> pa.Array:
-        return pa.repeat(pa.scalar(self._place.topic, pa.string()), self._rows)
+        return pa.repeat(pa.scalar(self.place.topic, pa.string()), self.rows)
 
     def partition(self) -> pa.Array:
-        return pa.repeat(pa.scalar(self._place.partition, pa.int32()), self._rows)
+        return pa.repeat(pa.scalar(self.place.partition, pa.int32()), self.rows)
 
     def offset(self) -> pa.Array:
-        return pa.array(self._of_frames([f.offset for f in self._frames]) + self._index)
+        return pa.array(self._of_frames([f.offset for f in self.frames]) + self.index)
 
     def timestamp(self) -> pa.Array:
-        return _times(self._of_frames([e.publish_time for e in self._entries]))
+        return _times(self._of_frames([e.publish_time for e in self.entries]))
 
     def timestampType(self) -> pa.Array:  # noqa: N802 (the column's name)
-        return pa.repeat(pa.scalar(0, pa.int32()), self._rows)  # 0: the time of publishing
+        return pa.repeat(pa.scalar(0, pa.int32()), self.rows)  # 0: the time of publishing
 
     def properties(self) -> pa.Array:
-        return properties(self._data, self._fields.properties, self._rows)
+        return properties(self.data, self.fields.properties, self.rows)
 
     def event_time(self) -> pa.Array:
-        times = self._fields.event_time
-        return pa.nulls(self._rows, columns.TIMESTAMP.arrow) if times is None else _times(times, 0)
+        times = self.fields.event_time
+        return pa.nulls(self.rows, columns.TIMESTAMP) if times is None else _times(times, 0)
 
     def message_id(self) -> pa.Array:
-        place = self._place
-        alone = self._of_frames([e.lone_value >= 0 for e in self._entries]) != 0
+        place = self.place
+        alone = self._of_frames([e.lone_value >= 0 for e in self.entries]) != 0
         return message_ids(
             place.ledger,
             place.partition if place.partitioned else -1,
-            np.array([f.entry_id for f in self._frames], np.uint64)[self._owner].view(np.int64),
-            np.where(alone, -1, self._index),
-            self._of_frames([e.count for e in self._entries]),
+            np.array([f.entry_id for f in self.frames], np.uint64)[self.owner].view(np.int64),
+            np.where(alone, -1, self.index),
+            self._of_frames([e.count for e in self.entries]),
         )
 
     def producer_name(self) -> pa.Array:
-        return pa.array([e.producer for e in self._entries], pa.string()).take(pa.array(self._owner))
+        return pa.array([e.producer for e in self.entries], pa.string()).take(pa.array(self.owner))
 
     def sequence_id(self) -> pa.Array:
-        base = [e.sequence_id - (e.sequence_id >> 63 << 64) for e in self._entries]
-        ids = self._of_frames(base) + self._index
-        own = self._fields.sequence_id
+        base = [e.sequence_id - (e.sequence_id >> 63 << 64) for e in self.entries]
+        ids = self._of_frames(base) + self.index
+        own = self.fields.sequence_id
         return pa.array(ids if own is None else np.where(own >= 0, own, ids))
 
     def schema_version(self) -> pa.Array:
-        return pa.array([e.schema_version for e in self._entries], pa.int64()).take(pa.array(self._owner))
+        return pa.array([e.schema_version for e in self.entries], pa.int64()).take(pa.array(self.owner))
 
     def ordering_key(self) -> pa.Array:
-        ranges = self._fields.ordering_key
-        return pa.nulls(self._rows, pa.binary()) if ranges is None else self._ranges(*ranges)
+        ranges = self.fields.ordering_key
+        return pa.nulls(self.rows, pa.binary()) if ranges is None else self._ranges(*ranges)
 
     def deliver_at(self) -> pa.Array:
-        return _times(self._of_frames([e.deliver_at for e in self._entries]), 0)
+        return _times(self._of_frames([e.deliver_at for e in self.entries]), 0)
 
     def _of_frames(self, items: list[int]) -> Ints:
         """One number an entry becomes one a row."""
-        return np.array(items, np.int64)[self._owner]
+        return np.array(items, np.int64)[self.owner]
 
     def _ranges(self, begin: Ints, end: Ints) -> pa.Array:
         """Binary items `data[begin:end]`, null where begin is -1."""
         there = begin >= 0
         ranges = np.empty(2 * int(there.sum()), np.int64)
         ranges[0::2], ranges[1::2] = begin[there], end[there]
-        found = _every_second(ranges, self._data, len(ranges) // 2)
-        if len(found) == self._rows:
+        found = _every_second(ranges, self.data, len(ranges) // 2)
+        if len(found) == self.rows:
             return found
         return found.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
@@ -257,7 +250,7 @@ def _without(items: pa.Array, flags: Ints) -> pa.Array:
 def _times(ms: Ints, none: int | None = None) -> pa.Array:
     """ms since the epoch as timestamps, null where they are `none`."""
     times = pa.array(ms * _US, mask=None if none is None else ms == none)
-    return times.view(columns.TIMESTAMP.arrow)
+    return times.view(columns.TIMESTAMP)
 
 
 def _unbase64(key: bytes | None) -> Any:

@@ -1,4 +1,4 @@
-"""Runs a declared pipeline: its plan, its folder, its query, its supervisor, and what it tells about itself."""
+"""Runs a declared pipeline: its plan, its folder, its query, its supervisor, and its events."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -2,22 +2,33 @@
 
 A check adds a column `_why`, null for rows that pass. Rejected rows are dropped or become dead letters: which of
 both is part of the reason, so that the split can be made later, in one pass.
+
+Late rows are found exactly as Spark will find them, but before it drops them. A stateful operator drops, in batch N,
+what is not newer than the watermark of batch N-1. That watermark is in the checkpoint: Spark writes it to
+`offsets/N-1` before batch N-1 runs, and never changes it, so that a batch that is run again decides alike. A task
+knows its batch by a property that Spark gives it.
 """
 
+import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.functions import arrow_udf
 
+from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.rows.columns import BASIC, INCLUDABLE
-from penstock.pipeline.spec.lateness import Window
 from penstock.pipeline.spec.options import keeps_bytes_visible
 from penstock.pipeline.spec.spec import Expectation, Source, Step
+from penstock.pipeline.spec.times import Window
 
-from .late import late_column
-from .progress import WARN
+from .events import WARN
 
 WHY: Final = "_why"
 WHY_TYPE: Final = "struct<view: string, name: string, action: string, text: string>"
@@ -26,29 +37,41 @@ RAW: Final = "_raw"
 KEY: Final = "_key"
 _HIDDEN: Final = (WHY, ERROR, RAW, KEY)
 
-LATE: Final = "late"
-UNREADABLE: Final = "unreadable"
+BATCH: Final = "streaming.sql.batchId"
+
+# What a message has beside its value: a dead letter has it in properties, not in its value.
+_OF_MESSAGES: Final = frozenset((*BASIC, *INCLUDABLE)) - {"value"}
+
+_DEAD: Final[Mapping[str, str]] = {
+    "key": "binary",
+    "properties": "map<string,string>",
+    "event_time": "timestamp",
+    "ordering_key": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "schema_version": "bigint",
+}
 
 
 def rejects(view: Source | Step) -> bool:
-    """Whether some rows of a view may be turned away."""
-    unreadable = isinstance(view, Source) and view.decode != "none" and view.on_bad_value != "fail"
+    """Whether some rows of a view may be rejected."""
     expected = any(one.action in ("drop", "dead_letter") for one in view.expect)
-    return unreadable or expected or view.watermark is not None
+    return _rejects_unreadable(view) or expected or view.watermark is not None
 
 
-def gate(
+def with_reasons(
     frame: DataFrame, name: str, view: Source | Step, checkpoint: Path, windows: Iterable[Window]
 ) -> DataFrame:
     """`frame` with the column `_why`; rows that fail an expectation of action `fail` fail the task."""
     reasons: list[Column] = []
-    if isinstance(view, Source) and view.decode != "none" and view.on_bad_value != "fail":
+    if isinstance(view, Source) and _rejects_unreadable(view):
         reasons.append(
-            f.when(f.col(ERROR).isNotNull(), _why(name, UNREADABLE, view.on_bad_value, f.col(ERROR)))
+            f.when(f.col(ERROR).isNotNull(), _why(name, "unreadable", view.on_bad_value, f.col(ERROR)))
         )
     passable = f.col(ERROR).isNull() if reasons else f.lit(True)
     for one in view.expect:
-        broken = passable & ~f.coalesce(f.expr(f"({one.predicate})").cast("boolean"), f.lit(False))
+        broken = passable & ~_holds(one)
         if one.action == "fail":
             text = f"expectation {one.name!r} of {name} does not hold: {one.predicate}"
             frame = frame.where(f.when(broken, f.raise_error(text).cast("boolean")).otherwise(f.lit(True)))
@@ -62,41 +85,36 @@ def gate(
     if view.watermark is not None:
         late = late_column(checkpoint, f.col(view.watermark.column), windows)
         text = f"later than the watermark of {view.watermark.column} ({view.watermark.delay})"
-        reasons.append(f.when(late, _why(name, LATE, view.watermark.late, f.lit(text))))
+        reasons.append(f.when(late, _why(name, "late", view.watermark.late, f.lit(text))))
     why = f.coalesce(*reasons) if reasons else f.lit(None)
     return frame.withColumn(WHY, why.cast(WHY_TYPE))
 
 
-def passed(gated: DataFrame, view: Source | Step) -> DataFrame:
+def passed(checked: DataFrame, view: Source | Step) -> DataFrame:
     """The rows that passed, without what the check needed to know, unless the view is to have it."""
-    rows = gated.where(f.col(WHY).isNull()).drop(WHY, ERROR)
+    rows = checked.where(f.col(WHY).isNull()).drop(WHY, ERROR)
     return rows if isinstance(view, Step) or keeps_bytes_visible(view) else rows.drop(RAW, KEY)
 
 
 def warned(frame: DataFrame, name: str, expect: Iterable[Expectation]) -> DataFrame:
     """`frame` with the rows counted that pass, but break an expectation of action `warn`."""
     passes = f.col(WHY).isNull() if WHY in frame.columns else f.lit(True)
-    counts = [
-        f.count_if(passes & ~f.coalesce(f.expr(f"({one.predicate})").cast("boolean"), f.lit(False))).alias(
-            one.name
-        )
-        for one in expect
-        if one.action == "warn"
-    ]
+    counts = [f.count_if(passes & ~_holds(one)).alias(one.name) for one in expect if one.action == "warn"]
     return frame.observe(f"{WARN}{name}", *counts) if counts else frame
 
 
-def dead_column(gated: DataFrame) -> Column:
+def dead_column(checked: DataFrame) -> Column:
     """What a rejected row still has of its message, as a struct; null for rows that passed.
 
     Its `value` is JSON of the row, and `whole` false, where the message's own is no longer there.
     """
-    types = dict(gated.dtypes)
+    types = dict(checked.dtypes)
     if types.get("value", "").startswith("struct"):
         row = f.col("value")
     else:
-        own = [name for name in visible(gated) if "offset" not in types or name not in _OF_MESSAGES]
-        row = f.struct(*(f.col(f"`{name}`") for name in own or visible(gated)))
+        names = visible(checked)
+        own = [name for name in names if "offset" not in types or name not in _OF_MESSAGES]
+        row = f.struct(*(f.col(f"`{name}`") for name in own or names))
     value, whole = f.to_json(row).cast("binary"), True
     if RAW in types:  # the message as it came; null where its value is
         value = f.col(RAW)
@@ -119,25 +137,62 @@ def visible(frame: DataFrame) -> list[str]:
     return [name for name in frame.columns if name not in _HIDDEN]
 
 
-# What a message has beside its value: told in properties, not in the value.
-_OF_MESSAGES: Final = frozenset((*BASIC, *INCLUDABLE)) - {"value"}
+def _rejects_unreadable(view: Source | Step) -> bool:
+    return isinstance(view, Source) and view.decode != "none" and view.on_bad_value != "fail"
 
-_DEAD: Final[Mapping[str, str]] = {
-    "key": "binary",
-    "properties": "map<string,string>",
-    "event_time": "timestamp",
-    "ordering_key": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "schema_version": "bigint",
-}
+
+def _holds(expectation: Expectation) -> Column:
+    """Null is not true."""
+    return f.coalesce(f.expr(f"({expectation.predicate})").cast("boolean"), f.lit(False))
 
 
 def _why(view: str, name: str, action: str, text: Column) -> Column:
-    return f.struct(
-        f.lit(view).alias("view"),
-        f.lit(name).alias("name"),
-        f.lit(action).alias("action"),
-        text.alias("text"),
-    )
+    texts = {"view": f.lit(view), "name": f.lit(name), "action": f.lit(action), "text": text}
+    return f.struct(*(column.alias(field) for field, column in texts.items()))
+
+
+def late_column(checkpoint: Path, event_time: Column, windows: Iterable[Window]) -> Column:
+    """True for rows that a stateful operator of this batch would drop, and for those without an event time."""
+    folder = str(checkpoint)
+
+    def late(bounds: pa.Array) -> pa.Array:
+        context = TaskContext.get()
+        batch = context.getLocalProperty(BATCH) if context is not None else None
+        if batch is None:
+            raise PipelineError("late rows are told in a streaming query only")
+        watermark = pa.scalar(watermark_ms(folder, int(batch) - 1) * 1000, pa.int64())
+        return pc.fill_null(pc.less_equal(bounds, watermark), True)
+
+    column: Column = arrow_udf(late, "boolean")(bound_us(event_time, windows))  # type: ignore[call-overload]
+    return column
+
+
+def bound_us(event_time: Column, windows: Iterable[Window]) -> Column:
+    """`times.late_us` as a column."""
+    event_us = f.unix_micros(event_time.cast("timestamp"))
+    ends = [
+        event_us
+        - f.pmod(event_us - f.lit(window.offset * 1000), f.lit(window.slide * 1000))
+        + f.lit(window.size * 1000)
+        for window in windows
+    ]
+    if not ends:
+        return event_us
+    return ends[0] if len(ends) == 1 else f.least(*ends)
+
+
+def watermark_ms(checkpoint: str, batch: int) -> int:
+    """The watermark that a batch ran with; 0 before the first."""
+    if batch < 0:
+        return 0
+    path = Path(checkpoint) / "offsets" / str(batch)
+    found = path.stat()
+    return _watermark_ms(path, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=8)
+def _watermark_ms(path: Path, *identity: int) -> int:
+    """What the file says. `identity` is of the file: a checkpoint that was deleted has another one of that name
+    when it is made again, and the worker's process may have read the first."""
+    lines = path.read_text("utf-8").splitlines()
+    return int(json.loads(lines[1])["batchWatermarkMs"])

@@ -14,14 +14,14 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.spec import Spec, fingerprint, source_topics
 
-STOP: Final = "stop"
+T = TypeVar("T")
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,21 +41,14 @@ class Folder:
         self.checkpoint = home / "checkpoint"
         self.lock = home / "lock"
         self.scratch = home / "scratch"
-        self.made: list[
-            Path
-        ] = []  # folders that were not there before the lock was taken, the innermost first
+        self.made: list[Path] = []  # folders that the lock made, the innermost first
         self._owner = home / "owner.json"
         self._status = home / "status.json"
         self._control = home / "control"
 
     def owner(self) -> Owner | None:
         """Whose it is; None for a free one. Raises PipelineError for a file that is none of ours."""
-        try:
-            return msgspec.json.decode(self._owner.read_bytes(), type=Owner)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.DecodeError) as error:
-            raise PipelineError(f"{self._owner} cannot be read: {error}") from None
+        return read(self._owner, Owner)
 
     def check_owner(self, spec: Spec) -> Owner | None:
         """Refuse the checkpoint of another pipeline. Changes nothing."""
@@ -107,7 +100,7 @@ class Folder:
                 folder.rmdir()
 
     def clean_scratch(self) -> Path:
-        """The folder for what a run leaves behind when it is killed; empty. For who holds the lock."""
+        """The folder for what a run leaves behind when it is killed; empty. For the holder of the lock."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         return self.scratch
 
@@ -119,13 +112,13 @@ class Folder:
         except (OSError, msgspec.DecodeError):
             return None
 
-    def say(self, status: dict[str, Any]) -> None:
+    def write_status(self, status: dict[str, Any]) -> None:
         """Write what `status` reads."""
         replace(self._status, msgspec.json.encode(status))
 
     def ask_to_stop(self) -> None:
         """What the running pipeline sees within a second."""
-        replace(self._control, STOP.encode())
+        replace(self._control, b"stop")
 
     def asked_to_stop(self) -> bool:
         return self._control.exists()
@@ -206,6 +199,16 @@ def in_use(folder: Folder) -> bool:
     return False
 
 
+def read(path: Path, type_: type[T]) -> T | None:
+    """A file of JSON, None where there is none. Raises PipelineError for one that is none of ours."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=type_)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise PipelineError(f"{path} cannot be read: {error}") from None
+
+
 def replace(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,3 +219,50 @@ def replace(path: Path, content: bytes) -> None:
 
 def _listed(sources: dict[str, str]) -> str:
     return ", ".join(f"{name} ({topics})" for name, topics in sources.items())
+
+
+def forget(spec: Spec) -> list[str]:
+    """Forget how far the pipeline has come, and empty its tables, each in one commit; returns what was done.
+
+    Topics keep what they have: what a new checkpoint writes there comes after it, under a new writer's name.
+    """
+    folder = Folder(spec.home)
+    with Lock(folder):
+        _check_name(spec, folder)
+        folder.forget()
+        tables = [sink.path for sink in spec.sinks.values() if sink.path]
+        emptied = [f"emptied the table {path}" for path in tables if empty(Path(path))]
+    return [f"forgot the checkpoint in {folder.home}", *emptied]
+
+
+def reset(spec: Spec, start_ms: int) -> None:
+    """Let the next run begin with the messages published at or after a time. Sinks keep what they have."""
+    folder = Folder(spec.home)
+    with Lock(folder):
+        _check_name(spec, folder)
+        folder.forget()
+        folder.own(spec, start_ms)
+
+
+def empty(path: Path) -> bool:
+    """Take all rows out of a table in one commit; False where there is none."""
+    from penstock.pipeline.lake.options import is_table, table_at
+    from penstock.pipeline.lake.values import Batch
+
+    if not is_table(path):
+        return False
+    table = table_at(path)
+    now = table.snapshot()
+    if now is None:
+        return False
+    table.commit(Batch(files=(), schema=now.schema, partition_by=tuple(now.partition_by), overwrite=True))
+    return True
+
+
+def _check_name(spec: Spec, folder: Folder) -> None:
+    """Other sources are a reason to begin again, another pipeline is none."""
+    owner = folder.owner()
+    if owner is None:
+        folder.check_owner(spec)
+    elif owner.pipeline != spec.name:
+        raise PipelineError(f"{folder.home} belongs to pipeline {owner.pipeline!r}, not to {spec.name!r}")

@@ -1,10 +1,11 @@
 """A pipeline in this process: for notebooks, `spark-submit` and tests."""
 
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -13,14 +14,113 @@ from penstock.pipeline.session import session
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
-from . import progress
-from .backoff import Backoff
+from . import events
 from .causes import Cause, ErrorClass, cause_of
-from .folder import Folder, Lock
+from .events import Reporter
+from .folder import Folder, Lock, Owner
 from .preflight import preflight
-from .report import Reporter
-from .restarts import Restarts
-from .runner import Runner
+from .runner import Failed, Runner
+from .supervise import Backoff
+
+# Not what is unknown: nothing here could start Spark again, and the user of a notebook wants to see it.
+_AGAIN: Final = (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER)
+
+
+class Attempt(Protocol):
+    """What Restarts needs of a Runner."""
+
+    def start(self, owner: Owner | None, *, once: bool) -> str: ...
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> object: ...
+
+
+class Restarts:
+    """Keeps a query running: one attempt after the other, where a new plan, or time, is all that it needs.
+
+    `attempt` makes one; `owner` returns whose the checkpoint is.
+    """
+
+    def __init__(
+        self,
+        attempt: Callable[[], Attempt],
+        owner: Callable[[], Owner | None],
+        report: Callable[[dict[str, Any]], None],
+        backoff: Backoff,
+        *,
+        once: bool,
+    ) -> None:
+        self._attempt = attempt
+        self._owner = owner
+        self._report = report
+        self._backoff = backoff
+        self._once = once
+        self._stopping = threading.Event()
+        self._now: Attempt | None = None
+        self._began = 0.0
+
+    def start(self) -> str:
+        """Plan and start; returns the query's id. Raises whatever is wrong."""
+        self._began = time.monotonic()
+        attempt = self._attempt()
+        query = attempt.start(self._owner(), once=self._once)
+        self._now = attempt
+        if self._stopping.is_set():
+            attempt.stop()
+        return query
+
+    def keep(self) -> Cause | None:
+        """Until the end: why it failed, or None where it was stopped or is through."""
+        while True:
+            cause = self._waited()
+            while cause is not None:
+                if cause.kind not in _AGAIN:
+                    return cause
+                if self._paused(cause):
+                    return None
+                cause = self._started()
+            if self._now is None:
+                return None
+
+    def stop(self) -> None:
+        """After the batch that runs now; at once where none does."""
+        self._stopping.set()
+        if self._now is not None:
+            self._now.stop()
+
+    def kill(self) -> None:
+        """Now."""
+        self._stopping.set()
+        if self._now is not None:
+            self._now.kill()
+
+    def _waited(self) -> Cause | None:
+        assert self._now is not None
+        try:
+            self._now.wait()
+            return None
+        except Failed as error:
+            return error.cause
+        finally:
+            self._now = None
+
+    def _started(self) -> Cause | None:
+        try:
+            query = self.start()
+        except Exception as error:
+            return cause_of(error)
+        self._report(events.state_event(events.RUNNING, query=query))
+        return None
+
+    def _paused(self, cause: Cause) -> bool:
+        """Say why, and wait; True where an order to stop came."""
+        self._report(_caused(events.RESTARTING, cause))
+        if cause.kind is ErrorClass.NEW_SCHEMA:
+            return self._stopping.is_set()
+        return self._stopping.wait(self._backoff.next_s(time.monotonic() - self._began))
 
 
 class Pipeline:
@@ -74,15 +174,15 @@ class Pipeline:
         try:
             self._folder.clear_control()
             self._folder.check_owner(spec)
-            self._reporter = Reporter(spec, self._folder, str(uuid.uuid4()), self._listener)
-            self._reporter(progress.state_event(progress.STARTING, query=None))
+            report = self._reporter = Reporter(spec, self._folder, str(uuid.uuid4()), self._listener)
+            report(events.state_event(events.STARTING, query=None))
             spark = self._spark or session(
                 spec.name, spec.master, scratch=self._folder.clean_scratch(), **spec.spark
             )
             restarts = Restarts(
-                lambda: self._attempt(spark),
+                lambda: self._attempt(spark, report),
                 lambda: self._folder.check_owner(spec),
-                self._report,
+                report,
                 self._backoff,
                 once=spec.once if once is None else once,
             )
@@ -93,7 +193,7 @@ class Pipeline:
                 raise
             raise self._raised() from error
         self._restarts = restarts
-        self._report(progress.state_event(progress.RUNNING, query=query))
+        report(events.state_event(events.RUNNING, query=query))
         threading.Thread(target=self._keep, args=(restarts,), name="pipeline", daemon=True).start()
         return self
 
@@ -115,9 +215,9 @@ class Pipeline:
                 self._restarts.kill()
                 self.await_termination()
 
-    def _attempt(self, spark: SparkSession) -> Runner:
+    def _attempt(self, spark: SparkSession, report: Reporter) -> Runner:
         preflight(self.spec)  # a query would wait for the server without a word
-        return Runner(self.spec, self._folder, spark, self._report)
+        return Runner(self.spec, self._folder, spark, report)
 
     def _keep(self, restarts: Restarts) -> None:
         try:
@@ -125,10 +225,6 @@ class Pipeline:
         except BaseException as error:  # no other thread sees this thread's error
             cause = cause_of(error)
         self._end(cause)
-
-    def _report(self, event: dict[str, Any]) -> None:
-        assert self._reporter is not None
-        self._reporter(event)
 
     def _raised(self) -> PipelineError:
         cause = self._error or Cause(ErrorClass.UNKNOWN, "it ended")
@@ -140,16 +236,19 @@ class Pipeline:
         self._error = cause
         try:
             if self._reporter is not None:
-                event = progress.state_event(progress.STOPPED if cause is None else progress.FAILED)
-                if cause is not None:
-                    event |= {"error": cause.sentence, "error_class": cause.kind.value}
-                self._reporter(event)
+                self._reporter(
+                    events.state_event(events.STOPPED) if cause is None else _caused(events.FAILED, cause)
+                )
                 self._reporter.close()
             if self._restarts is None:
                 self._folder.vacate()
         finally:
             self._lock.__exit__(None, None, None)
             self._over.set()
+
+
+def _caused(state: str, cause: Cause) -> dict[str, Any]:
+    return events.state_event(state) | {"error": cause.sentence, "error_class": cause.kind.value}
 
 
 def pipeline(given: Spec | Path | str, spark: SparkSession | None = None, **overrides: Any) -> Pipeline:

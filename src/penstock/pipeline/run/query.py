@@ -1,6 +1,6 @@
-"""Starts the streaming query of a pipeline.
+"""Starts the streaming query of a pipeline, or checks that it would start.
 
-One sink that takes every row is Spark's own to write. Everything else goes batch by batch: the batch is kept while
+One sink that takes every row is Spark's own to write. Everything else goes batch by batch: the batch is cached while
 it is written to one sink after the other, each under its own name and the batch's number. A sink that has the batch
 already changes nothing, so a batch that was interrupted between two sinks is simply run again.
 """
@@ -9,19 +9,22 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.options import server_options, table_options, topic_options
+from penstock.pipeline.options import server_options
+from penstock.pipeline.spec.options import table_options, topic_options
 from penstock.pipeline.spec.spec import Spec
 
 from .causes import spark_sentence
-from .outputs import Outputs
-from .topic_rows import alone, beside, letters, topic_rows
-from .views import View
+from .folder import Folder
+from .outputs import Outputs, alone, beside, collect_outputs, letters, topic_rows
+from .preflight import preflight
+from .views import View, build_views, session_for
 
 TOPICS: Final = "penstock"
 TABLES: Final = "penstock_lake"
@@ -115,3 +118,38 @@ class BatchWriter:
 def _save(rows: DataFrame, format: str, options: dict[str, Any], writer: str, batch: int) -> None:
     target = rows.write.format(format).mode("append").options(**options)
     target.option("writer", writer).option("batch", str(batch)).save()
+
+
+class Checked(msgspec.Struct):
+    """What a check found out: the columns of every view and sink, and the plan, as text."""
+
+    views: dict[str, dict[str, str]]
+    sinks: dict[str, dict[str, str]]
+    plan: str
+    direct: bool
+    branches: int
+
+
+def check(spec: Spec, spark: SparkSession) -> Checked:
+    """Everything that can be known without running a pipeline. Nothing is written, nothing of a topic read.
+
+    Raises PipelineError for the first thing that would not run.
+    """
+    folder = Folder(spec.home)
+    folder.check_owner(spec)
+    preflight(spec)
+    session = session_for(spec, spark)
+    views = build_views(spec, session, folder.checkpoint)
+    outputs = collect_outputs(spec, views)
+    sinks: dict[str, dict[str, str]] = {}
+    for name, sink in spec.sinks.items():
+        rows = views[sink.input].frame
+        sinks[name] = dict((rows if sink.path else topic_rows(spec, name, sink, rows)).dtypes)
+    check_streaming(spec, session, outputs.frame)
+    return Checked(
+        views={name: dict(view.frame.dtypes) for name, view in views.items()},
+        sinks=sinks,
+        plan=outputs.frame._jdf.queryExecution().analyzed().treeString(),
+        direct=is_direct(spec, outputs),
+        branches=outputs.branches,
+    )

@@ -1,6 +1,6 @@
 """Dead letters back to where they came from, each once.
 
-Which letters were published again is kept in the pipeline's state folder, as ranges of offsets. A batch is written
+Which letters were published again is stored in the pipeline's state folder, as ranges of offsets. A batch is written
 down before it is published, and published under a writer's name that the state has for itself and the batch's number:
 after a crash it is chosen and published again, and the server, which may have it, changes nothing. State that was lost,
 or another folder of the same pipeline, has another writer: its batches begin at 0 and are no repeats.
@@ -20,11 +20,12 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.options import server_options
+from penstock.pipeline.options import server_options
+from penstock.pipeline.source.offsets import write
 from penstock.pipeline.spec.spec import Spec
 
-from .folder import Folder, Lock, replace
-from .topic_rows import PREFIX, ROW
+from .folder import Folder, Lock, read, replace
+from .outputs import PREFIX, ROW
 
 ORIGIN: Final = f"{PREFIX}topic"
 VERSION: Final = f"{PREFIX}schema-version"
@@ -77,7 +78,7 @@ def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
     path = spec.home / "redriven.json"
     redriven = 0
     with Lock(Folder(spec.home / "redrive")):  # the pipeline itself may run
-        state = _read(path) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
+        state = read(path, State) or State(writer=f"redrive-{spec.name}-{secrets.token_hex(8)}")
         if state.pending is not None:  # of a run that was interrupted
             redriven += _publish(spec, spark, state, path)
         with HttpClient(spec.server) as client:
@@ -116,9 +117,7 @@ def _letters(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
     assert batch is not None
     topic = TopicName.parse(spec.dead_letters)
     options: dict[str, Any] = server_options(spec.server) | {"subscribe": str(topic), "include": _INCLUDE}
-    options["endingOffsets"] = msgspec.json.encode(
-        {str(topic): {str(partition): end for partition, end in batch.ends.items()}}
-    ).decode()
+    options["endingOffsets"] = write({str(topic): batch.ends})
     rows = spark.read.format("penstock").options(**options).load()
     choice = batch.choice
     if choice.error:
@@ -174,12 +173,3 @@ def _ends(client: HttpClient, topic: TopicName) -> dict[int, int]:
             ) from None
         raise
     return {partition: client.offsets(topic, partition).latest for partition in range(max(1, count))}
-
-
-def _read(path: Path) -> State | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=State)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise PipelineError(f"{path} cannot be read: {error}") from None

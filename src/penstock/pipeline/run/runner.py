@@ -21,23 +21,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipeline.spec.spec import Spec
 
-from . import progress
+from . import events
 from .causes import Cause, cause_of
 from .folder import Folder, Owner
 from .outputs import collect_outputs
 from .query import check_streaming, start_query
-from .views import build_views
+from .views import build_views, session_for
 
-STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 LOOK_S: Final = 5.0  # whether the JVM is still there
 IDLE_S: Final = 60.0  # between two events that say that nothing happens; Spark says it every other second
 NEVER: Final = float("-inf")
 LISTENER_S: Final = 10.0  # for Spark's events of the last batch to arrive
-
-_CONF: Final = {
-    "spark.sql.streaming.stateStore.providerClass": STATE_STORE,  # transformWithState needs it; memory is bounded
-    "spark.sql.streaming.noDataProgressEventInterval": "2000",
-}
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -51,7 +45,7 @@ class Failed(Exception):
 
 
 class Runner:
-    """One query of a pipeline. `emit` is told of every batch, in the order of the batches."""
+    """One query of a pipeline. `emit` gets the event of every batch, in the order of the batches."""
 
     def __init__(self, spec: Spec, folder: Folder, spark: SparkSession, emit: Emit) -> None:
         self._spec = spec
@@ -60,24 +54,19 @@ class Runner:
         self._emit = emit
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
-        self._news = threading.Event()  # a batch is over, the query is over, or an order to stop came
+        self._changed = threading.Event()  # a batch is over, the query is over, or an order to stop came
         self._listener: _Listener | None = None
-        self.branches = 1
 
     def start(self, owner: Owner | None, *, once: bool) -> str:
         """Plan and start the query; returns its id. Raises PipelineError or what Spark raises."""
-        spec = (
-            with_start(self._spec, owner.start)
-            if owner is not None and owner.start is not None
-            else self._spec
-        )
+        start = owner.start if owner is not None else None
+        spec = self._spec if start is None else _with_start(self._spec, start)
         _be_active(self._spark)
         views = build_views(spec, self._spark, self._folder.checkpoint)
         outputs = collect_outputs(spec, views)
-        self.branches = outputs.branches
         check_streaming(spec, self._spark, outputs.frame)
-        self._folder.own(self._spec, owner.start if owner is not None else None)
-        self._listener = _Listener(self)
+        self._folder.own(self._spec, start)
+        self._listener = _Listener(self._emit, outputs.branches, self._stopping, self._changed)
         self._spark.streams.addListener(self._listener)
         try:
             self._query = start_query(spec, views, outputs, self._folder.checkpoint, once=once)
@@ -87,12 +76,12 @@ class Runner:
                 self._folder.forget()
             raise
         self._listener.query = str(self._query.id)
-        return str(self._query.id)
+        return self._listener.query
 
     def stop(self) -> None:
         """Stop after the batch that runs now."""
         self._stopping.set()
-        self._news.set()
+        self._changed.set()
 
     def kill(self) -> None:
         """Stop now; the batch that runs is run again by the next run."""
@@ -100,71 +89,41 @@ class Runner:
             with suppress(PySparkException):
                 self._query.stop()
 
-    @property
-    def active(self) -> bool:
-        return self._query is not None and bool(self._query.isActive)
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Until the query is over; False when time is. Raises Failed where it ended with an error."""
-        query = self._query
+    def wait(self) -> None:
+        """Until the query is over. Raises Failed where it ended with an error."""
+        query, listener = self._query, self._listener
         assert query is not None
-        if not self._until_over(query, timeout_s):
-            return False
-        if self._listener is not None:
-            self._listener.over.wait(LISTENER_S)
-            with suppress(Exception):  # of a JVM that is gone
-                self._spark.streams.removeListener(self._listener)
-            self._listener = None
+        assert listener is not None
+        while query.isActive:
+            if self._stopping.is_set() and (
+                listener.batch_over.is_set() or not query.status["isTriggerActive"]
+            ):
+                query.stop()
+                break
+            self._changed.wait(0.05 if self._stopping.is_set() else LOOK_S)
+            if not self._stopping.is_set():
+                self._changed.clear()
+        listener.over.wait(LISTENER_S)
+        with suppress(Exception):  # of a JVM that is gone
+            self._spark.streams.removeListener(listener)
         error = query.exception()
         if error is not None:
             raise Failed(cause_of(error))
-        return True
-
-    def _until_over(self, query: StreamingQuery, timeout_s: float | None) -> bool:
-        waited = 0.0
-        while query.isActive:
-            if self._stopping.is_set() and self._between_batches(query):
-                query.stop()
-                return True
-            step = 0.05 if self._stopping.is_set() else LOOK_S
-            if timeout_s is not None:
-                if waited >= timeout_s:
-                    return False
-                step = min(step, timeout_s - waited)
-            waited += step
-            self._news.wait(step)
-            if not self._stopping.is_set():
-                self._news.clear()
-        return True
-
-    def _between_batches(self, query: StreamingQuery) -> bool:
-        """Now, or as soon as Spark says that a batch is over."""
-        listener = self._listener
-        if listener is not None and listener.batch_over.is_set():
-            return True
-        return not query.status["isTriggerActive"]
-
-    def told(self, event: dict[str, Any]) -> None:
-        """An event of the listener's."""
-        self._emit(event)
-
-    def wake(self) -> None:
-        """Something happened."""
-        self._news.set()
-
-    @property
-    def stopping(self) -> bool:
-        return self._stopping.is_set()
 
 
 class _Listener(StreamingQueryListener):
     """Spark's events of one query; called from a thread of py4j's."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(
+        self, emit: Emit, branches: int, stopping: threading.Event, changed: threading.Event
+    ) -> None:
         super().__init__()
-        self._runner = runner
+        self._emit = emit
+        self._branches = branches
+        self._stopping = stopping
+        self._changed = changed
         self.query = ""
-        self._idle_at = NEVER  # when it was last told that there is nothing to do
+        self._idle_at = NEVER  # when the last event said that there is nothing to do
         self.over = threading.Event()
         self.batch_over = threading.Event()  # set only while a thread waits for it
 
@@ -176,35 +135,24 @@ class _Listener(StreamingQueryListener):
         if str(found.get("id")) != self.query:
             return
         self._idle_at = NEVER
-        said = progress.batch_event(found, self._runner.branches)
-        if not found.get("numInputRows") and not said["rows"] and not said["written"]:
-            said["state"] = progress.IDLE
-        self._runner.told(said)
-        if self._runner.stopping:
+        made = events.batch_event(found, self._branches)
+        if not found.get("numInputRows") and not made["rows"] and not made["written"]:
+            made["state"] = events.IDLE
+        self._emit(made)
+        if self._stopping.is_set():
             self.batch_over.set()
-        self._runner.wake()
+        self._changed.set()
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         if str(event.id) != self.query or time.monotonic() - self._idle_at < IDLE_S:
             return
         self._idle_at = time.monotonic()
-        self._runner.told(progress.state_event(progress.IDLE))
+        self._emit(events.state_event(events.IDLE))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         if str(event.id) == self.query:
             self.over.set()
-            self._runner.wake()
-
-
-def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
-    """A session of the pipeline's own beside a given one: its own views and settings, the same Spark."""
-    mine = spark.newSession()
-    for key, value in {**_CONF, **spec.spark}.items():
-        if key.startswith(
-            "spark.sql."
-        ):  # the others belong to Spark as a whole, and are set where it is started
-            mine.conf.set(key, value)
-    return mine
+            self._changed.set()
 
 
 def _be_active(spark: SparkSession) -> None:
@@ -214,7 +162,7 @@ def _be_active(spark: SparkSession) -> None:
         sessions.setActiveSession(spark._jsparkSession)
 
 
-def with_start(spec: Spec, start_ms: int) -> Spec:
+def _with_start(spec: Spec, start_ms: int) -> Spec:
     """The spec with all sources beginning at a time."""
     sources = {name: msgspec.structs.replace(source, start=start_ms) for name, source in spec.sources.items()}
     return msgspec.structs.replace(spec, sources=sources)

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from pyspark import cloudpickle
@@ -15,20 +15,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.lateness import mentions, windows_of
 from penstock.pipeline.spec.options import source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
+from penstock.pipeline.spec.times import mentions, windows_of
 
 from .causes import spark_sentence
-from .checks import gate, passed, rejects, warned
+from .checks import passed, rejects, warned, with_reasons
+
+# Of a pipeline's session; the spec wins.
+_CONF: Final = {
+    # transformWithState needs it; memory is bounded
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.noDataProgressEventInterval": "2000",
+}
 
 
 class View(msgspec.Struct):
-    """A source or step: the rows that passed its checks and, where it turns rows away, all rows with the reasons."""
+    """A source or step: the rows that passed its checks and, where it rejects rows, all rows with the reasons."""
 
     name: str
     frame: Any  # DataFrame; msgspec need not know it
-    gated: Any = None
+    checked: Any = None
 
 
 def build_views(spec: Spec, spark: SparkSession, checkpoint: Path) -> dict[str, View]:
@@ -48,6 +55,16 @@ def build_views(spec: Spec, spark: SparkSession, checkpoint: Path) -> dict[str, 
     return views
 
 
+def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
+    """A session of the pipeline's own beside a given one: its own views and settings, the same Spark."""
+    mine = spark.newSession()
+    for key, value in {**_CONF, **spec.spark}.items():
+        # The others belong to Spark as a whole, and are set where it is started.
+        if key.startswith("spark.sql."):
+            mine.conf.set(key, value)
+    return mine
+
+
 def feeds_steps(spec: Spec, name: str) -> bool:
     """Whether some step reads a view."""
     return any(mentions(step, name) for step in spec.steps if step.name != name)
@@ -59,16 +76,17 @@ def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, checkpoi
     for one in view.expect:  # each by itself, so that a refusal can name it
         with _named(spec, f"{_place(name, view)}: expect {one.name!r}"):
             frame.selectExpr(f"CAST(({one.predicate}) AS BOOLEAN)")
-    gated = None
+    checked = None
     if rejects(view) or any(one.action == "fail" for one in view.expect):
-        gated = warned(gate(frame, name, view, checkpoint, windows_of(spec, name)), name, view.expect)
-        frame = passed(gated, view)
+        checked = with_reasons(frame, name, view, checkpoint, windows_of(spec, name))
+        checked = warned(checked, name, view.expect)
+        frame = passed(checked, view)
     else:
         frame = warned(frame, name, view.expect)
     if view.watermark is not None:
         frame = frame.withWatermark(view.watermark.column, view.watermark.delay)
     frame.createOrReplaceTempView(name)
-    return View(name, frame, gated if rejects(view) else None)
+    return View(name, frame, checked if rejects(view) else None)
 
 
 def _place(name: str, view: Source | Step) -> str:

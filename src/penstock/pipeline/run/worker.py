@@ -1,6 +1,6 @@
 """The process that Spark lives in: `python -m penstock.pipeline.run.worker`, started by the supervisor.
 
-It runs queries as it is told on stdin, and says on stdout what becomes of them. When stdin ends, the supervisor is
+It runs queries as commands on stdin say, and writes to stdout what becomes of them. When stdin ends, the supervisor is
 gone: it stops after the current batch. What user code prints goes to stderr.
 """
 
@@ -18,8 +18,8 @@ from penstock.pipeline.spec.spec import Spec
 
 from .causes import Cause, cause_of
 from .folder import Folder
-from .orders import KILL, START, STOP, Job, WorkerEvent
 from .preflight import preflight
+from .process import KILL, START, STOP, Job, WorkerEvent
 from .runner import Failed, Runner
 
 

@@ -3,43 +3,30 @@
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    ByteType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from penstock.pipeline.errors import PipelineError
 
-_BYTES: Final = (StringType, BinaryType)
-_WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
-_TIMES: Final = (TimestampType, TimestampNTZType)
+_BYTES: Final = (t.StringType, t.BinaryType)
+_WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+_TIMES: Final = (t.TimestampType, t.TimestampNTZType)
 
-_KINDS: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
+_KINDS: Final[dict[str, tuple[tuple[type[t.DataType], ...], str]]] = {
     "key": (_BYTES, "string or binary"),
-    "topic": ((StringType,), "string"),
+    "topic": ((t.StringType,), "string"),
     "partition": (_WHOLE, "a whole number"),
     "event_time": (_TIMES, "timestamp"),
     "deliver_at": (_TIMES, "timestamp"),
     "deliver_after_ms": (_WHOLE, "a whole number"),
     "ordering_key": (_BYTES, "string or binary"),
     "schema_version": (_WHOLE, "a whole number"),
-    "_raw": ((BinaryType,), "binary"),
-    "_key": ((BinaryType,), "binary"),
-    "_error": ((StringType,), "string"),
+    "_raw": ((t.BinaryType,), "binary"),
+    "_key": ((t.BinaryType,), "binary"),
+    "_error": ((t.StringType,), "string"),
 }
 _OTHERS: Final = ("value", "properties", "headers")
 
-# What the source says of where a row came from. It is not written, but told in dead letters.
+# What the source says of where a row came from. It is written to dead letters only.
 ORIGIN: Final = (
     "offset",
     "timestamp",
@@ -50,7 +37,7 @@ ORIGIN: Final = (
 )
 
 
-def check_columns(schema: StructType, *, topic: bool, dead_letter_topic: bool) -> None:
+def check_columns(schema: t.StructType, *, topic: bool, dead_letter_topic: bool) -> None:
     """Raise PipelineError, which names the column, unless a frame of that schema can be written.
 
     `topic`, `dead_letter_topic`: whether the options name them.
@@ -62,10 +49,10 @@ def check_columns(schema: StructType, *, topic: bool, dead_letter_topic: bool) -
         if field.name in ORIGIN:
             continue
         if field.name in _KINDS:
-            kinds, told = _KINDS[field.name]
+            kinds, wanted = _KINDS[field.name]
             if not isinstance(field.dataType, kinds):
                 raise PipelineError(
-                    f"column {field.name} is {field.dataType.simpleString()}; it must be {told}"
+                    f"column {field.name} is {field.dataType.simpleString()}; it must be {wanted}"
                 )
         elif field.name not in _OTHERS:
             known = ", ".join((*_OTHERS, *_KINDS))
@@ -91,29 +78,29 @@ def check_columns(schema: StructType, *, topic: bool, dead_letter_topic: bool) -
         raise PipelineError("column _error needs option deadLetterTopic, for the rows that have one")
 
 
-def came_from_topic(schema: StructType) -> bool:
+def came_from_topic(schema: t.StructType) -> bool:
     """Whether topic and partition of a row say where it came from, rather than where it is to go."""
     return "offset" in schema.fieldNames()
 
 
-def _check_properties(schema: StructType) -> None:
+def _check_properties(schema: t.StructType) -> None:
     names = schema.fieldNames()
     if "properties" in names and "headers" in names:
         raise PipelineError("columns properties and headers exclude one another")
     if "properties" in names:
         kind = schema["properties"].dataType
-        fits = isinstance(kind, MapType) and all(
-            isinstance(t, StringType) for t in (kind.keyType, kind.valueType)
+        fits = isinstance(kind, t.MapType) and all(
+            isinstance(each, t.StringType) for each in (kind.keyType, kind.valueType)
         )
         if not fits:
             raise PipelineError(f"column properties is {kind.simpleString()}; it must be map<string,string>")
     if "headers" in names:
         kind = schema["headers"].dataType
-        element = kind.elementType if isinstance(kind, ArrayType) else None
+        element = kind.elementType if isinstance(kind, t.ArrayType) else None
         fits = (
-            isinstance(element, StructType)
+            isinstance(element, t.StructType)
             and element.fieldNames() == ["key", "value"]
-            and isinstance(element["key"].dataType, StringType)
+            and isinstance(element["key"].dataType, t.StringType)
             and isinstance(element["value"].dataType, _BYTES)
         )
         if not fits:
@@ -127,6 +114,6 @@ def chooses_version(names: Sequence[str]) -> bool:
     return "schema_version" in names and "offset" not in names
 
 
-def is_plain(kind: DataType) -> bool:
+def is_plain(kind: t.DataType) -> bool:
     """Whether a value goes out as its bytes, without a schema."""
     return isinstance(kind, _BYTES)

@@ -1,8 +1,12 @@
-"""Rows to messages of a batch's payload, a column at a time.
+"""Rows to messages of a batch's payload, a column at a time; rejected rows to those of the dead-letter topic.
 
 metadata size u32 | properties, key, payload size, event time, … | payload            each message
+
+Dead letters carry their key, value and properties as they were, and where they come from and why in properties of
+their own.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +22,14 @@ _BASE64: Final = b"\x30\x01"
 _NULL: Final = b"\x48\x01"
 _PAIR: Final = 0x0A  # a property's tag, and that of its name within
 _PAIR_VALUE: Final = 0x12
+
+# Property by column, where there is one.
+_ORIGIN: Final = {
+    "topic": "x-dlq-topic",
+    "partition": "x-dlq-partition",
+    "offset": "x-dlq-offset",
+    "schema_version": "x-dlq-schema-version",
+}
 
 
 class Keys(NamedTuple):
@@ -86,31 +98,24 @@ def keys_of(column: Any) -> Keys | None:
     try:
         keys.cast(pa.string())
     except pa.ArrowInvalid:
-        return _some_encoded(keys)
+        return encoded_keys(keys, text_as_it_is=True)
     return Keys(keys)
 
 
-def encoded_keys(column: Any) -> Keys:
-    """Keys of bytes, all as base64: those of key/value schemas, as Pulsar's clients send them."""
-    from base64 import b64encode
+def encoded_keys(column: Any, *, text_as_it_is: bool = False) -> Keys:
+    """Keys of bytes as base64. Those of key/value schemas are so in any case, as Pulsar's clients send them."""
+    keys = column.to_pylist()
+    encoded = [key is not None and not (text_as_it_is and _is_text(key)) for key in keys]
+    texts = [b64encode(key) if coded else key for key, coded in zip(keys, encoded, strict=True)]
+    return Keys(pa.array(texts, pa.binary()), np.array(encoded, np.bool_))
 
-    keys = [None if key is None else b64encode(key) for key in column.to_pylist()]
-    return Keys(pa.array(keys, pa.binary()), np.array([key is not None for key in keys], np.bool_))
 
-
-def _some_encoded(keys: Any) -> Keys:
-    from base64 import b64encode
-
-    texts: list[bytes | None] = []
-    encoded = np.zeros(len(keys), np.bool_)
-    for row, key in enumerate(keys.to_pylist()):
-        if key is not None:
-            try:
-                key.decode()
-            except UnicodeDecodeError:
-                key, encoded[row] = b64encode(key), True
-        texts.append(key)
-    return Keys(pa.array(texts, pa.binary()), encoded)
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def milliseconds(column: Any) -> Any:
@@ -138,7 +143,7 @@ def _properties(batch: pa.RecordBatch, names: set[str]) -> Any:
         return None
     if column.null_count:
         # The offsets of a null row need not be equal: without them its pairs would be sent.
-        return encoded_properties([_pairs_of(row) for row in column.to_pylist()])
+        return encoded_properties(pairs_of(batch))
     starts = np.asarray(column.offsets, np.int32)
     first, until = int(starts[0]), int(starts[-1])
     if first == until:
@@ -169,8 +174,20 @@ def _check_text(values: Any) -> None:
         raise PipelineError("column headers holds a value that is not UTF-8; properties are texts") from None
 
 
-def _pairs_of(row: Any) -> list[tuple[Any, Any]]:
-    return [pair if isinstance(pair, tuple) else (pair["key"], pair["value"]) for pair in row or ()]
+def pairs_of(batch: pa.RecordBatch) -> list[list[tuple[Any, Any]]]:
+    """The properties of each row as pairs, from whichever column has them."""
+    names = batch.schema.names
+    if "properties" in names:
+        return [list(row or ()) for row in batch.column("properties").to_pylist()]
+    if "headers" in names:
+        rows = batch.column("headers").to_pylist()
+        return [[(each["key"], each["value"]) for each in row or ()] for row in rows]
+    return [[] for _ in range(batch.num_rows)]
+
+
+def text_of(value: Any) -> str:
+    """A property's value, which a column of headers has as bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def encoded_properties(rows: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
@@ -187,3 +204,29 @@ def encoded_properties(rows: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
     names = pa.array([name for name, _ in flat], pa.string())
     values = pa.array([value for _, value in flat])
     return binary.grouped(_pairs(names, values), np.array(starts, np.int32))
+
+
+def letters(batch: pa.RecordBatch, writer: str, number: int) -> Columns:
+    """The messages of rows with an `_error`. `writer` and `number` say which batch they were rejected in."""
+    names = batch.schema.names
+    key = next((name for name in ("_key", "key") if name in names), None)  # as it came, if it is there
+    value = batch.column("_raw") if "_raw" in names else batch.column("value")
+    if not (pa.types.is_binary(value.type) or pa.types.is_string(value.type)):
+        raise PipelineError("column _raw is missing: rejected rows go on with their value as it was")
+    origin = [(_ORIGIN[name], batch.column(name).to_pylist()) for name in _ORIGIN if name in names]
+    given = [
+        [(name, text_of(value)) for name, value in row if name is not None and value is not None]
+        for row in pairs_of(batch)
+    ]
+    rows: list[list[tuple[str, str]]] = []
+    for row, error in enumerate(batch.column("_error").to_pylist()):
+        own = [(name, str(values[row])) for name, values in origin if values[row] is not None]
+        own += [("x-dlq-error", error), ("x-dlq-query", writer), ("x-dlq-batch", str(number))]
+        rows.append([*given[row], *own])
+    return Columns(
+        value=binary.as_binary(value),
+        key=keys_of(batch.column(key)) if key is not None else None,
+        properties=encoded_properties(rows),
+        event_time=milliseconds(batch.column("event_time")) if "event_time" in names else None,
+        ordering_key=binary.as_binary(batch.column("ordering_key")) if "ordering_key" in names else None,
+    )

@@ -11,7 +11,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, parse_server
+from penstock.pipeline.options import flag, named, parse_server
 from penstock.wire.bulk import COMPRESSIONS
 
 _NAMES: Final = (
@@ -25,7 +25,7 @@ _NAMES: Final = (
     "deadLetterTopic",
     "value.encode",
 )
-_SPARKS: Final = frozenset(("checkpointlocation", "path", "queryname"))
+_SPARKS: Final = ("checkpointlocation", "path", "queryname")
 _BATCH_MAX: Final = 2**63 - 1
 
 
@@ -33,7 +33,9 @@ class Delivery(StrEnum):
     """What becomes of rows that Spark computes more than once."""
 
     EXACTLY_ONCE = "exactly_once"  # staged, seen when the batch is committed
-    SEQUENCE = "sequence"  # at once; repeats are told by their numbers, as far as rows come in the same order
+    SEQUENCE = (
+        "sequence"  # at once; repeats are known by their numbers, as far as rows come in the same order
+    )
     AT_LEAST_ONCE = "at_least_once"  # at once; repeats are stored again
 
 
@@ -52,7 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     """Check the options of a write. Raises PipelineError, which names the option."""
-    texts = _named(given)
+    texts = named(given, _NAMES, _SPARKS)
     server = parse_server(texts)
     delivery = _delivery(texts)
     writer, batch = texts.get("writer", "").strip(), _batch(texts)
@@ -72,19 +74,6 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         compression=_compression(texts),
         texts=texts,
     )
-
-
-def _named(given: Mapping[str, str]) -> dict[str, str]:
-    """The options by the names they have here; unknown ones are refused."""
-    known = {name.lower(): name for name in _NAMES}
-    texts: dict[str, str] = {}
-    for key, text in given.items():
-        name = known.get(key.lower())
-        if name is not None:
-            texts[name] = text
-        elif key.lower() not in _SPARKS:
-            raise PipelineError(f"unknown option {key}; there are {', '.join(_NAMES)}")
-    return texts
 
 
 def _delivery(texts: Mapping[str, str]) -> Delivery:

@@ -1,25 +1,79 @@
-"""One task of a write: batches of Arrow in, entries out."""
+"""One task of a write: batches of Arrow in, entries out, their values encoded as each topic has it."""
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import StringType, StructType
 
+from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 
-from .columns import chooses_version
-from .encodings import Plans
-from .entry_writer import EntryWriter
-from .letters import letters
-from .messages import columns_of, milliseconds
+from .columns import chooses_version, is_plain
+from .entries import EntryWriter
+from .messages import columns_of, letters, milliseconds, pairs_of, text_of
 from .options import Options, parse_topic
-from .target import Encoding, Target
+from .target import Target
+
+if TYPE_CHECKING:
+    from penstock.pipeline.encode.plan import Encoding
 
 BATCH_BYTES_MAX: Final = 64 << 20  # worked on at once
+
+
+class Plans:
+    """The encoding of each topic. The option's is planned on the driver; others where they come up, in tasks.
+
+    So are those of text: they cannot be refused, and a plan is made for every batch.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._kind = schema["value"].dataType
+        self._how = options.texts.get("value.encode", "auto").strip().lower()
+        self._known: dict[TopicName, Encoding | None] = {}
+        self._versions: dict[TopicName, set[int]] = {}
+        if options.topic is not None and not self._is_automatic_text:
+            self.encoding_of(options.topic)
+
+    @property
+    def _is_automatic_text(self) -> bool:
+        """Text that takes the topic's schema where that is of text."""
+        return isinstance(self._kind, StringType) and self._how == "auto"
+
+    def encoding_of(self, topic: TopicName) -> "Encoding | None":
+        """The encoding for a topic's values; None where they go out as the bytes they are. Raises PipelineError."""
+        if topic not in self._known:
+            self._known[topic] = self._plan(topic)
+        return self._known[topic]
+
+    def check_versions(self, topic: TopicName, versions: Collection[int]) -> None:
+        """Raises PipelineError for a version that the topic's schema does not have."""
+        known = self._versions.setdefault(topic, set())
+        if all(version in known for version in versions):
+            return
+        from penstock.pipeline.http.schemas import all_versions
+
+        with HttpClient(self._options.server) as client:
+            known |= set(all_versions(client, str(topic.base)))
+        for version in versions:
+            if version not in known:
+                there = f"there are {', '.join(map(str, sorted(known)))}" if known else "it has no schema"
+                raise PipelineError(
+                    f"column schema_version: {topic} has no schema version {version}; {there}"
+                )
+
+    def _plan(self, topic: TopicName) -> "Encoding | None":
+        if is_plain(self._kind) and self._how in ("auto", "none") and not self._is_automatic_text:
+            return None
+        from penstock.pipeline.encode.plan import plan_encoding
+
+        with HttpClient(self._options.server) as client:
+            return plan_encoding(self._options.texts, self._kind, topic, client)
 
 
 class Identity(NamedTuple):
@@ -39,7 +93,7 @@ class Task:
         self._entry_writer = entry_writer
         self._plans = plans
         self._targets: dict[TopicName, Target] = {}
-        self._letters: Target | None = None
+        self._dead_letters: Target | None = None
         self.messages: Counter[str] = Counter()  # by topic, without its partitions; dead letters too
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -47,7 +101,7 @@ class Task:
         for whole in batches:
             for batch in _pieces(whole):
                 self._write(batch)
-        targets = [*self._targets.values(), *filter(None, (self._letters,))]
+        targets = [*self._targets.values(), *filter(None, (self._dead_letters,))]
         for target in targets:
             target.finish()
         self._entry_writer.finish()
@@ -58,7 +112,7 @@ class Task:
         if "_error" in batch.schema.names:
             bad = pc.is_valid(batch.column("_error"))
             if pc.any(bad).as_py():
-                self._bury(batch.filter(bad))
+                self._write_dead_letters(batch.filter(bad))
                 batch = batch.filter(pc.invert(bad))
         if batch.num_rows == 0:
             return
@@ -95,17 +149,17 @@ class Task:
             self._plans.check_versions(topic, pc.unique(versions).drop_null().to_pylist())
         target.write(columns, wanted, _deliver_at(batch), lambda row: _properties(batch, row), versions)
 
-    def _bury(self, batch: pa.RecordBatch) -> None:
+    def _write_dead_letters(self, batch: pa.RecordBatch) -> None:
         topic = self._options.dead_letter_topic
         assert topic is not None, "checked with the columns"
-        if self._letters is None:
+        if self._dead_letters is None:
             # A producer of their own: where they share a topic with good rows, their numbers are not those rows'.
-            self._letters = self._target(topic, None, "-dead-letters")
+            self._dead_letters = self._target(topic, None, "-dead-letters")
         self.messages[str(topic.base)] += batch.num_rows
         found = letters(batch, self._identity.writer, self._identity.batch)
-        self._letters.write(found, None, None, None)
+        self._dead_letters.write(found, None, None, None)
 
-    def _target(self, topic: TopicName, encoding: Encoding | None, suffix: str = "") -> Target:
+    def _target(self, topic: TopicName, encoding: "Encoding | None", suffix: str = "") -> Target:
         identity = self._identity
         opened = self._entry_writer.stages.open_topics([topic])
         return Target(
@@ -141,11 +195,4 @@ def _deliver_at(batch: pa.RecordBatch) -> Any:
 
 
 def _properties(batch: pa.RecordBatch, row: int) -> dict[str, str] | None:
-    names = batch.schema.names
-    if "properties" in names:
-        return dict(batch.column("properties")[row].as_py() or ()) or None
-    if "headers" in names:
-        pairs = batch.column("headers")[row].as_py() or ()
-        texts = ((h["key"], h["value"]) for h in pairs)
-        return {k: v.decode() if isinstance(v, bytes) else v for k, v in texts} or None
-    return None
+    return {name: text_of(value) for name, value in pairs_of(batch.slice(row, 1))[0]} or None

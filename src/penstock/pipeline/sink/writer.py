@@ -1,38 +1,92 @@
 """The writers of the data source `penstock`, for Spark's Python data source API.
 
 A writer is made in another process for each batch and for its commit: what a commit needs comes with the
-tasks' messages. Every attempt at a task has a stage of its own; the driver commits those of the attempts that won, and
-compares what the server says it committed with the rows that the tasks have.
+tasks' messages. Every attempt at a task has a stage of its own; the driver commits those of the attempts that won. That
+a batch is committed is not enough to go on: the answer's counts must be those of the rows that the tasks have, by topic,
+whether this request committed it or one before.
 """
 
+import logging
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from penstock.client.access import Access
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import StageKey
-from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.http.retry import AWAY_S, patiently
+from penstock.pipeline.errors import BatchConflict, PipelineError
+from penstock.pipeline.http.retry import AWAY_S, retrying
 from penstock.pipeline.http.stages import StageCount, Stages
 
 from .columns import check_columns
-from .commit import commit
-from .encodings import Plans, plan
-from .entry_writer import EntryWriter, PublishingWriter, StagingWriter, drop
+from .entries import EntryWriter, PublishingWriter, StagingWriter, drop
 from .options import Delivery, Options, parse_options
-from .task import Identity, Task
+from .task import Identity, Plans, Task
 
-PLAN_RETRY_S: Final = 10.0  # for a server that restarts; a wrong address is to be told soon
+log = logging.getLogger(__name__)
 
-# Spark tells tasks of these; nothing else says which batch of which query it is.
+PLAN_RETRY_S: Final = 10.0  # for a server that restarts; a wrong address has to fail soon
+
+# Properties that Spark gives tasks; nothing else says which batch of which query it is.
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
+
+
+def commit(
+    server: Access,
+    identity: Identity,
+    topics: Sequence[TopicName],
+    stages: Sequence[StageCount],
+    rows: Mapping[str, int],
+    *,
+    keep: bool,
+) -> None:
+    """Commit a batch to its target topics (none: any). `rows` says by topic how many messages it has.
+
+    Raises BatchConflict where the server takes the batch neither for new nor for a repeat, PipelineError where it
+    committed something else.
+    """
+    writer, batch = identity.writer, identity.batch
+    with Stages(server) as client:
+        try:
+            answer = client.commit(writer, batch, stages, topics, keep=keep)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.BATCH_CONFLICT:
+                raise
+            came = sum(rows.values())
+            raise BatchConflict(
+                f"{error.message}; the batch that came has {came} messages, and nothing of it was written"
+            ) from None
+    committed = messages_of(answer)
+    for topic in sorted({*committed, *rows}):
+        if committed.get(topic, 0) != rows.get(topic, 0):
+            raise PipelineError(
+                f"writer {writer}, batch {batch}: the server says that it committed {committed.get(topic, 0)} messages"
+                f" to {topic}, and the batch has {rows.get(topic, 0)} for it: the two are not the same batch. Compare the"
+                " topic with its input before the query goes on: see 'Batches that come again' in docs/spark.md",
+                ErrorKind.BATCH_CONFLICT,
+            )
+    if answer["repeated"]:
+        done = ", ".join(f"{count} messages to {topic}" for topic, count in sorted(committed.items()))
+        log.warning(
+            "writer %s, batch %d is committed already (%s): it is a repeat and is not written again",
+            *(writer, batch, done or "no messages"),
+        )
+
+
+def messages_of(answer: Mapping[str, Any]) -> Counter[str]:
+    """By topic, without its partitions, the messages in a commit's answer."""
+    found: Counter[str] = Counter()
+    for span in answer["spans"]:
+        found[str(TopicName.parse(span["topic"]).base)] += span["end_offset"] - span["offset"]
+    return +found
 
 
 class Written(WriterCommitMessage):
@@ -64,8 +118,8 @@ class TopicSink:
         )
         # Of a stream this may be any batch: it outlasts a restart.
         most_s = AWAY_S if streaming else PLAN_RETRY_S
-        self._plans: Plans = patiently(lambda: plan(options, schema), most_s)
-        patiently(lambda: _open_topics(options), most_s)
+        self._plans = retrying(lambda: Plans(options, schema), most_s)
+        retrying(lambda: _open_topics(options), most_s)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
@@ -164,7 +218,7 @@ class TopicStreamWriter(TopicSink, DataSourceStreamArrowWriter):
 
 
 def _open_topics(options: Options) -> None:
-    """Have the topics that the options name made, so that a wrong one is told before anything runs."""
+    """Have the topics that the options name made, so that a wrong one fails before anything runs."""
     topics: list[TopicName] = [t for t in (options.topic, options.dead_letter_topic) if t is not None]
     if topics:
         with Stages(options.server, retry_s=0) as client:

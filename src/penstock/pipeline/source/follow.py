@@ -13,23 +13,23 @@ log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Tells the server how far a query has come; without a subscription's name it does nothing.
+    """Reports to the server how far a query has come; without a subscription's name it does nothing.
 
-    It is told of the start of a batch, before which everything has been committed, so that an idle query is
+    It is called at the start of a batch, before which everything has been committed, so that an idle query is
     followed to its end too. `Source.commit` would lag a batch behind.
     """
 
     def __init__(self, subscription: str) -> None:
         self._subscription = subscription
         self._at: dict[Key, LogPosition] = {}
-        self._behind = False  # as was logged
+        self._behind = False  # whether that was logged
 
     def follow(self, client: HttpClient, done: Marks) -> None:
         """Everything before `done` has been committed."""
         self._set(client, {key: spot for key, spot in done.spots.items() if self._at.get(key) != spot})
 
     def begin(self, client: HttpClient, start: Marks, found: Available) -> None:
-        """A batch begins in logs that the query did not read before: they are kept for it from there on.
+        """A batch begins in logs that the query did not read before: the server retains them for it from there on.
 
         A query that begins from the start takes the subscription with it, back too.
         """
@@ -49,7 +49,7 @@ class Follower:
         except PenstockError as error:
             if not error.retriable:
                 raise PipelineError(f"option subscription: {error.message}", error.kind) from None
-            # It is told again with the next batch; the query itself needs nothing of it.
+            # The next batch tries again; the query itself needs nothing of it.
             if not self._behind:
                 log.warning(
                     "subscription %s cannot follow the query now: %s", self._subscription, error.message

@@ -14,7 +14,7 @@ def share(backlog: Mapping[K, int], most: int | None, turn: int = 0) -> dict[K, 
     """At most `most` of the items of `backlog`, in proportion to what there is in each.
 
     Every log that has something gets something; where there are more such logs than `most`, they take turns:
-    `turn` tells how much was dealt before. Order of the logs counts: it must be the same at every turn.
+    `turn` is how much was dealt out before. Order of the logs counts: it must be the same at every turn.
     """
     waiting = [key for key, count in backlog.items() if count > 0]
     total = sum(backlog[key] for key in waiting)

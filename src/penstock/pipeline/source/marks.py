@@ -2,7 +2,7 @@
 
     {"ledgers": {"t": {"0": 7}}, "offsets": {"t": {"0": 123}}, "starts": {"t": {"0": 100}}}
 
-`offsets` is Kafka's, of the next message. `ledgers` tells a topic from one that was created again under its name; a
+`offsets` is Kafka's, of the next message. `ledgers` distinguish a topic from one that was created again under its name; a
 topic without partitions has one ledger, not one a partition. `starts` are where a batch begins in a log, where
 that is not where the batch before it ended: in logs that it is the first to read, and behind what was lost. So a
 batch that is run again needs nothing but its two marks. The same marks are always the same text, because Spark
@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.logs import Log
 
-from .offsets import Log, Range, Where, check_listed, resolve
+from .offsets import Range, Where, check_listed, resolve
 
 
 class Key(NamedTuple):

@@ -14,6 +14,7 @@ import msgspec
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.http.logs import Log
 
 EARLIEST_MARK: Final = -2  # Kafka's, in JSON
 LATEST_MARK: Final = -1
@@ -39,19 +40,6 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 Where = End | Time | Listed
-
-
-class Log(msgspec.Struct, frozen=True, order=True):
-    """A topic's partition as it is when a query is planned; `at` are the offsets of its `Time`s."""
-
-    topic: str
-    partition: int
-    partitioned: bool
-    ledger: int
-    earliest: int
-    latest: int
-    at: dict[int, int] = {}
-    bytes: int = 0
 
 
 class Range(msgspec.Struct, frozen=True, order=True):

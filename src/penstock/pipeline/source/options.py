@@ -13,7 +13,7 @@ from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, number, parse_server
+from penstock.pipeline.options import flag, named, number, parse_server
 from penstock.pipeline.rows import columns
 
 from .offsets import End, Time, Where, parse_where
@@ -91,7 +91,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Options:
     """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
     option."""
-    texts = _named(given)
+    texts = named(given, _NAMES)
     for names, refused, where in (
         (_STREAMS_ONLY, stream is False, "a stream only: a batch reads all that it asks for"),
         (_BATCHES_ONLY, stream is True, "a batch only: a stream has no end"),
@@ -135,18 +135,6 @@ def parse_include(text: str) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise PipelineError("option include: a column is named twice")
     return tuple(names)
-
-
-def _named(given: Mapping[str, str]) -> dict[str, str]:
-    """The options by the names they have here; unknown ones are refused."""
-    known = {name.lower(): name for name in _NAMES}
-    texts: dict[str, str] = {}
-    for key, text in given.items():
-        name = known.get(key.lower())
-        if name is None:
-            raise PipelineError(f"unknown option {key}; there are {', '.join(_NAMES)}")
-        texts[name] = text
-    return texts
 
 
 def _topics(texts: dict[str, str]) -> tuple[dict[TopicName, tuple[int, ...] | None], Pattern | None]:

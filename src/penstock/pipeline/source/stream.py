@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,9 +22,8 @@ from penstock.model.names import TopicName
 from penstock.pipeline.decode.plan import Watch
 from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.http.logs import Look, Size, sizes
-from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, patiently
+from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, retrying
 
-from .discovery import ask, check_there, logs_of
 from .follow import Follower
 from .limits import Pace, fit, share
 from .marks import (
@@ -39,19 +38,12 @@ from .marks import (
     read_marks,
     write_marks,
 )
-from .offsets import Log, times
+from .offsets import times
 from .options import parse_options
-from .schema import carried, check_schema, plan_for
+from .query import ask, carried, check_schema, check_there, plan_for
 from .tasks import read_split, splits_for
 
 log = logging.getLogger(__name__)
-
-
-class LogsSeen(NamedTuple):
-    """The logs as they were last seen."""
-
-    found: Look
-    logs: list[Log]
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -69,10 +61,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: HttpClient | None = None
         self._pace = Pace(self._options.poll_ms)
         self._follower = Follower(self._options.subscription)
-        self._logs_seen: LogsSeen | None = None
+        self._seen: Look | None = None
         self._frozen = False  # by a trigger that reads what is available now, and ends
         self._idle_at: Any = None  # the start at which the last look found nothing
-        self._told: set[str] = set()  # losses that were logged
+        self._logged: set[str] = set()  # losses that were logged
         self._absence = Outage(AWAY_S)
 
     # -- what Spark asks on the driver
@@ -81,9 +73,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins."""
         options = self._options
         asked = times(options.start)
-        found = patiently(lambda: ask(self._http, options, times=asked), START_S)
-        check_there(options, found)
-        logs = logs_of(options, found.logs or [], asked)
+        found = retrying(lambda: ask(self._http, options, times=asked), START_S)
+        logs = check_there(options, found)
         return write_marks(Marks(beginnings(logs, options.start), initial=True))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -96,7 +87,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember what is available now: nothing beyond it is read."""
-        patiently(lambda: self._look(0), START_S)
+        retrying(lambda: self._look(0), START_S)
         self._frozen = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -109,7 +100,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         before = read_marks(start)
         if before.initial or self._frozen:
-            return patiently(lambda: self._next(start, before, limit))
+            return retrying(lambda: self._next(start, before, limit))
         try:
             end = self._next(start, before, limit)
         except PenstockError as error:
@@ -122,11 +113,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watch.look(self._http)
         if not before.initial:
             self._follower.follow(self._http, before)
-        sight = self._look(self._pace.wait_ms if start == self._idle_at else 0)
-        found = reach(before, sight.logs)
+        seen = self._look(self._pace.wait_ms if start == self._idle_at else 0)
+        found = reach(before, seen.logs or [])
         self._check(found)
         if self._options.fail_on_data_loss:
-            check_there(self._options, sight.found)
+            check_there(self._options, seen)
         end = advance(before, found, self._takes(found, limit))
         self._idle_at = None
         if end is before:
@@ -139,11 +130,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The end of each log when last seen: what is between it and a batch's end is the query's lag."""
-        if self._logs_seen is None:
+        if self._seen is None:
             return None
         heads = {
-            Key(each.topic, each.partition): LogPosition(each.ledger, each.partitioned, each.latest)
-            for each in self._logs_seen.logs
+            Key(*each.key): LogPosition(each.ledger, each.partitioned, each.latest)
+            for each in self._seen.logs or []
         }
         return write_marks(Marks(heads))
 
@@ -178,14 +169,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_client": None}
 
-    def _look(self, wait_ms: int) -> LogsSeen:
-        if self._frozen and self._logs_seen is not None:
-            return self._logs_seen
-        seen = self._logs_seen.found.seen if self._logs_seen is not None else None
+    def _look(self, wait_ms: int) -> Look:
+        if self._frozen and self._seen is not None:
+            return self._seen
+        seen = None if self._seen is None else self._seen.seen
         found = ask(self._http, self._options, seen=seen, wait_ms=wait_ms)
-        if found.logs is not None or self._logs_seen is None:
-            self._logs_seen = LogsSeen(found, logs_of(self._options, found.logs or []))
-        return self._logs_seen
+        if found.logs is not None or self._seen is None:
+            self._seen = found
+        return self._seen
 
     def _check(self, found: Available) -> None:
         losses = list(found.losses)
@@ -193,14 +184,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             what = f"{key.topic}, partition {key.partition}"
             if self._options.wants(TopicName.parse(key.topic), key.partition):
                 losses.append(f"{what}: the topic was deleted")
-            elif what not in self._told:
-                self._told.add(what)
+            elif what not in self._logged:
+                self._logged.add(what)
                 log.warning("%s, which the checkpoint holds, is no longer part of the query", what)
         for loss in losses:
             if self._options.fail_on_data_loss:
                 raise DataLoss(f"{loss} (option failOnDataLoss=false reads what there is)")
-            if loss not in self._told:
-                self._told.add(loss)
+            if loss not in self._logged:
+                self._logged.add(loss)
                 log.warning("messages were lost: %s", loss)
 
     def _takes(self, found: Available, limit: ReadLimit) -> Mapping[Key, int]:

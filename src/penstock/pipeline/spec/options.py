@@ -4,27 +4,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from penstock.client.access import Access
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.options import server_options
 
 from .spec import Sink, Source, Spec
-from .units import time_ms
+from .times import time_ms
 
 RAW: Final = "_raw"  # in `include`: the bytes of a decoded message, and its key in `_key`
-
-_SERVER: Final = {
-    "url": "url",
-    "token_file": "tokenFile",
-    "token_env": "tokenEnv",
-    "ca_file": "tlsCaFile",
-    "cert_file": "tlsCertFile",
-    "key_file": "tlsKeyFile",
-}
-
-
-def server_options(server: Access) -> dict[str, str]:
-    """How the server is reached."""
-    return {option: text for field, option in _SERVER.items() if (text := getattr(server, field))}
 
 
 def source_options(spec: Spec, name: str, source: Source) -> dict[str, str]:
@@ -34,7 +20,7 @@ def source_options(spec: Spec, name: str, source: Source) -> dict[str, str]:
         options["subscribe"] = ",".join(source.topics)
     else:
         options["subscribePattern"] = source.pattern
-    options |= start_options(spec, name, source.start)
+    options |= _start_options(spec, name, source.start)
     include = [column for column in source.include if column != RAW]
     if spec.dead_letters:  # which carry them
         include += [column for column in ("properties", "schema_version") if column not in include]
@@ -74,7 +60,7 @@ def keeps_bytes_visible(source: Source) -> bool:
     return RAW in source.include
 
 
-def start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:
+def _start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:
     """Where a new checkpoint begins."""
     if start in ("earliest", "latest"):
         return {"startingOffsets": str(start)}

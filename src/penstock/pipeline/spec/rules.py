@@ -8,7 +8,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import DELTA_ONLY, PipelineError
 
 from .spec import AVAILABLE_NOW, Expectation, Sink, Source, Spec, Step, Watermark
-from .units import duration_ms, time_ms
+from .times import duration_ms, time_ms
 
 _PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _VIEW: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")

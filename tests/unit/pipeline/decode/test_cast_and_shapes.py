@@ -10,12 +10,12 @@ from penstock.codec import codec_for
 from penstock.codec.avro.parse import parse_tree
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.pipeline.decode.cast import compile_cast
-from penstock.pipeline.decode.ddl import parse_ddl
+from penstock.pipeline.decode.decoders import column_type, decoder_for
+from penstock.pipeline.decode.options import parse_ddl
 from penstock.pipeline.decode.payloads import decode
 from penstock.pipeline.decode.raw import BadRows
 from penstock.pipeline.decode.shapes import arrow_type, spark_type
-from penstock.pipeline.decode.target import column_type, decoder_for
-from penstock.pipeline.encode.infer import avro_schema, plain_schema
+from penstock.pipeline.encode.plan import avro_schema, plain_schema
 from penstock.pipeline.errors import PipelineError
 
 

@@ -17,7 +17,7 @@ from penstock.codec.avro.resolve import mismatch
 from penstock.codec.avro.types import Array, Map, Record, Type, Union
 from penstock.codec.avro.write import compile_writer
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.avro import AvroDecoder
+from penstock.pipeline.decode.decoders import AvroDecoder
 from penstock.pipeline.decode.payloads import decode
 from penstock.pipeline.decode.shapes import arrow_type, members, merged, spark_type
 from penstock.pipeline.errors import PipelineError

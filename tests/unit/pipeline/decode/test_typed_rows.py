@@ -17,9 +17,9 @@ from penstock.codec import codec_for, key_value_schema
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import KeyValueEncoding, SchemaInfo, SchemaType
 from penstock.pipeline.decode import typed as module
+from penstock.pipeline.decode.decoders import column_type
 from penstock.pipeline.decode.options import Typed
 from penstock.pipeline.decode.plan import Plan
-from penstock.pipeline.decode.target import column_type
 from penstock.pipeline.decode.typed import TypedRows
 from penstock.pipeline.errors import DataLoss, PipelineError, SchemaChanged, classify
 from penstock.pipeline.rows.rows import Place

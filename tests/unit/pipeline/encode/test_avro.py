@@ -14,7 +14,7 @@ from penstock.codec.avro.parse import parse_tree
 from penstock.codec.avro.types import Type
 from penstock.codec.avro.write import compile_writer
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.pipeline.decode.avro import AvroDecoder
+from penstock.pipeline.decode.decoders import AvroDecoder
 from penstock.pipeline.decode.payloads import decode
 from penstock.pipeline.encode.avro import compile_write
 from penstock.pipeline.errors import PipelineError

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.pipeline.http.retry import BACKOFF_MAX_S, START_S, Outage, patiently
+from penstock.pipeline.http.retry import BACKOFF_MAX_S, START_S, Outage, retrying
 
 
 def away(times: int) -> Callable[[], str]:
@@ -19,7 +19,7 @@ def away(times: int) -> Callable[[], str]:
 
 def test_a_server_that_is_away_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     slept: list[float] = []
-    assert patiently(away(3), sleep=slept.append, clock=lambda: sum(slept)) == "here"
+    assert retrying(away(3), sleep=slept.append, clock=lambda: sum(slept)) == "here"
     assert slept == [0.1, 0.2, 0.4]
     said = [record.getMessage() for record in caplog.records]
     assert said == ["away; it is asked again for 90 s", "the server answers again, after 0.7 s"]
@@ -27,7 +27,7 @@ def test_a_server_that_is_away_for_a_while(caplog: pytest.LogCaptureFixture) -> 
 
 def test_a_restart_may_take_a_minute() -> None:
     slept: list[float] = []
-    assert patiently(away(34), sleep=slept.append, clock=lambda: sum(slept)) == "here"
+    assert retrying(away(34), sleep=slept.append, clock=lambda: sum(slept)) == "here"
     assert sum(slept) > 60
     assert max(slept) == BACKOFF_MAX_S
 
@@ -40,7 +40,7 @@ def test_errors_that_stay(kind: ErrorKind, most_s: float) -> None:
         raise PenstockError(kind, "no")
 
     with pytest.raises(PenstockError, match="no"):
-        patiently(call, START_S, sleep=slept.append, clock=lambda: sum(slept))
+        retrying(call, START_S, sleep=slept.append, clock=lambda: sum(slept))
     assert most_s - BACKOFF_MAX_S <= sum(slept) <= most_s
 
 

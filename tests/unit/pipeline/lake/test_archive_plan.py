@@ -5,7 +5,7 @@ import pytest
 
 from penstock.client.access import Access
 from penstock.pipeline.errors import DataLoss, PipelineError
-from penstock.pipeline.http.logs import LogState
+from penstock.pipeline.http.logs import Log
 from penstock.pipeline.lake.archive_plan import ArchiveSpec, plan
 from penstock.pipeline.lake.values import Position
 
@@ -22,8 +22,8 @@ class Archived:
         return self._positions.get(f"{topic}{partition}")
 
 
-def log(partition: int, earliest: int, latest: int, ledger: int = 1) -> LogState:
-    return LogState("t", partition, True, ledger, earliest, latest, 0, ())
+def log(partition: int, earliest: int, latest: int, ledger: int = 1) -> Log:
+    return Log("t", partition, True, ledger, earliest, latest)
 
 
 def ranges(*found: object, **options: object) -> list[tuple[int, int, int]]:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pipeline.errors import DataLoss, PipelineError
-from penstock.pipeline.lake import positions
-from penstock.pipeline.lake.values import OffsetRange, Position
+from penstock.pipeline.lake.values import OffsetRange, Position, follow, pieces_of, whole
 
 SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
 
@@ -35,22 +34,20 @@ def test_rows_in_any_order_make_one_piece_a_partition(logs, random, size) -> Non
         for n in range(count)
     ]
     random.shuffle(found)
-    pieces = [
-        piece for at in range(0, len(found), size) for piece in positions.pieces(rows(found[at : at + size]))
-    ]
+    pieces = [piece for at in range(0, len(found), size) for piece in pieces_of(rows(found[at : at + size]))]
     expected = sorted(OffsetRange(t, p, start, start + count) for (t, p), (start, count) in logs.items())
-    assert positions.whole(pieces) == expected
+    assert whole(pieces) == expected
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=40))
 def test_whole_means_every_offset_once(offsets: list[int]) -> None:
-    pieces = positions.pieces(rows([("t", 0, each) for each in offsets]))
+    pieces = pieces_of(rows([("t", 0, each) for each in offsets]))
     complete = len(set(offsets)) == len(offsets) == max(offsets) - min(offsets) + 1
     if complete:
-        assert positions.whole(pieces) == [OffsetRange("t", 0, min(offsets), max(offsets) + 1)]
+        assert whole(pieces) == [OffsetRange("t", 0, min(offsets), max(offsets) + 1)]
     else:
         with pytest.raises((DataLoss, PipelineError), match=r"t, partition 0"):
-            positions.whole(pieces)
+            whole(pieces)
 
 
 def test_null_offsets_are_refused() -> None:
@@ -58,13 +55,13 @@ def test_null_offsets_are_refused() -> None:
         [pa.array(["t"]), pa.array([0], pa.int32()), pa.array([None], pa.int64())], schema=SCHEMA
     )
     with pytest.raises(PipelineError, match="offset"):
-        positions.pieces(broken)
+        pieces_of(broken)
 
 
 def test_a_piece_follows_where_the_table_ends() -> None:
-    assert positions.follow(OffsetRange("t", 0, 5, 9), None, 3) == Position(5, 9, 3)
-    assert positions.follow(OffsetRange("t", 0, 9, 12), Position(5, 9, 3), 3) == Position(5, 12, 3)
-    assert positions.follow(OffsetRange("t", 0, 9, 12), Position(5, 9, 3), -1) == Position(5, 12, 3)
+    assert follow(OffsetRange("t", 0, 5, 9), None, 3) == Position(5, 9, 3)
+    assert follow(OffsetRange("t", 0, 9, 12), Position(5, 9, 3), 3) == Position(5, 12, 3)
+    assert follow(OffsetRange("t", 0, 9, 12), Position(5, 9, 3), -1) == Position(5, 12, 3)
 
 
 @pytest.mark.parametrize(
@@ -77,4 +74,4 @@ def test_a_piece_follows_where_the_table_ends() -> None:
 )
 def test_what_does_not_follow_is_refused(start: int, ledger: int, error: type, words: str) -> None:
     with pytest.raises(error, match=words):
-        positions.follow(OffsetRange("t", 0, start, 12), Position(5, 9, 3), ledger)
+        follow(OffsetRange("t", 0, start, 12), Position(5, 9, 3), ledger)

@@ -12,8 +12,8 @@ from tests.unit.pipeline.lake.test_tables import SCHEMA, add, files, numbers
 from penstock.pipeline.errors import BatchConflict, classify
 from penstock.pipeline.lake.compaction import compact
 from penstock.pipeline.lake.delta import COMMITS_READ_MAX, Table, _add
-from penstock.pipeline.lake.repeats import Last
-from penstock.pipeline.lake.tables import table_at
+from penstock.pipeline.lake.options import table_at
+from penstock.pipeline.lake.values import Last
 from penstock.pipeline.run.causes import ErrorClass, cause_of
 
 

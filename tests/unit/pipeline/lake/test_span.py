@@ -8,10 +8,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.http.logs import Log
 from penstock.pipeline.lake import span as module
 from penstock.pipeline.lake.span import Span
 from penstock.pipeline.lake.values import Position
-from penstock.pipeline.source.offsets import End, Log, Range, ranges
+from penstock.pipeline.source.offsets import End, Range, ranges
 
 
 class Archived:

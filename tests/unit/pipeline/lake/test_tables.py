@@ -13,10 +13,9 @@ from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.lake.compaction import compact
 from penstock.pipeline.lake.delta import Table
 from penstock.pipeline.lake.files import FileWriter
+from penstock.pipeline.lake.options import check_format, snapshot_of, table_at
 from penstock.pipeline.lake.partitioning import PartitionColumn
-from penstock.pipeline.lake.repeats import Last
-from penstock.pipeline.lake.tables import check_format, snapshot_of, table_at
-from penstock.pipeline.lake.values import Batch, File, OffsetRange, Position
+from penstock.pipeline.lake.values import Batch, File, Last, OffsetRange, Position
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 

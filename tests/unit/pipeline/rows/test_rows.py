@@ -13,7 +13,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.pipeline.rows import columns, rows
-from penstock.pipeline.rows.frames import Frame
+from penstock.pipeline.rows.entries import Frame
 from penstock.pipeline.rows.rows import Place, decode
 from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.entry import WireFormat

@@ -89,7 +89,7 @@ def test_a_child_that_has_the_lock_keeps_it(tmp_path: Path) -> None:
 def test_status_and_control(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "p")
     assert folder.status() is None
-    folder.say({"state": "running"})
+    folder.write_status({"state": "running"})
     assert folder.status() == {"state": "running"}
     assert not folder.asked_to_stop()
     folder.ask_to_stop()
@@ -102,7 +102,7 @@ def test_where_nothing_has_run_nothing_is_left(tmp_path: Path) -> None:
     mine = msgspec.structs.replace(spec(tmp_path), state=tmp_path / "deep" / "state")
     folder = Folder(mine.home)
     with Lock(folder):
-        folder.say({"state": "failed"})
+        folder.write_status({"state": "failed"})
         folder.clean_scratch().mkdir()
         folder.vacate()
     assert list(tmp_path.iterdir()) == []
@@ -115,7 +115,7 @@ def test_where_nothing_has_run_nothing_is_left(tmp_path: Path) -> None:
 
     with Lock(folder):
         folder.own(mine)
-        folder.say({"state": "failed"})
+        folder.write_status({"state": "failed"})
         folder.vacate()
     assert folder.status() == {"state": "failed"}
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.logs import Log
 from penstock.pipeline.source.limits import share
 from penstock.pipeline.source.marks import (
     Key,
@@ -20,7 +21,7 @@ from penstock.pipeline.source.marks import (
     read_marks,
     write_marks,
 )
-from penstock.pipeline.source.offsets import End, Listed, Log, Range
+from penstock.pipeline.source.offsets import End, Listed, Range
 
 T = "persistent://public/default/t"
 

@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.http.logs import Log
 from penstock.pipeline.source.offsets import (
     End,
     Listed,
-    Log,
     Range,
     Time,
     parse,

@@ -5,7 +5,7 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.rows.columns import spark_schema
 from penstock.pipeline.source.offsets import End, Listed, Time
 from penstock.pipeline.source.options import parse_options
-from penstock.pipeline.source.schema import carried, carry, given_options
+from penstock.pipeline.source.query import carried, carry, given_options
 
 URL = {"url": "http://127.0.0.1:8080/"}
 T = TopicName.parse("t")

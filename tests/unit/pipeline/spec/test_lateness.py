@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.spec.lateness import Window, late_us, windows_of
 from penstock.pipeline.spec.parse import parse_spec
+from penstock.pipeline.spec.times import Window, late_us, windows_of
 
 HOUR = 3_600_000
 

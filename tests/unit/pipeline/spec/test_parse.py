@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.options import server_options, source_options, table_options, topic_options
+from penstock.pipeline.options import server_options
+from penstock.pipeline.spec.options import source_options, table_options, topic_options
 from penstock.pipeline.spec.parse import load_spec, parse_spec
 from penstock.pipeline.spec.spec import Spec
 

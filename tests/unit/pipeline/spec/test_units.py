@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.pipeline.spec.units import duration_ms, time_ms
+from penstock.pipeline.spec.times import duration_ms, time_ms
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.stages import StageCount
 from penstock.pipeline.run.causes import ErrorClass, cause_of
-from penstock.pipeline.sink.commit import commit
-from penstock.pipeline.sink.entry_writer import PublishingWriter
+from penstock.pipeline.sink.entries import PublishingWriter
 from penstock.pipeline.sink.task import Identity
+from penstock.pipeline.sink.writer import commit
 
 T = "persistent://public/default/t"
 DEAD = "persistent://public/default/dead"
@@ -58,7 +58,7 @@ class Server:
 
 
 def committed(monkeypatch: pytest.MonkeyPatch, server: Server, rows: dict[str, int]) -> None:
-    monkeypatch.setattr("penstock.pipeline.sink.commit.Stages", server)
+    monkeypatch.setattr("penstock.pipeline.sink.writer.Stages", server)
     commit(Access(url="http://127.0.0.1:1"), WHO, [TopicName.parse(T)], STAGES, rows, keep=True)
 
 

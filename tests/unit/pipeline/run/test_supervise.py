@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.run.backoff import FIRST_S, HEALTHY_S, MOST_S, Backoff
+from penstock.pipeline.run.supervise import FIRST_S, HEALTHY_S, MOST_S, Backoff
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))

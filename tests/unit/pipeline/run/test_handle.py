@@ -8,11 +8,11 @@ import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.run.backoff import Backoff
 from penstock.pipeline.run.causes import Cause, ErrorClass
 from penstock.pipeline.run.folder import Owner
-from penstock.pipeline.run.restarts import Restarts
+from penstock.pipeline.run.handle import Restarts
 from penstock.pipeline.run.runner import Failed
+from penstock.pipeline.run.supervise import Backoff
 
 WAIT_S = 60.0
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.pipeline.run.progress import batch_event
+from penstock.pipeline.run.events import batch_event
 
 T = "persistent://public/default/t"
 

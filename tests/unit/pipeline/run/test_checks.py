@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.run.late import watermark_ms
+from penstock.pipeline.run.checks import watermark_ms
 
 
 def checkpoint(folder: Path, *watermarks: int) -> None:

@@ -1,4 +1,4 @@
-"""The columns of a query: what its options make, how values are decoded, and the options of declared tables.
+"""A query over topics: the logs it reads, asked of the server in one call, its columns, and the reader of a batch.
 
 A table may be declared in SQL: `CREATE TABLE t USING penstock OPTIONS (…)`. Spark asks for such a table's schema with
 the options, among properties of its own, but reads it without any: what it hands to the reader is the schema alone.
@@ -6,23 +6,67 @@ So the schema carries the options, as metadata of its first column. Only the sch
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
 from penstock.client.http import HttpClient
+from penstock.model.errors import ErrorKind
+from penstock.model.names import TopicName
 from penstock.pipeline.decode.plan import Plan, make_plan
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.logs import Log, Look, look
 from penstock.pipeline.rows import columns
 
-from .discovery import ask, check_there
+from .offsets import ranges, times
 from .options import Options, parse_options
+from .tasks import read_split, splits_for
 
 _METADATA: Final = "penstock.options"
 
 # A declared table's properties have each option twice, once behind this prefix; all else there is Spark's.
 _PREFIX: Final = "option."
+
+
+def ask(
+    client: HttpClient,
+    options: Options,
+    *,
+    times: Sequence[int] = (),
+    seen: str | None = None,
+    wait_ms: int = 0,
+) -> Look:
+    """The logs of the query as they are now, with the offsets of `times`; None where nothing changed since `seen`."""
+    pattern = options.pattern
+    patterns = [] if pattern is None else [(pattern.namespace, pattern.local)]
+    found = look(client, list(options.topics), patterns, times=times, seen=seen, wait_ms=wait_ms)
+    if found.logs is None:
+        return found
+    wanted = [log for log in found.logs if options.wants(TopicName.parse(log.topic), log.partition)]
+    return found._replace(logs=wanted)
+
+
+def check_topics(found: Look) -> None:
+    """Raise PipelineError for a topic that is named and not there."""
+    if found.missing:
+        raise PipelineError(f"topic {found.missing[0]} does not exist", ErrorKind.TOPIC_NOT_FOUND)
+
+
+def check_there(options: Options, found: Look) -> list[Log]:
+    """The logs found. Raises PipelineError for a topic or partition that is named and not there."""
+    check_topics(found)
+    logs = found.logs or []
+    there = {log.key for log in logs}
+    for topic, wanted in options.topics.items():
+        for partition in wanted or ():
+            if (str(topic), partition) not in there:
+                raise PipelineError(
+                    f"topic {topic} has no partition {partition}", ErrorKind.PARTITION_NOT_FOUND
+                )
+    return logs
 
 
 def given_options(options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
@@ -84,3 +128,37 @@ def plan_for(options: Options, given: StructType | None = None) -> Plan | None:
 def _table_columns(options: Options, plan: Plan | None) -> StructType:
     plain = columns.spark_schema(options.include)
     return plain if plan is None else plan.columns(plain)
+
+
+class TopicReader(DataSourceReader):
+    """Reads the messages that are there when the query is planned.
+
+    The driver asks the server for offsets and cuts ranges; each task reads one.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._options = parse_options(carried(schema, given), stream=False)
+        self._plan = plan_for(self._options, schema)
+        check_schema(schema, self._options, self._plan)
+
+    def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
+        """The tasks of the query."""
+        options = self._options
+        with HttpClient(options.server) as client:
+            found = ask(client, options, times=times(options.start, options.end))
+        return self.tasks(check_there(options, found))
+
+    def tasks(self, logs: Sequence[Log]) -> list[InputPartition]:
+        """The tasks that read what the options want of these logs."""
+        options = self._options
+        wanted = ranges(logs, options.start, options.end, fail_on_data_loss=options.fail_on_data_loss)
+        return splits_for(options, wanted, self._plan)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read_split(partition)
+
+
+def names_archive(given: Mapping[str, str], schema: StructType) -> bool:
+    """Whether a query's options name an archive, which is read along with the logs."""
+    return bool(parse_options(carried(schema, given), stream=False).archive)

@@ -1,4 +1,4 @@
-"""When a row is late: after which time no step has a use for it any more. Pure.
+"""Durations and times as people write them, and when a row is late: when no step has a use for it any more. Pure.
 
 Spark drops late rows within its stateful operators, silently. What they compare with the watermark is the event
 time itself, or, where rows are grouped by windows, the end of the window: a row of a window that is still open is
@@ -7,12 +7,22 @@ not late, however old it is.
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from .spec import Spec, Step
-from .units import duration_ms
+
+_UNITS_MS: Final = {
+    "millisecond": 1,
+    "second": 1000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_DURATION: Final = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS_MS)})s?", re.IGNORECASE)
 
 _TEXT: Final = r"\s*,\s*'(?:interval\s+)?([^']+)'"
 _WINDOW: Final = re.compile(
@@ -21,6 +31,31 @@ _WINDOW: Final = re.compile(
 _GROUPS: Final = re.compile(r"\b(group\s+by|select\s+distinct|session_window)\b", re.IGNORECASE)
 _JOIN: Final = re.compile(r"\bjoin\b", re.IGNORECASE)
 _COMMENT: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def duration_ms(text: str) -> int:
+    """`10 minutes`, in ms. Raises ValueError."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no duration like '10 minutes' (units: {', '.join(_UNITS_MS)})")
+    return int(found[1]) * _UNITS_MS[found[2].lower()]
+
+
+def time_ms(given: str | int | datetime) -> int:
+    """A time in ms since the epoch: that number, or ISO 8601, in UTC unless it says otherwise. Raises ValueError."""
+    if isinstance(given, str):
+        text = given.strip()
+        if text.isascii() and text.isdigit():
+            return int(text)
+        try:
+            given = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is no time like 2026-01-31T08:00:00Z") from None
+    if isinstance(given, int):
+        return given
+    if given.tzinfo is None:
+        given = given.replace(tzinfo=UTC)
+    return round(given.timestamp() * 1000)
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -39,14 +74,14 @@ class Window(msgspec.Struct, frozen=True):
 def windows_of(spec: Spec, view: str) -> tuple[Window, ...]:
     """The windows that rows of `view` are grouped by; none where the event time itself decides."""
     streams = {*spec.sources}
-    heirs = {view}
+    followers = {view}
     found: list[Window] = []
     position = next((n + 1 for n, step in enumerate(spec.steps) if step.name == view), 0)
     for number, step in enumerate(spec.steps):
-        used = {name for name in heirs | streams if mentions(step, name)}
-        if used & (streams | heirs):
+        used = {name for name in followers | streams if mentions(step, name)}
+        if used & (streams | followers):
             streams.add(step.name)
-        if number < position or not used & heirs:
+        if number < position or not used & followers:
             continue
         if step.python or step.stateful or step.deduplicate:
             return ()
@@ -59,7 +94,7 @@ def windows_of(spec: Spec, view: str) -> tuple[Window, ...]:
         if windows:
             found += windows  # what comes behind a window has the watermark of its own
         else:
-            heirs.add(step.name)
+            followers.add(step.name)
     return tuple(found)
 
 

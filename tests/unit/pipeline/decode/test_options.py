@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.pipeline.decode.ddl import parse_ddl
+from penstock.pipeline.decode.options import parse_ddl
 from penstock.pipeline.errors import PipelineError
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.rows.frames import Frame, read_frames
+from penstock.pipeline.rows.entries import Frame, read_frames
 
 
 def stream(frames: list[Frame]) -> bytes:

@@ -9,7 +9,7 @@ from penstock.engines.embedded.topic.routing import Router as CoreRouter
 from penstock.model.hashing import java_string_hash
 from penstock.model.policy import Hashing, Routing
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.sink.routing import Router, hashes
+from penstock.pipeline.sink.target import Router, hashes
 
 KEYS = (
     st.none()

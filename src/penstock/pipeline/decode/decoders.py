@@ -1,0 +1,183 @@
+"""From a writer's and a reader's schema to a decoder, and the type of the column it makes.
+
+JSON is read by way of Avro, for their definitions are the same.
+"""
+
+from collections import OrderedDict
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from penstock.codec import Codec, codec_for, key_value_parts
+from penstock.codec.avro.types import Type
+from penstock.codec.definition import avro_type, cache_key
+from penstock.codec.json_codec import JsonCodec, from_json
+from penstock.codec.protobuf import ProtobufCodec
+from penstock.model.errors import PenstockError
+from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.pipeline.errors import PipelineError, as_pipeline_errors
+
+from .build import compile_build
+from .cast import CastDecoder
+from .leaves import text
+from .messages import MessageDecoder, message_type
+from .payloads import Decoder, PairDecoder, bounds
+from .primitives import SPARK, PrimitiveDecoder
+from .raw import BadRows, Flags, Ints
+from .scan import compile_scan, scan
+from .shapes import arrow_type, spark_type
+
+DECODERS_MAX: Final = 256
+_decoders: OrderedDict[Any, Decoder] = OrderedDict()
+
+_BY_AVRO: Final = (SchemaType.AVRO, SchemaType.JSON)
+
+
+class AvroDecoder(Decoder):
+    """Reads what was written by the definition `writer` as the definition `reader` sees it."""
+
+    def __init__(self, codec: Codec, writer: Type, reader: Type) -> None:
+        super().__init__(arrow_type(spark_type(reader)))
+        spark_type(writer)  # refuses a type that contains itself
+        self.codec = codec
+        self._scan = compile_scan(writer)
+        self._build = compile_build(writer, reader)
+
+    def column(self, payloads: pa.Array) -> pa.Array:
+        return self.scanned(*bounds(payloads))
+
+    def chosen(self, payloads: pa.Array, index: Ints) -> pa.Array:
+        data, begins, ends = bounds(payloads)
+        return self.scanned(data, begins[index], ends[index])
+
+    def scanned(self, data: memoryview | bytes, begins: Ints, ends: Ints) -> pa.Array:
+        """The column of Avro values that lie at `data[begins:ends]`; raises BadRows."""
+        raw, bad, padded = scan(self._scan, data, begins, ends)
+        if bad.any():
+            raise BadRows(bad, "the payload is not of its schema")
+        return self._build(raw, padded)
+
+    def reason(self, payload: bytes) -> str:
+        try:
+            self.codec.decode_native(payload)
+        except PenstockError as error:
+            return error.message
+        return ""
+
+
+class JsonDecoder(AvroDecoder):
+    """Reads JSON by a definition."""
+
+    chosen = Decoder.chosen
+
+    def __init__(self, codec: JsonCodec, writer: Type, reader: Type) -> None:
+        super().__init__(codec, writer, reader)
+        self._as_avro = codec.as_avro
+
+    def column(self, payloads: pa.Array) -> pa.Array:
+        bad: Flags = np.zeros(len(payloads), np.bool_)
+        found: list[bytes] = []
+        for row, payload in enumerate(payloads.to_pylist()):
+            try:
+                found.append(self._as_avro(payload))
+            except PenstockError:
+                bad[row] = True
+        if bad.any():
+            raise BadRows(bad, "the payload is not of its schema")
+        ends = np.cumsum(np.fromiter(map(len, found), np.int64, len(found)))
+        begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if len(found) else ends
+        return self.scanned(b"".join(found), begins, ends)
+
+
+class FreeJsonDecoder(Decoder):
+    """JSON without a definition: its text, once it is known to be JSON."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.string())
+
+    def column(self, payloads: pa.Array) -> pa.Array:
+        bad = np.fromiter((bool(self.reason(item)) for item in payloads.to_pylist()), np.bool_, len(payloads))
+        if bad.any():
+            raise BadRows(bad, "the payload is not JSON")
+        return text(payloads)
+
+    def reason(self, payload: bytes) -> str:
+        try:
+            from_json(payload, "value")
+        except PenstockError as error:
+            return error.message
+        return ""
+
+
+@as_pipeline_errors()
+def column_type(schema: SchemaInfo) -> DataType:
+    """The column that a schema makes. Raises PipelineError where there is none."""
+    if schema.type in SPARK:
+        return SPARK[schema.type]
+    if schema.type in _BY_AVRO:
+        kind = avro_type(schema)
+        return StringType() if kind is None else spark_type(kind)
+    if schema.type is SchemaType.KEY_VALUE:
+        key, value, _ = key_value_parts(schema)
+        return StructType([StructField("key", column_type(key)), StructField("value", column_type(value))])
+    codec = codec_for(schema)
+    assert isinstance(codec, ProtobufCodec)
+    return message_type(codec.descriptor)
+
+
+def decoder_for(writer: SchemaInfo, reader: SchemaInfo | None, wanted: DataType) -> Decoder:
+    """What `writer` wrote as `reader` sees it; without a reader, as far as the column `wanted` can hold it.
+
+    Raises PipelineError where that cannot be.
+    """
+    key = (cache_key(writer), None if reader is None else cache_key(reader), wanted.json())
+    found = _decoders.get(key)
+    if found is None:
+        with as_pipeline_errors():
+            found = _make(writer, reader) if reader is not None else _cast(writer, wanted)
+        _decoders[key] = found
+        if len(_decoders) > DECODERS_MAX:
+            _decoders.popitem(last=False)
+    return found
+
+
+def _cast(writer: SchemaInfo, wanted: DataType) -> Decoder:
+    if writer.type is SchemaType.KEY_VALUE:
+        key, value, encoding = key_value_parts(writer)
+        if not isinstance(wanted, StructType) or set(wanted.names) != {"key", "value"}:
+            raise PipelineError("the columns of a key/value schema are key and value")
+        return PairDecoder(
+            _cast(key, wanted["key"].dataType), _cast(value, wanted["value"].dataType), encoding
+        )
+    return CastDecoder(_make(writer, writer), arrow_type(wanted))
+
+
+def _make(writer: SchemaInfo, reader: SchemaInfo) -> Decoder:
+    if writer.type in _BY_AVRO and reader.type in _BY_AVRO:
+        return _by_avro(writer, reader)
+    if writer.type is not reader.type:
+        raise PipelineError(f"{writer.type.name} was written, which {reader.type.name} cannot read")
+    if writer.type in SPARK:
+        return PrimitiveDecoder(writer, codec_for(writer))
+    if writer.type is SchemaType.KEY_VALUE:
+        key, value, encoding = key_value_parts(writer)
+        reader_key, reader_value, _ = key_value_parts(reader)
+        return PairDecoder(_make(key, reader_key), _make(value, reader_value), encoding)
+    codec = codec_for(writer, reader)
+    assert isinstance(codec, ProtobufCodec)
+    return MessageDecoder(codec)
+
+
+def _by_avro(writer: SchemaInfo, reader: SchemaInfo) -> Decoder:
+    writing: Type | None = avro_type(writer)
+    reading: Type | None = avro_type(reader)
+    if writing is None or reading is None:
+        if reading is not None or writer.type is not SchemaType.JSON:
+            raise PipelineError("JSON was written without a definition, or is to be read without one")
+        return FreeJsonDecoder()
+    codec = codec_for(writer)
+    if isinstance(codec, JsonCodec):
+        return JsonDecoder(codec, writing, reading)
+    return AvroDecoder(codec, writing, reading)
