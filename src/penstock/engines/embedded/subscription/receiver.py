@@ -29,23 +29,18 @@ class Budget(Protocol):
     @property
     def over(self) -> bool:
         """Whether it has more than it may."""
-        ...
 
     def send(self, size: int) -> None:
         """Count `size` bytes more that wait to be sent; below zero: fewer."""
-        ...
 
     def has_room(self, size: int) -> bool:
         """Whether it may have `size` bytes more."""
-        ...
 
     def reserve(self, size: int) -> bool:
         """Count `size` bytes that are about to be read; False, and nothing is counted, without room."""
-        ...
 
     def call_when_room(self, callback: Callable[[], None]) -> None:
         """Call back once, when there may be room."""
-        ...
 
 
 class Source(Protocol):
@@ -62,15 +57,12 @@ class Source(Protocol):
     @property
     def backlog(self) -> int:
         """Messages not acknowledged."""
-        ...
 
     def wake(self) -> None:
         """Something changed: deliver soon."""
-        ...
 
     def remove(self, consumer: "Receiver") -> None:
         """Let a consumer go; what it had goes to the others."""
-        ...
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):

@@ -3,15 +3,12 @@
 An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, `Answers` takes what consumers answer.
 """
 
-import logging
 from functools import partial
 from typing import Final, Protocol
 
-import msgspec
-
 from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.log.offsets import OffsetSet
-from penstock.engines.embedded.ports import CursorChange, CursorStore, EntryFormat
+from penstock.engines.embedded.ports import CursorStore, EntryFormat
 from penstock.engines.embedded.runtime.rates import Rate
 from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.engines.embedded.runtime.throttle import Throttle
@@ -21,17 +18,13 @@ from penstock.model.message_id import MessageId
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, DeadLetter, SubscriptionType
 
 from .answers import Answers, Excerpts, Outcome
+from .cursors import StoredCursor
 from .delivering import Delivering
 from .key_shared import KeyShared
 from .outstanding import Outstanding
 from .receiver import Receiver
 from .selection import Exclusive, Failover, Selection, Shared
 from .source import SubscribedLog
-
-log = logging.getLogger(__name__)
-
-CLIENTS_BY_INDEX: Final = "penstock.clients-by-index"  # the name among the stored properties
-CLIENTS_BY_INDEX_MAX: Final = 16  # versions of clients that a subscription remembers
 
 RULES: Final[dict[SubscriptionType, type[Selection]]] = {
     SubscriptionType.EXCLUSIVE: Exclusive,
@@ -73,8 +66,8 @@ class Host(Protocol):
         """Give a reply to who waits for it (PIP-371); raises MESSAGE_NOT_FOUND, TOO_LARGE."""
 
 
-class Subscription:
-    """One subscription of one log. `cursors` stores its cursor; `compaction` says what was compacted.
+class Subscription(StoredCursor):
+    """One subscription of one log. `compaction` says what was compacted.
 
     `answers` is for what consumers say of the messages they were given.
     """
@@ -93,26 +86,25 @@ class Subscription:
         host: Host,
         properties: dict[str, str] | None = None,
     ) -> None:
+        super().__init__(
+            topic.ledger,
+            name,
+            cursor,
+            cursors if durable else None,
+            properties or {},
+            tasks=tasks,
+            moved=partial(host.moved, self),
+        )
         self.topic = topic
-        self.name = name
-        self.cursor = cursor
-        self.durable = durable
         self.type: SubscriptionType | None = None
-        self.properties = dict(properties or {})
         self.rate_out = Rate(topic.clock)
-        self.cursors = cursors
         self.compaction = compaction
         self.host = host
         self.unacked_max = UNACKED_PER_CONSUMER_MAX  # messages that one consumer may have out; 0: any number
-        self.deleted = False
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
-        # Versions of clients that acknowledged part of a batch. They are stored beside the properties.
-        self.clients_by_index = set(filter(None, self.properties.pop(CLIENTS_BY_INDEX, "").split("\n")))
         self.excerpts = Excerpts(cursor)
         self._encoder = encoder
-        self._tasks = tasks
-        self._moved = partial(host.moved, self)
         self._out = Outstanding(
             topic,
             cursor,
@@ -132,26 +124,6 @@ class Subscription:
     def limit_rate(self, throttles: tuple[Throttle, ...]) -> None:
         """Deliver no faster than these allow, from now on."""
         self._delivering.limit_rate(throttles)
-
-    async def set_properties(self, properties: dict[str, str]) -> None:
-        """Set the properties, durably before they count."""
-        hidden = {CLIENTS_BY_INDEX: "\n".join(sorted(self.clients_by_index))}
-        stored = properties | hidden if self.clients_by_index else properties
-        await self._save(msgspec.json.encode(stored))
-        self.properties = properties
-
-    def learn_client(self, version: str) -> None:
-        """A client of this version acknowledged part of a batch: from here on batches keep their indexes for it."""
-        known = self.clients_by_index
-        if version not in known and len(known) < CLIENTS_BY_INDEX_MAX:
-            known.add(version)
-            self._tasks.spawn(self._save_clients(), f"note a client of {self.name}")
-
-    async def _save_clients(self) -> None:
-        try:
-            await self.set_properties(self.properties)
-        except PenstockError as error:
-            log.debug("a client's version is known until the next start only: %s", error)
 
     # -- consumers
 
@@ -219,8 +191,7 @@ class Subscription:
             PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
         )
         self.host.removed(self)
-        if self.durable:
-            await self.cursors.delete_cursor(self.topic.ledger, self.name)
+        await self.delete_cursor()
 
     def drop_unused(self) -> None:
         """Delete a subscription that is not durable, once it has no consumer."""
@@ -279,27 +250,6 @@ class Subscription:
             for consumer in self.consumers:
                 consumer.forget(self, first_offset)
             self._out.acknowledged_below(first_offset)
-
-    def take_changes(self) -> CursorChange:
-        """What is to be saved now."""
-        chunks = self.cursor.take_changes()
-        return CursorChange(self.topic.ledger, self.name, self.cursor.mark, chunks)
-
-    async def flush(self) -> None:
-        """Complete when every acknowledgement given so far is durable."""
-        await self._save()
-
-    async def _save(self, properties: bytes | None = None) -> None:
-        if not self.durable or self.deleted:
-            return
-        change = self.take_changes()
-        change.properties = properties
-        try:
-            await self.cursors.save_cursors((change,))
-        except PenstockError:
-            self.cursor.touch(change.chunks)
-            self._moved()
-            raise
 
     # -- figures
 

@@ -30,7 +30,6 @@ class Publisher(Protocol):
 
     def close(self, reason: PenstockError | None = None) -> None:
         """Leave the topic; `reason` says why where it is not the producer's own wish."""
-        ...
 
 
 class Epochs:

@@ -33,15 +33,12 @@ class BackloggedTopic(Protocol):
 
     def check_open(self) -> None:
         """Raise unless the topic takes messages."""
-        ...
 
     async def read_at(self, offset: int, entries_max: int, bytes_max: int) -> list[Entry]:
         """Entries from the one that holds `offset` on."""
-        ...
 
     async def size_since(self, entry_id: int) -> int:
         """Bytes of data in the entries from `entry_id` on."""
-        ...
 
 
 class Measured:

@@ -38,23 +38,18 @@ class TopicListener(Protocol):
 
     async def opened(self, topic: "Topic") -> None:
         """The topic is about to be used for the first time since the start."""
-        ...
 
     def appended(self, topic: "Topic") -> None:
         """The log grew. Only called of a topic that its policies bound."""
-        ...
 
     def over_quota(self, topic: "Topic") -> None:
         """The backlog is beyond a quota that moves the slowest subscriptions on."""
-        ...
 
     async def trimming(self, topic: "Topic", before_entry: int) -> None:
         """The entries before `before_entry` are deleted once this completes."""
-        ...
 
     async def deleted(self, topic: "Topic") -> None:
         """The topic and its log are deleted."""
-        ...
 
 
 class TopicParts(msgspec.Struct, frozen=True):
