@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.topic.routing import check_partition
+from penstock.engines.embedded.topic.producer import check_partition
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId

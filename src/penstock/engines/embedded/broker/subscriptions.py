@@ -7,7 +7,6 @@ import msgspec
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.subscription import Consumer, Subscription
-from penstock.engines.embedded.topic.counting import check_subscriptions
 from penstock.engines.embedded.topic.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -46,7 +45,7 @@ class Subscriptions:
     ) -> Subscription:
         """A subscription of one topic or partition, everything below `mark` acknowledged; raises
         TOO_MANY_SUBSCRIPTIONS. One of that name that somebody made meanwhile is it."""
-        check_subscriptions(topic)
+        topic.check_subscriptions()
         if durable:
             kept = msgspec.json.encode(properties or {})
             await topic.store.save_cursors([CursorChange(topic.ledger, name, mark, {}, kept)])

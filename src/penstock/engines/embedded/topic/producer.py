@@ -1,6 +1,7 @@
 """A producer: messages in, entries appended, one result a message (PIP-64, PIP-43, Pulsar's WebSocket API)."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -10,8 +11,9 @@ from penstock.engines.embedded.log.sequences import UNKNOWN_ID
 from penstock.engines.embedded.ports import Clock, EntryFormat
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.hashing import java_string_hash, murmur3_32
 from penstock.model.message import OutMessage
-from penstock.model.policy import ProducerOptions
+from penstock.model.policy import Hashing, ProducerOptions, Routing
 from penstock.model.schema import SchemaInfo
 
 from .publish import (
@@ -26,10 +28,12 @@ from .publish import (
     whole,
 )
 from .requests import Reply, Request, Requests
-from .routing import Router
 from .topic import Topic
 
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
+
+# The system's: the state of the `random` module belongs to the application, which may seed it or watch it.
+_RANDOM: Final = random.SystemRandom()
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
@@ -121,7 +125,7 @@ class Producer:
         """The topic has more partitions now: publish to them too."""
         if len(topics) > len(self.topics):
             self.topics = list(topics)
-            self._router.grow(len(topics))
+            self._router.count = len(topics)
 
     def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
         """Whether `publish_plain` fits."""
@@ -262,3 +266,33 @@ class Producer:
             self._detach(self)
             if reason is not None and self.ousted is not None:
                 self.ousted(reason)
+
+
+def check_partition(partition: int, count: int) -> None:
+    """Raise PARTITION_NOT_FOUND unless it is one of `count`."""
+    if not 0 <= partition < count:
+        raise PenstockError(ErrorKind.PARTITION_NOT_FOUND, f"no partition {partition}: there are {count}")
+
+
+class Router:
+    """Chooses among `count` partitions, as Pulsar's clients do: by number, by key, or in turn."""
+
+    def __init__(self, count: int, routing: Routing, hashing: Hashing) -> None:
+        self.count = count
+        self._murmur = hashing is Hashing.MURMUR3_32
+        self._in_turn = routing is Routing.ROUND_ROBIN
+        self._next = _RANDOM.randrange(count)
+
+    def choose(self, key: str | None, partition: int | None) -> int:
+        """The partition's number; raises PARTITION_NOT_FOUND for one that is not there."""
+        if partition is not None:
+            check_partition(partition, self.count)
+            return partition
+        if self.count == 1:
+            return 0
+        if key is not None:
+            return (murmur3_32(key.encode()) if self._murmur else java_string_hash(key)) % self.count
+        chosen = self._next
+        if self._in_turn:
+            self._next = (chosen + 1) % self.count
+        return chosen
