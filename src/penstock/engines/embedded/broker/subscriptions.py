@@ -11,7 +11,6 @@ from penstock.engines.embedded.topic.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
-from penstock.model.policy import SubscriptionType
 
 from .topics import Topics
 
@@ -124,7 +123,7 @@ class Subscriptions:
         found = topic.subscriptions.get(subscription)
         if found is None:
             return await self.make(topic, subscription, offset, durable=True)
-        if found.consumers and found.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+        if found.consumers and found.type is not None and found.type.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
                 f"{subscription} is shared by consumers: none may acknowledge for all",

@@ -5,7 +5,6 @@ from typing import cast
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.policy import SubscriptionType
 
 from .answers import Outcome
 from .receiver import Delivery, Receiver
@@ -62,7 +61,7 @@ class Consumer(Receiver):
 
         Raises BAD_PARAMETER on Shared and Key_Shared, MESSAGE_NOT_FOUND.
         """
-        if self.options.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+        if self.options.type.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
                 f"cumulative acknowledgement is not for {self.options.type.value} subscriptions",

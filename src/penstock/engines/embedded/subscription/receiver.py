@@ -15,7 +15,7 @@ from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.runtime.rates import Rate
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions, SubscriptionType
+from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
 
 from .source import SubscribedLog
 
@@ -113,7 +113,7 @@ class Receiver:
         self.end_reached: Callable[[], None] | None = None  # everything of a terminated topic was read
         self.active_changed: Callable[[Source, bool], None] | None = None
         self.unacked_max = UNACKED_PER_CONSUMER_MAX
-        self._alone = options.flow and options.type in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+        self._alone = options.flow and not options.type.shared
         self._attached: dict[int, Source] = {}
         self._ready = asyncio.Event()
         self._turn = 0
