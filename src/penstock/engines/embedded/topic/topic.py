@@ -80,8 +80,9 @@ class Topic(TopicLog):
         self.listener = parts.listener
         self.subscriptions: dict[str, Subscription] = {}
         self.sequences = Sequences(state.producers, clock.monotonic_ms)
-        self.backlog = Backlog(self, partial(parts.listener.over_quota, self), parts.hold_ms)
         self.rate_in = Rate(clock)
+        evict = partial(parts.listener.over_quota, self)
+        self.backlog = Backlog(self, self.subscriptions, self.rate_in, parts.policies, evict, parts.hold_ms)
         self.last_publish_ms = 0
         self.write_latency: Histogram | None = None  # ms until durable, once something was appended
         self._hold_ms = parts.hold_ms
@@ -239,7 +240,7 @@ class Topic(TopicLog):
 
     def apply(self, policies: InForce) -> None:
         """Have these policies bound the topic from now on."""
-        self.policies = policies
+        self.policies = self.backlog.policies = policies
         self.bounded = self.name.persistent and not policies.keeps_all
         if self._publish_throttle is not None:
             if self._publish_throttle.rate != policies.publish_rate:
