@@ -65,18 +65,18 @@ class Schemas:
 
     def version(self, topic: TopicName, number: int) -> SchemaVersion:
         """One version, also of before a deletion, to read stored messages by; raises SCHEMA_NOT_FOUND."""
-        for found in self._versions.get(schema_id(topic), ()):
-            if found.version == number and not found.deleted:
+        return self._numbered(topic, number, self.all(topic, deleted=True))
+
+    def _numbered(self, topic: TopicName, number: int, among: list[SchemaVersion]) -> SchemaVersion:
+        for found in among:
+            if found.version == number:
                 return found
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
         """One version, or the newest; raises SCHEMA_NOT_FOUND, as for every version before a deletion."""
         if number is not None:
-            for found in self._live(topic):
-                if found.version == number:
-                    return found
-            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
+            return self._numbered(topic, number, self._live(topic))
         versions = self._versions.get(schema_id(topic))
         if not versions:
             raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
@@ -115,8 +115,7 @@ class Schemas:
         return DEFAULT_STRATEGY if chosen is Compatibility.UNDEFINED else chosen
 
     def _policies(self, topic: TopicName) -> NamespacePolicies:
-        name = topic.namespace_name
-        return self._namespaces.policies(name) if self._namespaces.exists(name) else NamespacePolicies()
+        return self._namespaces.find(topic.namespace_name) or NamespacePolicies()
 
     def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
         """Why `schema` may not follow those of the topic; None when it may."""

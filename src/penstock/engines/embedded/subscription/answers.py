@@ -16,7 +16,7 @@ LOOK_AT: Final = 1000  # entries, before those that are acknowledged are forgott
 
 
 class Outcome(Enum):
-    """What became of a reply; told to the replier."""
+    """What became of a reply; the replier gets it."""
 
     DELIVERED = "ok"
     NOT_A_REQUEST = "the message is no request"
@@ -90,7 +90,7 @@ class Answers:
     # -- given back
 
     def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
-        """Have a message that is out, with `by` or (None) with anybody, delivered again after a delay.
+        """Have a message that is out, with `by` or (None) with any consumer, delivered again after a delay.
 
         False when it is not out.
         """
@@ -121,7 +121,7 @@ class Answers:
     # -- with whom
 
     def has_out(self, entry_id: int, index: int, consumer: Receiver | None) -> bool:
-        """Whether a message is out, with `consumer` or (None) with anybody."""
+        """Whether a message is out, with `consumer` or (None) with any."""
         bit = -1 if index < 0 else 1 << index
         return any(
             part.mask & bit and (consumer is None or part.consumer is consumer)
@@ -130,7 +130,7 @@ class Answers:
 
     def holder(self, entry_id: int, index: int, owner: str | None) -> Receiver | None:
         """The consumer of `owner` that a message is out with, else any of its consumers, which then has it not;
-        None, which is anybody, where nobody owns consumers."""
+        None, which is any, where consumers have no owners."""
         if owner is None:
             return None
         own = [consumer for consumer in self._out.selection.consumers if consumer.owner == owner]

@@ -75,7 +75,7 @@ class Consumer(Receiver):
     def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:
         """Give a message back for redelivery after the consumer's delay (or `delay_ms`).
 
-        False when the message is not out with anybody, which changes nothing. Raises MESSAGE_NOT_FOUND.
+        False when the message is not out, which changes nothing. Raises MESSAGE_NOT_FOUND.
         """
         delay = self.options.nack_delay_ms if delay_ms is None else delay_ms
         source = self.source_of(message_id)

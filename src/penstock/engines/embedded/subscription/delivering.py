@@ -17,7 +17,8 @@ from penstock.model.entry import Entry
 from .outstanding import Outstanding
 from .pending import Pending, Slice
 from .reading import AHEAD_ENTRIES_MAX, Reading
-from .receiver import COUNT_BYTES, Budget, Delivery, Receiver, Source
+from .receiver import COUNT_BYTES, Delivery, Receiver, Source
+from .source import Budget
 
 RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop
 ASIDE_MAX: Final = 20_000  # messages waiting for their keys before nothing more is read; bounds memory
@@ -125,7 +126,7 @@ class Delivering:
         entry = self.reading.held(first.entry_id)
         if entry is None:
             if first.entry_id < self._topic.first_entry:
-                replay.pop()  # retention let go of it
+                replay.pop()  # retention deleted it
                 return True
             self.reading.fetch(first.entry_id, replay.run_length(AHEAD_ENTRIES_MAX), self._budget())
             return False

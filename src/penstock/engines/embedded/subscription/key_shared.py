@@ -80,7 +80,7 @@ class KeyShared(Selection):
         return sticky_hash(key) if self._ranges else ring_hash(key)
 
     def owner(self, key_hash: int) -> Receiver | None:
-        """Whose the hash is; None where nobody named its range."""
+        """Whose the hash is; None where no consumer named its range."""
         if self._ranges:
             at = bisect_right(self._ranges, key_hash, key=lambda r: r[0]) - 1
             if at >= 0 and self._ranges[at][0] <= key_hash <= self._ranges[at][1]:
@@ -102,14 +102,14 @@ class KeyShared(Selection):
             by_hash[hashes[index]] = by_hash.get(hashes[index], 0) | 1 << index
         going: dict[Receiver, int] = {}
         for key_hash, bits in by_hash.items():
-            consumer = self.owner(key_hash)
-            rest = bits
-            if consumer is not None and self._may_go(key_hash, consumer):
+            consumer, rest = self.owner(key_hash), bits
+            out_with, out = self._out.get(key_hash, (consumer, 0))
+            if consumer is not None and out_with is consumer and key_hash not in self._aside:
                 room = max(0, consumer.capacity() - going.get(consumer, 0).bit_count())
                 part = bits if consumer.options.whole_entries and room else lowest_bits(bits, room)
                 if part:
                     going[consumer] = going.get(consumer, 0) | part
-                    self._gone(key_hash, consumer, part.bit_count())
+                    self._out[key_hash] = (consumer, out + part.bit_count())
                     rest = bits & ~part
             else:
                 consumer = None
@@ -121,18 +121,6 @@ class KeyShared(Selection):
         return 0
 
     # -- order by key
-
-    def _may_go(self, key_hash: int, consumer: Receiver) -> bool:
-        """Whether a message of this hash may go to `consumer` now, room aside."""
-        if key_hash in self._aside:
-            return False
-        held = self._out.get(key_hash)
-        return held is None or held[0] is consumer
-
-    def _gone(self, key_hash: int, consumer: Receiver, count: int) -> None:
-        """`count` messages of this hash went out."""
-        held = self._out.get(key_hash)
-        self._out[key_hash] = (consumer, count + (held[1] if held else 0))
 
     def settled(self, part: Pending, mask: int) -> Sequence[Slice]:
         free: list[int] = []

@@ -8,8 +8,7 @@ from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 
-from .receiver import Budget
-from .source import SubscribedLog
+from .source import Budget, SubscribedLog
 
 AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once
 RETRY_MS: Final = 1000  # after the store failed
@@ -40,7 +39,7 @@ class Reading:
         self.drop_ahead()
 
     def drop_ahead(self) -> None:
-        """Let go of the entries that were fetched ahead."""
+        """Forget the entries that were fetched ahead."""
         if self._ahead:
             self._ahead = []
             if self._budget is not None:

@@ -17,30 +17,10 @@ from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
 
-from .source import SubscribedLog
+from .source import Budget, SubscribedLog
 
 PERMITS_MAX = 2**31 - 1
 COUNT_BYTES = 32 * 1024  # of deliveries are counted in the budget at a time: none pays for it alone
-
-
-class Budget(Protocol):
-    """What the principal of a consumer may have in memory, over all its connections."""
-
-    @property
-    def over(self) -> bool:
-        """Whether it has more than it may."""
-
-    def send(self, size: int) -> None:
-        """Count `size` bytes more that wait to be sent; below zero: fewer."""
-
-    def has_room(self, size: int) -> bool:
-        """Whether it may have `size` bytes more."""
-
-    def reserve(self, size: int) -> bool:
-        """Count `size` bytes that are about to be read; False, and nothing is counted, without room."""
-
-    def call_when_room(self, callback: Callable[[], None]) -> None:
-        """Call back once, when there may be room."""
 
 
 class Source(Protocol):
@@ -106,7 +86,7 @@ class Receiver:
         self.permits = 0
         self.delivered = 0
         self.proxy: str | None = None  # the role that made it for its owner; None: the owner itself
-        self.owner: str | None = None  # the role it acts for; nobody else answers the requests it was given
+        self.owner: str | None = None  # the role it acts for, which alone answers the requests it was given
         self.follows = False  # topics that come later join: it lives without any
         self.closed = False
         self.close_reason: PenstockError | None = None

@@ -1,5 +1,6 @@
-"""The log that a subscription reads: a topic of this engine, or another one."""
+"""What a subscription is given: a log, which may be another than a topic of this engine, and room to read it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from penstock.engines.embedded.ports import Clock
@@ -56,3 +57,23 @@ class SubscribedLog(Protocol):
 
     def has_read(self, size: int) -> None:
         """A read brought `size` bytes: the next may, too."""
+
+
+class Budget(Protocol):
+    """What the principal of a consumer may have in memory, over all its connections."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has more than it may."""
+
+    def send(self, size: int) -> None:
+        """Count `size` bytes more that wait to be sent; below zero: fewer."""
+
+    def has_room(self, size: int) -> bool:
+        """Whether it may have `size` bytes more."""
+
+    def reserve(self, size: int) -> bool:
+        """Count `size` bytes that are about to be read; False, and nothing is counted, without room."""
+
+    def call_when_room(self, callback: Callable[[], None]) -> None:
+        """Call back once, when there may be room."""

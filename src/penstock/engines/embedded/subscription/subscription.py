@@ -185,7 +185,7 @@ class Subscription(StoredCursor):
         self.wake()
 
     async def delete(self) -> None:
-        """Delete the subscription with its cursor; its consumers are told SUBSCRIPTION_NOT_FOUND."""
+        """Delete the subscription with its cursor; its consumers are closed with SUBSCRIPTION_NOT_FOUND."""
         self.deleted = True
         self.dissolve(
             PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")

@@ -18,7 +18,7 @@ from penstock.model.policy import InForce, QuotaAction
 
 from .log import TopicLog
 
-LOOK_AGAIN_MS: Final = 1000  # while somebody is held, besides every move of a cursor
+LOOK_AGAIN_MS: Final = 1000  # while a publish is held, besides every move of a cursor
 
 
 class Measured(NamedTuple):
@@ -94,8 +94,8 @@ class Backlog:
     async def admit(self) -> None:
         """Complete when something may be appended.
 
-        Raises BACKLOG_QUOTA_EXCEPTION; BACKLOG_QUOTA_HOLD where there was no room for `quota_hold_ms`; what
-        `end` was told.
+        Raises BACKLOG_QUOTA_EXCEPTION; BACKLOG_QUOTA_HOLD where there was no room for `quota_hold_ms`; the
+        reason that `end` was given.
         """
         error = self._refused(QuotaAction.HOLD) if self._held else await self._refusal()
         if error is None:

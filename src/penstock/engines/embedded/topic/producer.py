@@ -76,7 +76,7 @@ class Producer:
         self.proxy: str | None = None  # the role that made it for its owner; None: the owner itself
         self.closed = False
         self.close_reason: PenstockError | None = None
-        self.ousted: Callable[[PenstockError], None] | None = None  # told when it is closed by others
+        self.ousted: Callable[[PenstockError], None] | None = None  # called when it is closed by others
         self.deduplicate = deduplicate
         self._encoder = encoder
         self._clock = clock
@@ -192,7 +192,7 @@ class Producer:
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
         """Store entries that the client made and counted in the one topic; a result each, in order.
 
-        Repeats are told by the highest sequence id in an entry. Raises why the producer was closed by others.
+        Repeats are recognised by the highest sequence id in an entry. Raises why the producer was closed by others.
         """
         self.check()
         (topic,) = self.topics

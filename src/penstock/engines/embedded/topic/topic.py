@@ -181,16 +181,16 @@ class Topic(TopicLog):
         if before_entry <= self.first_entry:
             return
         if before_entry < self.next_entry:
-            kept = (await self.read(before_entry, 1))[0].offset
+            first_offset = (await self.read(before_entry, 1))[0].offset
         else:
-            kept = self.next_offset
+            first_offset = self.next_offset
         gone = await finished(self.store.trim(self.ledger, before_entry))
         self.size_bytes -= gone  # as it is now: more may have been appended meanwhile
         if before_entry <= self.first_entry:  # another went further meanwhile
             return
-        self.first_entry, self.first_offset = before_entry, kept
+        self.first_entry, self.first_offset = before_entry, first_offset
         for subscription in self.subscriptions.values():
-            subscription.trimmed(kept)
+            subscription.trimmed(first_offset)
 
     async def forget_producers(self, names: Sequence[str]) -> None:
         """Forget the sequence ids of producers that were silent for long."""
