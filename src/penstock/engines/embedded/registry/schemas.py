@@ -124,15 +124,13 @@ class Schemas:
         existing = [v.schema for v in self._live(topic)]
         return check(schema, existing, self.strategy(topic)) if existing else None
 
-    def check_next(self, topic: TopicName, schema: SchemaInfo) -> None:
-        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered by who uses it."""
-        if not self._policies(topic).schema_auto_update:
+    def check_next(self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False) -> None:
+        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered; `forced` is an administrator's:
+        auto update may be off."""
+        if not (forced or self._policies(topic).schema_auto_update):
             raise PenstockError(
                 ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
             )
-        self._check_follows(topic, schema)
-
-    def _check_follows(self, topic: TopicName, schema: SchemaInfo) -> None:
         objection = self.objection(topic, schema)
         if objection is not None:
             raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
@@ -187,7 +185,7 @@ class Schemas:
     ) -> int | None:
         """The version of `schema`, registered when it is new and may follow; None for NONE and BYTES.
 
-        `forced` is an administrator's: auto update may be off. Raises BAD_VALUE_SCHEMA, INCOMPATIBLE_SCHEMA.
+        `forced` as in `check_next`. Raises BAD_VALUE_SCHEMA, INCOMPATIBLE_SCHEMA.
         """
         if schema.type in (SchemaType.NONE, SchemaType.BYTES):
             self.check_unversioned(topic)
@@ -198,10 +196,7 @@ class Schemas:
             found = self.find(topic, schema)
             if found is not None:
                 return found
-            if forced:
-                self._check_follows(topic, schema)
-            else:
-                self.check_next(topic, schema)
+            self.check_next(topic, schema, forced=forced)
             return await self._put(key, schema, deleted=False)
 
     async def _put(self, key: str, schema: SchemaInfo, *, deleted: bool) -> int:
@@ -225,14 +220,12 @@ class Schemas:
             newest = self.get(topic)
             if not force:
                 return await self._put(key, SchemaInfo(SchemaType.NONE), deleted=True)
-            await self._forget(key)
+            await self.forget(topic)
             return newest.version + 1
 
     async def forget(self, topic: TopicName) -> None:
         """Forget everything: the topic is deleted."""
-        await self._forget(schema_id(topic))
-
-    async def _forget(self, key: str) -> None:
+        key = schema_id(topic)
         versions = self._versions.pop(key, [])
         if versions:
             await self._store.save_meta([(_KIND, f"{key}\0{v.version:010}", None) for v in versions])
