@@ -21,7 +21,7 @@ from tests.integration.websocket_harness import (
 
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.sqlite import SqliteStore
-from penstock.engines.embedded.topic.routing import Router
+from penstock.engines.embedded.topic.producer import Router
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import Hashing, NamespacePolicies, Routing

@@ -19,6 +19,11 @@ class SubscriptionType(Enum):
     FAILOVER = "Failover"
     KEY_SHARED = "Key_Shared"
 
+    @property
+    def shared(self) -> bool:
+        """Whether consumers share the messages: then none may acknowledge for all, up to a message."""
+        return self in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
+
     @classmethod
     def named(cls, text: str) -> "SubscriptionType | None":
         """The type of that name, whatever its case or underscores."""

@@ -9,7 +9,6 @@ from penstock.broker.consumer import Subscription
 from penstock.broker.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.policy import SubscriptionType
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Table
@@ -138,7 +137,7 @@ class Answering:
         if wanted.delay_ms is not None and wanted.type != "negative":
             raise PenstockError(ErrorKind.BAD_PARAMETER, "delay_ms is for type negative")
         kind = self._subscriptions[0].type
-        if wanted.type == "cumulative" and kind in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+        if wanted.type == "cumulative" and kind is not None and kind.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, f"cumulative acknowledgement is not for {kind.value} subscriptions"
             )

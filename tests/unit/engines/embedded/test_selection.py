@@ -3,8 +3,9 @@
 from typing import Final
 
 from penstock.engines.embedded.subscription import Consumer
-from penstock.engines.embedded.subscription.selection import ByKey
+from penstock.engines.embedded.subscription.key_shared import KeyShared
 from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.wire.entry import WireFormat
 
 # Told by a Pulsar 4.0.8 with its defaults: which of the consumers a, b, a and c, subscribed in this order, got the
 # keys key-0 to key-59.
@@ -15,13 +16,13 @@ def consumer(name: str) -> Consumer:
     return Consumer(name, "s", ConsumerOptions(type=SubscriptionType.KEY_SHARED))
 
 
-def owners(selection: ByKey, consumers: list[Consumer]) -> str:
+def owners(selection: KeyShared, consumers: list[Consumer]) -> str:
     found = [selection.owner(selection.hash_of(b"key-%d" % number)) for number in range(len(OWNERS))]
     return "".join(str(consumers.index(each)) for each in found if each is not None)
 
 
 def test_the_keys_are_shared_as_in_pulsar() -> None:
-    selection = ByKey()
+    selection = KeyShared(WireFormat(), 0)
     consumers = [consumer(name) for name in "abac"]
     for each in consumers:
         selection.add(each)
@@ -29,7 +30,7 @@ def test_the_keys_are_shared_as_in_pulsar() -> None:
 
 
 def test_who_leaves_gives_its_keys_to_the_others_and_takes_none_of_theirs() -> None:
-    selection = ByKey()
+    selection = KeyShared(WireFormat(), 0)
     consumers = [consumer(name) for name in "abac"]
     for each in consumers:
         selection.add(each)

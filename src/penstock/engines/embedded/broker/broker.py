@@ -15,7 +15,6 @@ from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.subscription.cursors import CursorFlusher
 from penstock.engines.embedded.topic.access import Access, Epochs
-from penstock.engines.embedded.topic.counting import check_consumers, check_type
 from penstock.engines.embedded.topic.requests import Requests
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
 from penstock.model.errors import ErrorKind, PenstockError
@@ -247,8 +246,7 @@ class _Host:
         self.reply = requests.reply
 
     def check(self, subscription: Subscription, wanted: SubscriptionType) -> None:
-        check_type(self._topic, wanted)
-        check_consumers(self._topic, subscription)
+        self._topic.check_consumer(subscription, wanted)
 
     def moved(self, subscription: Subscription) -> None:
         self._flusher.dirty(subscription)

@@ -10,8 +10,8 @@ from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.watches import Watch
 from penstock.engines.embedded.subscription import Consumer
-from penstock.engines.embedded.topic.counting import check_auto_subscription, check_type
 from penstock.engines.embedded.topic.topic import Topic
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
@@ -65,8 +65,12 @@ class Consumers:
                 topics = await self._topics.all_of(name)
                 # A partition without a subscription that the others have came later: none of it was seen.
                 known = any(subscription in topic.subscriptions for topic in topics)
-                if options.durable and not known:
-                    check_auto_subscription(topics[0], subscription)
+                if options.durable and not known and not topics[0].policies.auto_subscriptions:
+                    raise PenstockError(
+                        ErrorKind.SUBSCRIPTION_NOT_FOUND,
+                        f"{topics[0].name} has no subscription {subscription}, "
+                        "and autoSubscriptionCreation is off",
+                    )
                 # An id says nothing of the other partitions: they begin with what there is.
                 named = {topic.ledger for topic in topics} & {options.start.ledger}
                 for topic in topics:
@@ -135,7 +139,7 @@ class Consumers:
         options = consumer.options
         subscription = topic.subscriptions.get(consumer.subscription)
         if subscription is None:
-            check_type(topic, options.type)
+            topic.check_type(options.type)
             if from_start:
                 mark = topic.first_offset
             else:

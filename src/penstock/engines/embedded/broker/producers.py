@@ -6,7 +6,6 @@ from functools import partial
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.storage_health import StorageHealth
 from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.topic.counting import check_producers
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.engines.embedded.topic.requests import Requests
 from penstock.model.names import TopicName
@@ -73,9 +72,7 @@ class Producers:
         )
         try:
             for topic in topics:
-                check_producers(topic, producer)
-                await topic.access.enter(producer, None if queued is None else partial(queued, producer))
-                topic.check_open()
+                await topic.admit(producer, None if queued is None else partial(queued, producer))
         except BaseException:
             producer.close()
             raise

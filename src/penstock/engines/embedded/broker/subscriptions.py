@@ -10,12 +10,10 @@ from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.subscription import Consumer, Subscription
-from penstock.engines.embedded.topic.counting import check_subscriptions
 from penstock.engines.embedded.topic.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
-from penstock.model.policy import SubscriptionType
 
 from .topics import Topics
 
@@ -49,7 +47,7 @@ class Subscriptions:
     ) -> Subscription:
         """A subscription of one topic or partition, everything below `mark` acknowledged; raises
         TOO_MANY_SUBSCRIPTIONS. One of that name that somebody made meanwhile is it."""
-        check_subscriptions(topic)
+        topic.check_subscriptions()
         if durable:
             kept = msgspec.json.encode(properties or {})
             await topic.store.save_cursors([CursorChange(topic.ledger, name, mark, {}, kept)])
@@ -118,7 +116,7 @@ class Subscriptions:
         found = topic.subscriptions.get(subscription)
         if found is None:
             return await self.make(topic, subscription, offset, durable=True)
-        if found.consumers and found.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+        if found.consumers and found.type is not None and found.type.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
                 f"{subscription} is shared by consumers: none may acknowledge for all",

@@ -22,7 +22,7 @@ class Namespaces:
     """Every namespace there is; those of `ALWAYS` always are.
 
     `auto_create`: a namespace is created with its first topic, and a tenant with its first namespace.
-    `listeners` are called after any change that may concern what somebody is allowed to do.
+    `listeners` are called after any change that may concern who is allowed to do what.
     """
 
     def __init__(self, store: MetaStore, *, auto_create: bool = False) -> None:
@@ -32,15 +32,14 @@ class Namespaces:
         self._tenants: dict[str, TenantInfo] = {}
         self._changing = asyncio.Lock()
         self.listeners: list[Callable[[], None]] = []
-        self.changed: Callable[[NamespaceName], None] = lambda name: None  # told of other policies
+        self.changed: Callable[[NamespaceName], None] = lambda name: None  # after other policies were set
 
     async def load(self) -> None:
         """Read what is stored."""
-        documents = await self._store.load_meta(_KIND)
-        for key, document in documents.items():
+        for key, document in (await self._store.load_meta(_KIND)).items():
             self._policies[NamespaceName.parse(key)] = msgspec.json.decode(document, type=NamespacePolicies)
         tenants = await self._store.load_meta(_TENANT)
-        self._tenants = {name: msgspec.json.decode(kept, type=TenantInfo) for name, kept in tenants.items()}
+        self._tenants = {name: msgspec.json.decode(info, type=TenantInfo) for name, info in tenants.items()}
         for always in ALWAYS:
             self._policies.setdefault(always, NamespacePolicies())
         for name in self._policies:
@@ -90,7 +89,7 @@ class Namespaces:
         await self._store.save_meta(documents)
         self._policies[name] = policies
         self._tenants.setdefault(name.tenant, TenantInfo())
-        self._told()
+        self._permissions_changed()
         self.changed(name)
 
     async def change(
@@ -101,17 +100,17 @@ class Namespaces:
             await self.update(name, change(self.policies(name)))
 
     async def forget_topic(self, topic: TopicName) -> None:
-        """A topic is gone: who comes later under its name begins without its permissions."""
+        """A topic is deleted: a later one of its name begins without its permissions."""
         found = self._policies.get(topic.namespace_name)
         if found is not None and str(topic) in found.topic_permissions:
 
             def without(policies: NamespacePolicies) -> NamespacePolicies:
-                kept = {name: by for name, by in policies.topic_permissions.items() if name != str(topic)}
-                return msgspec.structs.replace(policies, topic_permissions=kept)
+                others = {name: by for name, by in policies.topic_permissions.items() if name != str(topic)}
+                return msgspec.structs.replace(policies, topic_permissions=others)
 
             await self.change(topic.namespace_name, without)
 
-    def _told(self) -> None:
+    def _permissions_changed(self) -> None:
         for listener in list(self.listeners):
             listener()
 
@@ -123,7 +122,7 @@ class Namespaces:
             self._policies[name] = NamespacePolicies()
         else:
             del self._policies[name]
-        self._told()
+        self._permissions_changed()
 
     def of_tenant(self, tenant: str) -> list[NamespaceName]:
         """The namespaces of a tenant, sorted; raises NOT_FOUND for an unknown tenant."""
@@ -149,10 +148,10 @@ class Namespaces:
         check_entity("tenant", tenant)
         if tenant in self._tenants:
             raise PenstockError(ErrorKind.ALREADY_EXISTS, f"tenant {tenant} already exists")
-        await self._keep_tenant(tenant, info or TenantInfo())
+        await self._save_tenant(tenant, info or TenantInfo())
 
     def tenant(self, tenant: str) -> TenantInfo:
-        """What is kept of a tenant; raises NOT_FOUND."""
+        """What is stored of a tenant; raises NOT_FOUND."""
         self.check_tenant(tenant)
         return self._tenants[tenant]
 
@@ -164,12 +163,12 @@ class Namespaces:
     async def update_tenant(self, tenant: str, info: TenantInfo) -> None:
         """Say who administers a tenant; raises NOT_FOUND."""
         self.check_tenant(tenant)
-        await self._keep_tenant(tenant, info)
+        await self._save_tenant(tenant, info)
 
-    async def _keep_tenant(self, tenant: str, info: TenantInfo) -> None:
+    async def _save_tenant(self, tenant: str, info: TenantInfo) -> None:
         await self._store.save_meta([(_TENANT, tenant, msgspec.json.encode(info))])
         self._tenants[tenant] = info
-        self._told()
+        self._permissions_changed()
 
     async def delete_tenant(self, tenant: str) -> None:
         """Forget a tenant; raises NOT_FOUND, NAMESPACE_IN_USE while it has namespaces."""
@@ -177,4 +176,4 @@ class Namespaces:
             raise PenstockError(ErrorKind.NAMESPACE_IN_USE, f"tenant {tenant} still has namespaces")
         await self._store.save_meta([(_TENANT, tenant, None)])
         self._tenants.pop(tenant, None)
-        self._told()
+        self._permissions_changed()

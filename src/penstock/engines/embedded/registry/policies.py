@@ -18,14 +18,14 @@ _NOTHING: Final = TopicPolicies()
 
 
 class Policies:
-    """The policies that topics have of their own, kept with their base names, and what follows from all."""
+    """The policies that topics have of their own, stored by their base names, and what follows from all."""
 
     def __init__(self, store: MetaStore, namespaces: Namespaces, settings: BrokerSettings) -> None:
         self._store = store
         self._namespaces = namespaces
         self._own: dict[TopicName, TopicPolicies] = {}
         self._changing = asyncio.Lock()
-        self.changed: Callable[[TopicName | NamespaceName], None] = lambda name: None  # told of every change
+        self.changed: Callable[[TopicName | NamespaceName], None] = lambda name: None  # after every change
         action = QuotaAction(settings.backlog_quota_policy)
         self._defaults = InForce(
             Retention(settings.retention_minutes, settings.retention_mb),
@@ -55,7 +55,7 @@ class Policies:
 
     def of_namespace(self, name: NamespaceName) -> TopicPolicies:
         """What a namespace has; nothing where there is none."""
-        return self._namespaces.policies(name) if self._namespaces.exists(name) else _NOTHING
+        return self._namespaces.find(name) or _NOTHING
 
     def in_force(self, name: TopicName) -> InForce:
         """What holds for a topic."""
@@ -68,16 +68,13 @@ class Policies:
 
     def max_topics(self, name: NamespaceName) -> int:
         """The most logs of a namespace; 0: any number."""
-        if not self._namespaces.exists(name):
-            return self._max_topics
-        chosen = self._namespaces.policies(name).max_topics
-        return self._max_topics if chosen is None else chosen
+        found = self._namespaces.find(name)
+        return self._max_topics if found is None or found.max_topics is None else found.max_topics
 
     def auto_topics(self, name: NamespaceName) -> AutoTopics:
         """Whether topics of a namespace are created when they are first used."""
         found = self._namespaces.find(name)
-        chosen = None if found is None else found.auto_topics
-        return self._auto_topics if chosen is None else chosen
+        return self._auto_topics if found is None or found.auto_topics is None else found.auto_topics
 
     # -- changing it
 

@@ -66,18 +66,18 @@ class Schemas:
 
     def version(self, topic: TopicName, number: int) -> SchemaVersion:
         """One version, also of before a deletion, to read stored messages by; raises SCHEMA_NOT_FOUND."""
-        for found in self._versions.get(schema_id(topic), ()):
-            if found.version == number and not found.deleted:
+        return self._numbered(topic, number, self.all(topic, deleted=True))
+
+    def _numbered(self, topic: TopicName, number: int, among: list[SchemaVersion]) -> SchemaVersion:
+        for found in among:
+            if found.version == number:
                 return found
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
         """One version, or the newest; raises SCHEMA_NOT_FOUND, as for every version before a deletion."""
         if number is not None:
-            for found in self._live(topic):
-                if found.version == number:
-                    return found
-            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
+            return self._numbered(topic, number, self._live(topic))
         versions = self._versions.get(schema_id(topic))
         if not versions:
             raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
@@ -116,8 +116,7 @@ class Schemas:
         return DEFAULT_STRATEGY if chosen is Compatibility.UNDEFINED else chosen
 
     def _policies(self, topic: TopicName) -> NamespacePolicies:
-        name = topic.namespace_name
-        return self._namespaces.policies(name) if self._namespaces.exists(name) else NamespacePolicies()
+        return self._namespaces.find(topic.namespace_name) or NamespacePolicies()
 
     def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
         """Why `schema` may not follow those of the topic; None when it may."""
@@ -126,15 +125,13 @@ class Schemas:
         existing = [v.schema for v in self._live(topic)]
         return check(schema, existing, self.strategy(topic)) if existing else None
 
-    def check_next(self, topic: TopicName, schema: SchemaInfo) -> None:
-        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered by who uses it."""
-        if not self._policies(topic).schema_auto_update:
+    def check_next(self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False) -> None:
+        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered; `forced` is an administrator's:
+        auto update may be off."""
+        if not (forced or self._policies(topic).schema_auto_update):
             raise PenstockError(
                 ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
             )
-        self._check_follows(topic, schema)
-
-    def _check_follows(self, topic: TopicName, schema: SchemaInfo) -> None:
         objection = self.objection(topic, schema)
         if objection is not None:
             raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
@@ -189,7 +186,7 @@ class Schemas:
     ) -> int | None:
         """The version of `schema`, registered when it is new and may follow; None for NONE and BYTES.
 
-        `forced` is an administrator's: auto update may be off. Raises BAD_VALUE_SCHEMA, INCOMPATIBLE_SCHEMA.
+        `forced` as in `check_next`. Raises BAD_VALUE_SCHEMA, INCOMPATIBLE_SCHEMA.
         """
         if schema.type in (SchemaType.NONE, SchemaType.BYTES):
             self.check_unversioned(topic)
@@ -200,10 +197,7 @@ class Schemas:
             found = self.find(topic, schema)
             if found is not None:
                 return found
-            if forced:
-                self._check_follows(topic, schema)
-            else:
-                self.check_next(topic, schema)
+            self.check_next(topic, schema, forced=forced)
             return await self._put(key, schema, deleted=False)
 
     async def _put(self, key: str, schema: SchemaInfo, *, deleted: bool) -> int:
@@ -227,14 +221,12 @@ class Schemas:
             newest = self.get(topic)
             if not force:
                 return await self._put(key, SchemaInfo(SchemaType.NONE), deleted=True)
-            await self._forget(key)
+            await self.forget(topic)
             return newest.version + 1
 
     async def forget(self, topic: TopicName) -> None:
         """Forget everything: the topic is deleted."""
-        await self._forget(schema_id(topic))
-
-    async def _forget(self, key: str) -> None:
+        key = schema_id(topic)
         versions = self._versions.pop(key, [])
         if versions:
             await self._store.save_meta([(_KIND, f"{key}\0{v.version:010}", None) for v in versions])

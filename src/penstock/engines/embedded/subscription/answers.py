@@ -1,26 +1,29 @@
 """What consumers answer: acknowledged, negatively acknowledged, to be delivered again."""
 
-from typing import cast
+from collections.abc import Sequence
+from typing import Final, cast
 
 from penstock.broker.consumer import Delivery
 from penstock.broker.consumer import Receiver as AnyReceiver
+from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
-from .delivering import Delivering
 from .outstanding import Outstanding
+from .pending import Pending
 from .receiver import Receiver, Source
+
+LOOK_AT: Final = 1000  # entries, before those that are acknowledged are forgotten
 
 
 class Answers:
     """The answers to one subscription's messages. Those that are out are answered at once; the `_late` ones look up
     in the log what is out no more."""
 
-    def __init__(self, subscription: Source, out: Outstanding, delivering: Delivering) -> None:
+    def __init__(self, subscription: Source, out: Outstanding) -> None:
         self._subscription = subscription
         self._topic = subscription.topic
         self._out = out
-        self._delivering = delivering
         self._pending = out.pending
 
     # -- acknowledged
@@ -30,15 +33,7 @@ class Answers:
         held = self._pending.of(entry_id)
         if not held:
             return False
-        offset, count = held[0].offset, held[0].count
-        if index >= count:
-            raise _no_message(entry_id, index)
-        mask = (1 << count) - 1 if index < 0 else 1 << index
-        for part in list(held):
-            hit = part.mask & mask
-            if hit:
-                self._out.settle(part, hit)
-        self._out.acknowledged(offset, mask)
+        self._acknowledge(held, held[0].offset, _mask_of(entry_id, index, held[0].count))
         return True
 
     async def acknowledge_late(self, message_id: MessageId) -> None:
@@ -46,10 +41,8 @@ class Answers:
         if 0 <= message_id.entry < self._topic.first_entry:
             return
         entry, index = await self._topic.entry(message_id.entry), message_id.batch_index
-        if index >= entry.count:
-            raise _no_message(message_id.entry, index)
-        if not self.acknowledge(message_id.entry, index):
-            self._out.acknowledged(entry.offset, (1 << entry.count) - 1 if index < 0 else 1 << index)
+        mask = _mask_of(message_id.entry, index, entry.count)
+        self._acknowledge(self._pending.of(message_id.entry), entry.offset, mask)
 
     def acknowledge_but(self, entry_id: int, unacked: int, consumer: AnyReceiver) -> bool:
         """Acknowledge what `consumer` has of an entry but the messages in `unacked`; where it has nothing of
@@ -57,16 +50,11 @@ class Answers:
         held = self._pending.of(entry_id)
         if not held:
             return False
-        offset, count = held[0].offset, held[0].count
         own = [part for part in held if part.consumer is consumer]
-        mask = 0 if own else ((1 << count) - 1) & ~self._pending.mask(entry_id)
+        mask = 0 if own else ((1 << held[0].count) - 1) & ~self._pending.mask(entry_id)
         for part in own:
             mask |= part.mask
-        mask &= ~unacked
-        for part in own:
-            if hit := part.mask & mask:
-                self._out.settle(part, hit)
-        self._out.acknowledged(offset, mask)
+        self._acknowledge(own, held[0].offset, mask & ~unacked)
         return True
 
     async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: AnyReceiver) -> None:
@@ -77,25 +65,25 @@ class Answers:
         if not self.acknowledge_but(entry_id, unacked, consumer):
             self._out.acknowledged(entry.offset, ((1 << entry.count) - 1) & ~unacked)
 
+    def _acknowledge(self, parts: Sequence[Pending], offset: int, mask: int) -> None:
+        for part in tuple(parts):
+            if hit := part.mask & mask:
+                self._out.settle(part, hit)
+        self._out.acknowledged(offset, mask)
+
     async def acknowledge_up_to(self, message_id: MessageId) -> None:
         """Acknowledge everything up to and with a message; raises MESSAGE_NOT_FOUND past the end."""
         if message_id.entry < self._topic.first_entry:
             return
         held = self._pending.of(message_id.entry)
-        if held:
-            offset, count = held[0].offset, held[0].count
-        else:
-            entry = await self._topic.entry(message_id.entry)
-            offset, count = entry.offset, entry.count
-        index = message_id.batch_index
-        if index >= count:
-            raise _no_message(message_id.entry, index)
-        self._out.acknowledged_below(offset + (index + 1 if index >= 0 else count))
+        found = held[0] if held else await self._topic.entry(message_id.entry)
+        mask = _mask_of(message_id.entry, message_id.batch_index, found.count)
+        self._out.acknowledged_below(found.offset + mask.bit_length())
 
     # -- given back
 
     def negative(self, entry_id: int, index: int, delay_ms: int, by: AnyReceiver | None = None) -> bool:
-        """Have a message that is out, with `by` or (None) with anybody, delivered again after a delay.
+        """Have a message that is out, with `by` or (None) with any consumer, delivered again after a delay.
 
         False when it is not out.
         """
@@ -126,7 +114,7 @@ class Answers:
     # -- with whom
 
     def has_out(self, entry_id: int, index: int, consumer: Receiver | None) -> bool:
-        """Whether a message is out, with `consumer` or (None) with anybody."""
+        """Whether a message is out, with `consumer` or (None) with any."""
         bit = -1 if index < 0 else 1 << index
         return any(
             part.mask & bit and (consumer is None or part.consumer is consumer)
@@ -135,10 +123,10 @@ class Answers:
 
     def holder(self, entry_id: int, index: int, owner: str | None) -> Receiver | None:
         """The consumer of `owner` that a message is out with, else any of its consumers, which then has it not;
-        None, which is anybody, where nobody owns consumers."""
+        None, which is any, where consumers have no owners."""
         if owner is None:
             return None
-        own = [consumer for consumer in self._delivering.selection.consumers if consumer.owner == owner]
+        own = [consumer for consumer in self._out.selection.consumers if consumer.owner == owner]
         if not own:
             raise PenstockError(
                 ErrorKind.MESSAGE_NOT_FOUND, f"{owner!r} has no consumer of {self._subscription.name}"
@@ -146,5 +134,51 @@ class Answers:
         return next((one for one in own if self.has_out(entry_id, index, one)), own[0])
 
 
-def _no_message(entry_id: int, index: int) -> PenstockError:
-    return PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"entry {entry_id} has no message {index}")
+def _mask_of(entry_id: int, index: int, count: int) -> int:
+    """A message of an entry of `count`, all of them for -1, as bits; raises MESSAGE_NOT_FOUND."""
+    if index >= count:
+        raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"entry {entry_id} has no message {index}")
+    return (1 << count) - 1 if index < 0 else 1 << index
+
+
+class Excerpts:
+    """Which parts of a batch went out as batches of their own, with indexes from 0 on, since the server started.
+
+    An acknowledgement of part of a batch says by index what it leaves. A client may hold messages of the whole batch
+    and of several such parts at a time, after a reconnect for example, and does not say which of them it counts by.
+    """
+
+    def __init__(self, cursor: OffsetSet) -> None:
+        self._cursor = cursor
+        # By entry: where it ends, and the masks of its parts.
+        self._parts: dict[int, tuple[int, list[int]]] = {}
+        self._look_at = LOOK_AT
+
+    def add(self, entry_id: int, end: int, mask: int) -> None:
+        """The messages in `mask` of an entry, which ends before the offset `end`, are sent as a batch."""
+        parts = self._parts.setdefault(entry_id, (end, []))[1]
+        if mask not in parts:
+            parts.append(mask)
+        if len(self._parts) > self._look_at:
+            mark = self._cursor.mark
+            self._parts = {entry: one for entry, one in self._parts.items() if one[0] > mark}
+            self._look_at = max(LOOK_AT, 2 * len(self._parts))
+
+    def left(self, entry_id: int, bits: int) -> int:
+        """What an acknowledgement leaves of the whole batch: all that it leaves by any of the ways to count."""
+        found = bits
+        for mask in self._parts.get(entry_id, (0, ()))[1]:
+            found |= spread(bits, mask)
+        return found
+
+
+def spread(bits: int, mask: int) -> int:
+    """Bits over the messages of a part as bits over those of the whole batch."""
+    found = 0
+    while bits and mask:
+        low = mask & -mask
+        if bits & 1:
+            found |= low
+        mask ^= low
+        bits >>= 1
+    return found

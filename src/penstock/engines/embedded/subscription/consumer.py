@@ -6,7 +6,6 @@ from typing import cast
 from penstock.broker.consumer import Delivery, Outcome
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.policy import SubscriptionType
 
 from .receiver import Receiver
 from .subscription import Subscription
@@ -62,7 +61,7 @@ class Consumer(Receiver):
 
         Raises BAD_PARAMETER on Shared and Key_Shared, MESSAGE_NOT_FOUND.
         """
-        if self.options.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+        if self.options.type.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
                 f"cumulative acknowledgement is not for {self.options.type.value} subscriptions",
@@ -76,7 +75,7 @@ class Consumer(Receiver):
     def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:
         """Give a message back for redelivery after the consumer's delay (or `delay_ms`).
 
-        False when the message is not out with anybody, which changes nothing. Raises MESSAGE_NOT_FOUND.
+        False when the message is not out, which changes nothing. Raises MESSAGE_NOT_FOUND.
         """
         delay = self.options.nack_delay_ms if delay_ms is None else delay_ms
         source = self.source_of(message_id)

@@ -1,6 +1,6 @@
 """The run of a subscription: what goes to whom next.
 
-A run delivers as long as somebody has room: first what is to be delivered again, in the order of the log, then
+A run delivers as long as a consumer has room: first what is to be delivered again, in the order of the log, then
 what was never read. It runs on the loop without waiting; where entries are not in memory it asks the store and runs
 again when they came.
 """
@@ -9,37 +9,32 @@ import asyncio
 from typing import Final
 
 from penstock.broker.consumer import Budget, Delivery
-from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.log.compaction import Compaction
-from penstock.model.bits import bits_of, lowest_bits
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
 from .outstanding import Outstanding
-from .pending import Pending
+from .pending import Pending, Slice
 from .reading import AHEAD_ENTRIES_MAX, Reading
 from .receiver import COUNT_BYTES, Receiver, Source
-from .replay import Slice
-from .selection import Active, ByKey, RoundRobin
 
 RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop
+ASIDE_MAX: Final = 20_000  # messages waiting for their keys before nothing more is read; bounds memory
 SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look-up rather than reading over
 
 
 class Delivering:
-    """Deals out the messages of one subscription to the consumers in `selection`."""
+    """Deals out the messages of one subscription to its consumers."""
 
     def __init__(
         self,
         subscription: Source,
         out: Outstanding,
         compaction: Compaction,
-        encoder: EntryFormat,
         tasks: Tasks,
     ) -> None:
-        self.selection: Active | RoundRobin | ByKey = RoundRobin()
         self.reading = Reading(subscription.topic, tasks, self.wake)
         self._subscription = subscription
         self._topic = subscription.topic
@@ -47,7 +42,6 @@ class Delivering:
         self._rate = subscription.rate_out
         self._out = out
         self._compaction = compaction
-        self._encoder = encoder
         self._scheduled = False
         self._throttles: tuple[Throttle, ...] = ()  # rates that policies bound
         self._throttled: Timer | None = None
@@ -67,9 +61,9 @@ class Delivering:
         """Whether everything there is was delivered."""
         out = self._out
         return (
-            not out.back.replay
-            and not out.back.delayed
-            and not (out.keys is not None and out.keys.aside)
+            not out.replay
+            and not out.delayed
+            and not out.selection.aside
             and (self._subscription.backlog == 0 or (self.reading.next_entry or 0) >= self._topic.next_entry)
         )
 
@@ -78,7 +72,7 @@ class Delivering:
     def wake(self) -> None:
         """Something changed: run soon. Wakes between two runs are one."""
         if not self._scheduled and not self.reading.busy:
-            if not self.selection.consumers:
+            if not self._out.selection.consumers:
                 self.reading.drop_ahead()
                 return
             self._scheduled = True
@@ -88,8 +82,8 @@ class Delivering:
         self._scheduled = False
         if self._subscription.deleted or self.reading.busy:
             return
-        if self._out.keys is not None:
-            self._out.back.again(self._out.keys.release_for_room())
+        selection = self._out.selection
+        self._out.again(selection.release_for_room())
         for _ in range(RUN_ENTRIES_MAX):
             if not self._step():
                 break
@@ -97,23 +91,21 @@ class Delivering:
             self.wake()
         self.reading.drop_passed()
         if self._topic.terminated and self.drained:
-            for consumer in self.selection.consumers:
+            for consumer in selection.consumers:
                 if consumer.end_reached is not None:
                     consumer.end_reached()
 
     def _step(self) -> bool:
         """Deliver one entry, or part of it; False when nothing can be done now."""
-        if not self.selection.ready():
+        out = self._out
+        if not out.selection.ready():
             return False
         if self._throttles and self._too_fast():
             return False
-        out = self._out
-        first = out.back.replay.first()
+        first = out.replay.first()
         if first is not None:
             return self._replay_one(first)
-        if out.keys is not None and out.keys.full:
-            return False
-        return self._read_one()
+        return out.selection.aside < ASIDE_MAX and self._read_one()
 
     def _too_fast(self) -> bool:
         """Whether a rate is used up; then a timer begins the next run."""
@@ -130,11 +122,11 @@ class Delivering:
 
     def _replay_one(self, first: Slice) -> bool:
         """Deliver what is to be delivered again."""
-        replay = self._out.back.replay
+        replay = self._out.replay
         entry = self.reading.held(first.entry_id)
         if entry is None:
             if first.entry_id < self._topic.first_entry:
-                replay.pop()  # retention let go of it
+                replay.pop()  # retention deleted it
                 return True
             self.reading.fetch(first.entry_id, replay.run_length(AHEAD_ENTRIES_MAX), self._budget())
             return False
@@ -188,7 +180,8 @@ class Delivering:
 
     def _budget(self) -> Budget | None:
         """Where a read counts: with a consumer that has room, and whose principal has, if there is one."""
-        ready = [c for c in self.selection.consumers if c.capacity() > 0] or self.selection.consumers
+        consumers = self._out.selection.consumers
+        ready = [c for c in consumers if c.capacity() > 0] or consumers
         for consumer in ready:
             if consumer.budget is None or not consumer.budget.over:
                 return consumer.budget
@@ -203,84 +196,28 @@ class Delivering:
         return False
 
     def _offer(self, entry: Entry, mask: int) -> None:
-        """Give the messages in `mask` to whose turn it is; what nobody can take is kept for the next run."""
+        """Give the messages in `mask` to whose turn it is; what none can take is for the next run."""
         if not mask:
             return
-        selection = self.selection
-        shared = not isinstance(selection, Active)
-        if shared and entry.deliver_at:
+        out = self._out
+        # A delivery time is for consumers that share: where one gets everything, order goes first, as in Pulsar.
+        if entry.deliver_at and out.selection.active is None:
             wait = entry.deliver_at - self._topic.clock.now_ms()
             if wait > 0:
-                self._out.back.later(Slice(entry.entry_id, entry.offset, entry.count, mask), wait)
+                out.later(Slice(entry.entry_id, entry.offset, entry.count, mask), wait)
                 return
-        if isinstance(selection, ByKey):
-            self._offer_by_key(selection, entry, mask)
-            return
-        # What an Exclusive consumer did not ask for is passed over, neither out nor acknowledged, as in Pulsar.
-        # An entry is judged by its first key.
-        if (
-            isinstance(selection, Active)
-            and selection.ranges
-            and not selection.wants(self._encoder.keys(entry)[0])
-        ):
-            return
-        # A batch is spread over those who share, lest one of them gets all of a request's messages.
-        share = -(-mask.bit_count() // len(selection.consumers)) if shared else mask.bit_count()
-        while mask:
-            consumer = selection.pick()
-            if consumer is None:
-                self._out.back.replay.add(Slice(entry.entry_id, entry.offset, entry.count, mask))
-                return
-            part = mask
-            if not consumer.options.whole_entries:
-                part = lowest_bits(mask, min(share, consumer.capacity()))
-            mask &= ~part
-            self._deliver(consumer, entry, part, None)
-
-    def _offer_by_key(self, selection: ByKey, entry: Entry, mask: int) -> None:
-        order = self._out.keys
-        if order is None:
-            return
-        keys = self._encoder.keys(entry)
-        if any(c.options.whole_entries for c in selection.consumers):
-            # Whoever acknowledges entries as a whole must get them whole, as in Pulsar.
-            keys = keys[:1] * entry.count
-        hashes = [selection.hash_of(k) for k in keys]
-        same = len(set(hashes)) == 1
-        by_hash: dict[int, int] = {}
-        for index in bits_of(mask):
-            by_hash[hashes[index]] = by_hash.get(hashes[index], 0) | 1 << index
-        going: dict[Receiver, int] = {}
-        for key_hash, bits in by_hash.items():
-            consumer = selection.owner(key_hash)
-            rest = bits
-            if consumer is not None and order.may_go(key_hash, consumer):
-                room = consumer.capacity() - going.get(consumer, 0).bit_count()
-                part = (
-                    bits if consumer.options.whole_entries and room > 0 else lowest_bits(bits, max(0, room))
-                )
-                if part:
-                    going[consumer] = going.get(consumer, 0) | part
-                    order.gone(key_hash, consumer, part.bit_count())
-                    rest = bits & ~part
-                short = consumer
-            else:
-                short = None
-            if rest:
-                order.wait(key_hash, Slice(entry.entry_id, entry.offset, entry.count, rest), short)
-        for consumer, part in going.items():
-            self._deliver(consumer, entry, part, hashes[0] if same else hashes)
+        rest = out.selection.deal(entry, mask, self._deliver)
+        if rest:
+            out.replay.add(Slice(entry.entry_id, entry.offset, entry.count, rest))
 
     def _deliver(self, consumer: Receiver, entry: Entry, mask: int, hashes: int | list[int] | None) -> None:
         if not consumer.options.auto_ack:
-            self._out.give(Pending(consumer, entry.entry_id, entry.offset, entry.count, mask, hashes))
+            self._out.give(Pending(entry.entry_id, entry.offset, entry.count, mask, consumer, hashes))
         self._rate.add(mask.bit_count(), len(entry.data))
         for throttle in self._throttles:
             throttle.take(mask.bit_count(), len(entry.data))
-        times = self._out.back.by_times(entry, mask)
-        if (
-            len(times) > 1 and consumer.options.whole_entries
-        ):  # one frame, which says one number, as in Pulsar
+        times = self._out.by_times(entry, mask)
+        if len(times) > 1 and consumer.options.whole_entries:  # one frame, which has one number, as in Pulsar
             times = [(max(count for count, _ in times), mask)]
         for redeliveries, bits in times:
             consumer.deliver(Delivery(self._subscription, entry, bits, redeliveries))

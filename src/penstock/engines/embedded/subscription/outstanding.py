@@ -1,24 +1,32 @@
-"""What is out of a subscription, and the two ways it ends: acknowledged, or delivered again."""
+"""What was read and is not acknowledged: out with consumers, or to be delivered again, now or at its time.
 
-from collections.abc import Awaitable, Callable
+A message that came back too often goes to the dead-letter topic instead.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from penstock.engines.embedded.log.offsets import OffsetSet
+from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import DeadLetter
+from penstock.runtime.clock import Timers
 from penstock.runtime.tasks import Tasks
 
-from .key_order import KeyOrder
-from .pending import Pending, PendingTable
+from .pending import Pending, PendingTable, Replay, Slice
 from .receiver import Receiver, Source
-from .redelivery import Redelivery
-from .replay import Slice
+from .selection import Selection
 from .source import SubscribedLog
+
+BURY_RETRY_MS: Final = 1000  # after a dead-letter topic did not take a message
 
 
 class Outstanding:
-    """The books of a subscription: `pending` is with consumers, `back` comes again, `keys` waits for its turn.
+    """`pending` is with consumers, `replay` is to be delivered again; `selection` says to whom.
 
-    `moved` is told when the cursor changed, `wake` when there is something to deliver.
+    `moved` is called when the cursor changed, `wake` when there is something to deliver; `bury` publishes a message
+    to the dead-letter topic.
     """
 
     def __init__(
@@ -26,24 +34,26 @@ class Outstanding:
         topic: SubscribedLog,
         cursor: OffsetSet,
         tasks: Tasks,
+        selection: Selection,
         *,
         wake: Callable[[], None],
         moved: Callable[[], None],
         bury: Callable[[Entry, int, DeadLetter, int], Awaitable[None]],
     ) -> None:
+        self.selection = selection
         self.pending = PendingTable()
-        self.keys: KeyOrder | None = None  # of a Key_Shared subscription
-        self.back = Redelivery(
-            topic,
-            tasks,
-            wake=wake,
-            bury=bury,
-            buried=self.acknowledged,
-            left=lambda dead: dead.mask & ~cursor.mask(dead.offset, dead.count),
-        )
+        self.replay = Replay()
+        self.delayed = 0  # messages that wait for their time
+        self.redelivered = 0  # messages that came back, ever
+        self._topic = topic
         self._cursor = cursor
+        self._tasks = tasks
         self._wake = wake
         self._moved = moved
+        self._bury = bury
+        self._times: dict[int, int] = {}  # how often, by offset, of messages that came back
+        self._timers = Timers(topic.clock, _wanted)
+        self._epoch = 0  # a seek makes what was before mean nothing
 
     # -- out
 
@@ -52,20 +62,32 @@ class Outstanding:
         self.pending.add(part)
         timeout = part.consumer.options.ack_timeout_ms
         if timeout:
-            self.back.watch(part, timeout, self._timed_out)
+            self._timers.at(self._topic.clock.monotonic_ms() + timeout, self._timed_out, part)
+
+    def _timed_out(self, part: Pending) -> None:
+        if part.mask:
+            self.take_back(part, part.mask, counts=True)
+            self._wake()
 
     def settle(self, part: Pending, mask: int) -> None:
         """These messages are no longer out: their consumer has room again, and what waited for their keys may go."""
         part.mask &= ~mask
         if not part.mask:
             self.pending.drop(part)
-        if self.keys is not None:
-            for key_hash, count in part.hash_counts(mask).items():
-                freed = self.keys.settled(key_hash, count)
-                if freed:
-                    self.back.again(freed)
-                    self._wake()
+        if part.hashes is not None and (freed := self.selection.settled(part, mask)):
+            self.again(freed)
+            self._wake()
         part.consumer.settled(mask.bit_count())
+
+    def by_times(self, entry: Entry, mask: int) -> list[tuple[int, int]]:
+        """Messages by how often they came back: `(times, mask)`, in the order of the log."""
+        if not self._times:
+            return [(0, mask)]
+        counts: dict[int, int] = {}
+        for index in bits_of(mask):
+            times = self._times.get(entry.offset + index, 0)
+            counts[times] = counts.get(times, 0) | 1 << index
+        return sorted(counts.items(), key=lambda item: item[1] & -item[1])
 
     # -- acknowledged
 
@@ -73,7 +95,9 @@ class Outstanding:
         """Count messages as done: bit i of `mask` is the one at `offset + i`."""
         new = self._cursor.add(offset, mask)
         if new:
-            self.back.acknowledged(offset, new)
+            if self._times:
+                for index in bits_of(new):
+                    self._times.pop(offset + index, None)
             self._moved()
 
     def acknowledged_below(self, end: int) -> None:
@@ -81,7 +105,8 @@ class Outstanding:
         for part in self.pending.all():
             if part.offset < end:
                 self.settle(part, part.mask & ((1 << max(0, end - part.offset)) - 1))
-        self.back.acknowledged_below(end)
+        for offset in [o for o in self._times if o < end]:
+            del self._times[offset]
         self._cursor.raise_mark(end)
         self._moved()
 
@@ -95,13 +120,13 @@ class Outstanding:
         self.settle(part, mask)
         again = Slice(part.entry_id, part.offset, part.count, mask)
         if counts:
-            self.back.count(again, part.consumer.options.dead_letter)
+            self._count(again, part.consumer.options.dead_letter)
         if not again.mask:
             return
         if delay_ms > 0:
-            self.back.later(again, delay_ms)
+            self.later(again, delay_ms)
         else:
-            self.back.replay.add(again)
+            self.replay.add(again)
 
     def take_all_back(self, consumer: Receiver, subscription: Source) -> None:
         """Everything a consumer has is to be delivered again; what it never took does not count as tried."""
@@ -115,25 +140,75 @@ class Outstanding:
             self.take_back(part, untouched.get(part.entry_id, 0), counts=False)
             self.take_back(part, part.mask, counts=True)
 
-    def _timed_out(self, part: Pending) -> None:
-        if part.mask:
-            self.take_back(part, part.mask, counts=True)
+    def again(self, parts: Iterable[Slice]) -> None:
+        """Deliver these as soon as a consumer has room."""
+        for part in parts:
+            self.replay.add(part)
+
+    def later(self, part: Slice, wait_ms: float) -> None:
+        """Deliver these after `wait_ms`."""
+        self.delayed += part.mask.bit_count()
+        due = self._topic.clock.monotonic_ms() + max(1, int(wait_ms))
+        self._timers.at(due, self._due, (self._epoch, part))
+
+    def _due(self, waiting: tuple[int, Slice]) -> None:
+        epoch, part = waiting
+        if epoch == self._epoch:
+            self.delayed -= part.mask.bit_count()
+            self.replay.add(part)
             self._wake()
+
+    def _count(self, part: Slice, letter: DeadLetter | None) -> None:
+        """These messages came back: remove from `part` those that are buried now."""
+        self.redelivered += part.mask.bit_count()
+        dead = 0
+        for index in bits_of(part.mask):
+            offset = part.offset + index
+            times = self._times.get(offset, 0) + 1
+            if letter is not None and times > letter.redeliveries_max:
+                dead |= 1 << index
+            else:
+                self._times[offset] = times
+        if dead and letter is not None:
+            buried = Slice(part.entry_id, part.offset, part.count, dead)
+            self._tasks.spawn(
+                self._bury_all(buried, letter, self._epoch), f"dead letters of {self._topic.name}"
+            )
+            part.mask &= ~dead
+
+    async def _bury_all(self, dead: Slice, letter: DeadLetter, epoch: int) -> None:
+        """Move messages to the dead-letter topic; acknowledged here once they are durable there."""
+        try:
+            entry = await self._topic.entry(dead.entry_id)
+            for index in bits_of(dead.mask):
+                await self._bury(entry, index, letter, self._times.get(dead.offset + index, 0))
+                self.acknowledged(dead.offset, 1 << index)
+        except PenstockError as error:
+            if error.kind is ErrorKind.MESSAGE_NOT_FOUND or epoch != self._epoch:
+                return
+            dead.mask &= ~self._cursor.mask(dead.offset, dead.count)
+            self.later(dead, BURY_RETRY_MS)
 
     # -- the whole
 
-    def release_aside(self) -> None:
-        """The consumers changed: whatever waits for its key is dealt out anew."""
-        if self.keys is not None:
-            self.back.again(self.keys.release_all())
-
     def forget(self) -> None:
         """The cursor moves: nothing of before is out, waits or comes back."""
-        if self.keys is not None:
-            self.keys.clear()
+        self.selection.forget()
         for part in self.pending.all():
             count = part.mask.bit_count()
             part.mask = 0  # its timer finds nothing
             part.consumer.settled(count)
         self.pending.clear()
-        self.back.forget()
+        self._epoch += 1
+        self.replay.clear()
+        self._times.clear()
+        self._timers.close()
+        self.delayed = 0
+
+    def close(self) -> None:
+        self._timers.close()
+
+
+def _wanted(argument: object) -> bool:
+    """Whether a deadline still means something: an acknowledgement timeout does until all of it is settled."""
+    return not isinstance(argument, Pending) or argument.mask != 0

@@ -1,30 +1,28 @@
-"""What is out: which messages of which entry are with which consumer."""
+"""Parts of entries: those that consumers have, and those that are to be delivered again."""
+
+import heapq
+
+import msgspec
 
 from penstock.model.bits import bits_of
 
 from .receiver import Receiver
 
 
-class Pending:
-    """Part of an entry that a consumer has and has not answered. `hashes`: one a message, or one for all."""
+class Slice(msgspec.Struct, gc=False, eq=False):
+    """Messages of one entry: bit i of `mask` is the message at offset `offset + i`."""
 
-    __slots__ = ("consumer", "count", "entry_id", "hashes", "mask", "offset")
+    entry_id: int
+    offset: int
+    count: int
+    mask: int
 
-    def __init__(
-        self,
-        consumer: Receiver,
-        entry_id: int,
-        offset: int,
-        count: int,
-        mask: int,
-        hashes: int | list[int] | None,
-    ) -> None:
-        self.consumer = consumer
-        self.entry_id = entry_id
-        self.offset = offset
-        self.count = count
-        self.mask = mask
-        self.hashes = hashes
+
+class Pending(Slice, gc=True, eq=False):
+    """What a consumer has and has not answered. `hashes` of Key_Shared: one a message, or one for all."""
+
+    consumer: Receiver
+    hashes: int | list[int] | None
 
     def hash_counts(self, mask: int) -> dict[int, int]:
         """How many of the messages in `mask` have which hash."""
@@ -63,25 +61,65 @@ class PendingTable:
 
     def mask(self, entry_id: int) -> int:
         """Which messages of an entry are out."""
-        held = self._by_entry.get(entry_id)
-        if held is None:
-            return 0
         found = 0
-        for part in held:
+        for part in self._by_entry.get(entry_id, ()):
             found |= part.mask
         return found
 
     def with_consumer(self, consumer: Receiver) -> list[Pending]:
         """What one consumer has, in the order of the log."""
-        found = [p for parts in self._by_entry.values() for p in parts if p.consumer is consumer]
-        return sorted(found, key=lambda p: p.entry_id)
+        return sorted((p for p in self.all() if p.consumer is consumer), key=lambda p: p.entry_id)
 
     def all(self) -> list[Pending]:
         return [p for parts in self._by_entry.values() for p in parts]
 
     @property
     def messages(self) -> int:
-        return sum(p.mask.bit_count() for parts in self._by_entry.values() for p in parts)
+        return sum(p.mask.bit_count() for p in self.all())
 
     def clear(self) -> None:
         self._by_entry.clear()
+
+
+class Replay:
+    """What is to be delivered again now, the earliest first; slices of one entry are merged."""
+
+    def __init__(self) -> None:
+        self._slices: dict[int, Slice] = {}
+        self._order: list[int] = []
+
+    def add(self, part: Slice) -> None:
+        held = self._slices.get(part.entry_id)
+        if held is not None:
+            held.mask |= part.mask
+            return
+        self._slices[part.entry_id] = Slice(part.entry_id, part.offset, part.count, part.mask)
+        heapq.heappush(self._order, part.entry_id)
+
+    def first(self) -> Slice | None:
+        """The earliest slice, left in place."""
+        return self._slices[self._order[0]] if self._order else None
+
+    def pop(self) -> Slice:
+        """Take the earliest slice."""
+        return self._slices.pop(heapq.heappop(self._order))
+
+    def run_length(self, most: int) -> int:
+        """How many entries from the first on follow one another, up to `most`: what one read can fetch."""
+        first = self._order[0]
+        length = 1
+        while length < most and first + length in self._slices:
+            length += 1
+        return length
+
+    def clear(self) -> None:
+        self._slices.clear()
+        self._order.clear()
+
+    def drop_before(self, offset: int) -> None:
+        """Forget slices of entries that end before `offset`."""
+        self._slices = {s.entry_id: s for s in self._slices.values() if s.offset + s.count > offset}
+        self._order = sorted(self._slices)
+
+    def __len__(self) -> int:
+        return len(self._slices)

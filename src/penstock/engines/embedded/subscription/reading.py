@@ -40,7 +40,7 @@ class Reading:
         self.drop_ahead()
 
     def drop_ahead(self) -> None:
-        """Let go of the entries that were fetched ahead."""
+        """Forget the entries that were fetched ahead."""
         if self._ahead:
             self._ahead = []
             if self._budget is not None:

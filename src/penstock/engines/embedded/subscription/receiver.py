@@ -12,7 +12,7 @@ from typing import Protocol
 from penstock.broker.consumer import Budget, Delivery
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions, SubscriptionType
+from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
 from penstock.runtime.statistics import Rate
 
 from .source import SubscribedLog
@@ -35,15 +35,12 @@ class Source(Protocol):
     @property
     def backlog(self) -> int:
         """Messages not acknowledged."""
-        ...
 
     def wake(self) -> None:
         """Something changed: deliver soon."""
-        ...
 
     def remove(self, consumer: "Receiver") -> None:
         """Let a consumer go; what it had goes to the others."""
-        ...
 
 
 class Receiver:
@@ -70,14 +67,14 @@ class Receiver:
         self.permits = 0
         self.delivered = 0
         self.proxy: str | None = None  # the role that made it for its owner; None: the owner itself
-        self.owner: str | None = None  # the role it acts for; nobody else answers the requests it was given
+        self.owner: str | None = None  # the role it acts for, which alone answers the requests it was given
         self.follows = False  # topics that come later join: it lives without any
         self.closed = False
         self.close_reason: PenstockError | None = None
         self.end_reached: Callable[[], None] | None = None  # everything of a terminated topic was read
         self.active_changed: Callable[[Source, bool], None] | None = None
         self.unacked_max = UNACKED_PER_CONSUMER_MAX
-        self._alone = options.flow and options.type in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+        self._alone = options.flow and not options.type.shared
         self._attached: dict[int, Source] = {}
         self._ready = asyncio.Event()
         self._turn = 0

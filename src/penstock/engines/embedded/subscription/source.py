@@ -1,4 +1,4 @@
-"""The log that a subscription reads: a topic of this engine, or another one."""
+"""What a subscription is given: a log, which may be another than a topic of this engine, and room to read it."""
 
 from typing import Protocol
 

@@ -3,17 +3,14 @@
 An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, `Answers` takes what consumers answer.
 """
 
-import logging
 from functools import partial
 from typing import Final, Protocol
-
-import msgspec
 
 from penstock.broker.consumer import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.log.offsets import OffsetSet
-from penstock.engines.embedded.ports import CursorChange, CursorStore
+from penstock.engines.embedded.ports import CursorStore
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -22,19 +19,21 @@ from penstock.runtime.statistics import Rate
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
-from .answers import Answers
+from .answers import Answers, Excerpts
+from .cursors import StoredCursor
 from .delivering import Delivering
-from .excerpts import Excerpts
-from .key_order import KeyOrder
+from .key_shared import KeyShared
 from .outstanding import Outstanding
 from .receiver import Receiver
-from .selection import Active, ByKey, RoundRobin
+from .selection import Exclusive, Failover, Selection, Shared
 from .source import SubscribedLog
 
-log = logging.getLogger(__name__)
-
-CLIENTS_BY_INDEX: Final = "penstock.clients-by-index"  # the name among the stored properties
-CLIENTS_BY_INDEX_MAX: Final = 16  # versions of clients that a subscription remembers
+RULES: Final[dict[SubscriptionType, type[Selection]]] = {
+    SubscriptionType.EXCLUSIVE: Exclusive,
+    SubscriptionType.FAILOVER: Failover,
+    SubscriptionType.SHARED: Shared,
+    SubscriptionType.KEY_SHARED: KeyShared,
+}
 
 
 class Host(Protocol):
@@ -42,25 +41,20 @@ class Host(Protocol):
 
     def check(self, subscription: "Subscription", wanted: SubscriptionType) -> None:
         """Raise BAD_PARAMETER, CONSUMER_BUSY unless one more consumer of this type may take part."""
-        ...
 
     def moved(self, subscription: "Subscription") -> None:
         """The cursor moved: it is to be saved, and may have held what can go now."""
-        ...
 
     def rewound(self) -> None:
         """A cursor went back: the backlog may be larger than it was."""
-        ...
 
     def removed(self, subscription: "Subscription") -> None:
         """The subscription was deleted."""
-        ...
 
     async def bury(
         self, subscription: "Subscription", entry: Entry, index: int, letter: DeadLetter, redeliveries: int
     ) -> None:
         """Publish message `index` of `entry` to the dead-letter topic; completes when it is durable there."""
-        ...
 
     async def reply(
         self,
@@ -72,11 +66,10 @@ class Host(Protocol):
         schema_version: int | None = None,
     ) -> Outcome:
         """Give a reply to who waits for it (PIP-371); raises MESSAGE_NOT_FOUND, TOO_LARGE."""
-        ...
 
 
-class Subscription:
-    """One subscription of one log. `cursors` keeps its cursor; `compaction` says what was compacted.
+class Subscription(StoredCursor):
+    """One subscription of one log. `compaction` says what was compacted.
 
     `answers` is for what consumers say of the messages they were given.
     """
@@ -95,30 +88,36 @@ class Subscription:
         host: Host,
         properties: dict[str, str] | None = None,
     ) -> None:
+        super().__init__(
+            topic.ledger,
+            name,
+            cursor,
+            cursors if durable else None,
+            properties or {},
+            tasks=tasks,
+            moved=partial(host.moved, self),
+        )
         self.topic = topic
-        self.name = name
-        self.cursor = cursor
-        self.durable = durable
         self.type: SubscriptionType | None = None
-        self.properties = dict(properties or {})
         self.rate_out = Rate(topic.clock)
-        self.cursors = cursors
         self.compaction = compaction
         self.host = host
         self.unacked_max = UNACKED_PER_CONSUMER_MAX  # messages that one consumer may have out; 0: any number
-        self.deleted = False
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
-        # Versions of clients that acknowledged part of a batch. They are kept beside the properties.
-        self.clients_by_index = set(filter(None, self.properties.pop(CLIENTS_BY_INDEX, "").split("\n")))
         self.excerpts = Excerpts(cursor)
-        self._tasks = tasks
-        self._moved = partial(host.moved, self)
+        self._encoder = encoder
         self._out = Outstanding(
-            topic, cursor, tasks, wake=self.wake, moved=self._moved, bury=partial(host.bury, self)
+            topic,
+            cursor,
+            tasks,
+            Selection(encoder, topic.partition),
+            wake=self.wake,
+            moved=self._moved,
+            bury=partial(host.bury, self),
         )
-        self._delivering = Delivering(self, self._out, compaction, encoder, tasks)
-        self.answers = Answers(self, self._out, self._delivering)
+        self._delivering = Delivering(self, self._out, compaction, tasks)
+        self.answers = Answers(self, self._out)
 
     def wake(self) -> None:
         """Something changed: deliver soon. Wakes between two runs are one."""
@@ -128,45 +127,16 @@ class Subscription:
         """Deliver no faster than these allow, from now on."""
         self._delivering.limit_rate(throttles)
 
-    async def set_properties(self, properties: dict[str, str]) -> None:
-        """Set the properties, durably before they count."""
-        if self.durable and not self.deleted:
-            hidden = {CLIENTS_BY_INDEX: "\n".join(sorted(self.clients_by_index))}
-            kept = msgspec.json.encode(properties | hidden if self.clients_by_index else properties)
-            change = self.take_changes()
-            change.properties = kept
-            try:
-                await self.cursors.save_cursors((change,))
-            except PenstockError:
-                self.cursor.touch(change.chunks)
-                self._moved()
-                raise
-        self.properties = properties
-
-    def learn_client(self, version: str) -> None:
-        """A client of this version acknowledged part of a batch: from here on batches keep their indexes for it."""
-        known = self.clients_by_index
-        if version not in known and len(known) < CLIENTS_BY_INDEX_MAX:
-            known.add(version)
-            self._tasks.spawn(self._keep_clients(), f"note a client of {self.name}")
-
-    async def _keep_clients(self) -> None:
-        try:
-            await self.set_properties(self.properties)
-        except PenstockError as error:
-            log.debug("a client's version is known until the next start only: %s", error)
-
     # -- consumers
 
     @property
     def consumers(self) -> list[Receiver]:
-        return self._delivering.selection.consumers
+        return self._out.selection.consumers
 
     @property
     def active(self) -> Receiver | None:
         """Who gets everything, of an exclusive or failover subscription."""
-        selection = self._delivering.selection
-        return selection.active if isinstance(selection, Active) else None
+        return self._out.selection.active
 
     def add(self, consumer: Receiver, *, unique_name: bool = False) -> None:
         """Let a consumer take part; raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, KEY_RANGE_TAKEN."""
@@ -184,62 +154,46 @@ class Subscription:
             )
         self.host.check(self, wanted)
         if not self.consumers:
-            self._select_for(wanted)
+            self.type = wanted
+            self._out.selection = RULES[wanted](self._encoder, self.topic.partition)
             self.compacted = consumer.options.compacted
         before = self.active
-        self._delivering.selection.add(consumer)
+        self._out.selection.add(consumer)
         consumer.attach(self)
         consumer.bound_unacked()
-        self._out.release_aside()
-        self._active_changed(before, consumer)
-        self.wake()
-
-    def _select_for(self, wanted: SubscriptionType) -> None:
-        self.type = wanted
-        self._out.keys = None
-        if wanted is SubscriptionType.SHARED:
-            self._delivering.selection = RoundRobin()
-        elif wanted is SubscriptionType.KEY_SHARED:
-            self._delivering.selection = ByKey()
-            self._out.keys = KeyOrder()
-        else:
-            self._delivering.selection = Active(
-                exclusive=wanted is SubscriptionType.EXCLUSIVE, partition=self.topic.name.partition
-            )
+        self._consumers_changed(before, consumer)
 
     def remove(self, consumer: Receiver) -> None:
         """Let a consumer go; what it had goes to the others."""
         if consumer not in self.consumers:
             return
         before = self.active
-        self._delivering.selection.remove(consumer)
+        self._out.selection.remove(consumer)
         consumer.detach(self)
         self._out.take_all_back(consumer, self)
-        self._out.release_aside()
-        self._active_changed(before, None)
-        self.wake()
+        self._consumers_changed(before, None)
 
-    def _active_changed(self, before: Receiver | None, joined: Receiver | None) -> None:
-        """Failover: what the one before has goes to the next, and those concerned are told."""
+    def _consumers_changed(self, before: Receiver | None, joined: Receiver | None) -> None:
+        """Deal again what waits for its key. Failover: what the active consumer before has goes to the next, and those
+        concerned are notified."""
+        self._out.again(self._out.selection.release_all())
         after = self.active
         if before is not after and before is not None and before in self.consumers:
             self._out.take_all_back(before, self)
         for consumer in self.consumers:
-            told = consumer.active_changed
-            if told is not None and (
-                consumer is joined or (before is not after and consumer in (before, after))
-            ):
-                told(self, consumer is after)
+            concerned = consumer is joined or (before is not after and consumer in (before, after))
+            if concerned and consumer.active_changed is not None:
+                consumer.active_changed(self, consumer is after)
+        self.wake()
 
     async def delete(self) -> None:
-        """Delete the subscription with its cursor; its consumers are told SUBSCRIPTION_NOT_FOUND."""
+        """Delete the subscription with its cursor; its consumers are closed with SUBSCRIPTION_NOT_FOUND."""
         self.deleted = True
         self.dissolve(
             PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
         )
         self.host.removed(self)
-        if self.durable:
-            await self.cursors.delete_cursor(self.topic.ledger, self.name)
+        await self.delete_cursor()
 
     def drop_unused(self) -> None:
         """Delete a subscription that is not durable, once it has no consumer."""
@@ -249,8 +203,8 @@ class Subscription:
             self.host.removed(self)
 
     def dissolve(self, reason: PenstockError, *, with_topic: bool = False) -> None:
-        """The subscription is deleted: let everybody go, and close who has nothing left. Where its topic went,
-        those who follow topics that come later stay."""
+        """The subscription is deleted: remove its consumers, and close those that have no other. Where its topic is
+        deleted, those that follow topics that come later stay."""
         for consumer in list(self.consumers):
             self.remove(consumer)
             if not consumer.sources and not (with_topic and consumer.follows):
@@ -258,10 +212,10 @@ class Subscription:
         self.close()
 
     def close(self) -> None:
-        """Disconnect everybody and stop the clocks; the cursor stays as it is."""
+        """Disconnect the consumers and stop the clocks; the cursor stays as it is."""
         for consumer in list(self.consumers):
             consumer.close()
-        self._out.back.close()
+        self._out.close()
 
     # -- the cursor
 
@@ -292,17 +246,12 @@ class Subscription:
         self.wake()
 
     def trimmed(self, first_offset: int) -> None:
-        """Retention let go of everything below `first_offset`."""
+        """Retention deleted everything below `first_offset`."""
         if self.cursor.mark < first_offset:
-            self._out.back.replay.drop_before(first_offset)
+            self._out.replay.drop_before(first_offset)
             for consumer in self.consumers:
                 consumer.forget(self, first_offset)
             self._out.acknowledged_below(first_offset)
-
-    def take_changes(self) -> CursorChange:
-        """What is to be saved now."""
-        chunks = self.cursor.take_changes()
-        return CursorChange(self.topic.ledger, self.name, self.cursor.mark, chunks)
 
     async def last_visible(self) -> tuple[Entry, int] | None:
         """The last entry that its consumers may see, with the bits of its messages; None without one."""
@@ -330,18 +279,6 @@ class Subscription:
         holder = self.answers.holder(message_id.entry, message_id.batch_index, owner)
         return await self.host.reply(self, holder, message_id, content, is_error, schema_version)
 
-    async def flush(self) -> None:
-        """Complete when every acknowledgement given so far is durable."""
-        if not self.durable or self.deleted:
-            return
-        change = self.take_changes()
-        try:
-            await self.cursors.save_cursors((change,))
-        except PenstockError:
-            self.cursor.touch(change.chunks)
-            self._moved()
-            raise
-
     # -- figures
 
     @property
@@ -362,12 +299,12 @@ class Subscription:
     @property
     def redelivered(self) -> int:
         """Messages that came back, ever."""
-        return self._out.back.total
+        return self._out.redelivered
 
     @property
     def delayed(self) -> int:
         """Messages that wait for their time."""
-        return self._out.back.delayed
+        return self._out.delayed
 
     @property
     def idle(self) -> bool:

@@ -1,7 +1,7 @@
 """Who may publish to a topic: shared by many, or one producer alone (Pulsar's access modes).
 
-Every exclusive producer begins an epoch of its topic, kept durably: one that comes back after somebody else
-had the topic is told so rather than let in.
+Every exclusive producer begins an epoch of its topic, stored durably: one that comes back after another had the topic
+is refused.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class Access:
         await self._take(producer)
 
     def check_shared(self) -> None:
-        """Raise EXCLUSIVE_PRODUCER while somebody has the topic alone, or waits to."""
+        """Raise EXCLUSIVE_PRODUCER while a producer has the topic alone, or waits to."""
         if self._alone is not None or self._waiting:
             raise PenstockError(
                 ErrorKind.EXCLUSIVE_PRODUCER, f"Topic {self._topic} has an existing exclusive producer"
@@ -147,7 +147,7 @@ class Access:
             self._alone = None
         if self._alone is None and not self.producers and self._waiting:
             waiter, turn = self._waiting.popleft()
-            self._alone = waiter  # nobody comes between
+            self._alone = waiter  # no other producer comes between
             if not turn.done():
                 turn.set_result(None)
 

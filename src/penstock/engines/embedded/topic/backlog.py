@@ -7,64 +7,47 @@ moved.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from penstock.engines.embedded.subscription import Subscription
-from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.names import TopicName
 from penstock.model.policy import InForce, QuotaAction
-from penstock.runtime.clock import Clock, Timer
+from penstock.runtime.clock import Timer
 from penstock.runtime.statistics import Rate
 
-LOOK_AGAIN_MS: Final = 1000  # while somebody is held, besides every move of a cursor
+from .log import TopicLog
+
+LOOK_AGAIN_MS: Final = 1000  # while a publish is held, besides every move of a cursor
 
 
-class BackloggedTopic(Protocol):
-    """A topic as its backlog sees it."""
-
-    clock: Clock
-    name: TopicName
-    next_offset: int
-    policies: InForce
-    rate_in: Rate
-    subscriptions: dict[str, Subscription]
-
-    def check_open(self) -> None:
-        """Raise unless the topic takes messages."""
-        ...
-
-    async def read_at(self, offset: int, entries_max: int, bytes_max: int) -> list[Entry]:
-        """Entries from the one that holds `offset` on."""
-        ...
-
-    async def size_since(self, entry_id: int) -> int:
-        """Bytes of data in the entries from `entry_id` on."""
-        ...
-
-
-class Measured:
+class Measured(NamedTuple):
     """The backlog of the slowest durable subscription at one moment."""
 
-    __slots__ = ("appended", "bytes", "empty", "mark", "oldest_ms")
-
-    def __init__(self, mark: int, size: int, oldest_ms: int, appended: int, *, empty: bool) -> None:
-        self.mark = mark  # the slowest; the topic's end without durable subscriptions
-        self.bytes = size
-        self.oldest_ms = (
-            oldest_ms  # when the oldest message was published; the moment itself where there is none
-        )
-        self.appended = appended  # bytes appended to the topic until then
-        self.empty = empty
+    mark: int  # the slowest; the topic's end without durable subscriptions
+    bytes: int
+    oldest_ms: int  # when the oldest message was published; the moment itself where there is none
+    appended: int  # bytes appended to the topic until then
+    empty: bool
 
 
 class Backlog:
-    """Watches over one topic's quotas."""
+    """One topic's quotas; `policies` are those in force."""
 
-    def __init__(self, topic: BackloggedTopic, evict: Callable[[], None], hold_ms: int) -> None:
+    def __init__(
+        self,
+        log: TopicLog,
+        subscriptions: Mapping[str, Subscription],
+        rate_in: Rate,
+        policies: InForce,
+        evict: Callable[[], None],
+        hold_ms: int,
+    ) -> None:
         """`evict` has the slowest subscriptions moved on soon; `hold_ms` is how long a publish waits at most."""
-        self._topic = topic
+        self.policies = policies
+        self._log = log
+        self._subscriptions = subscriptions
+        self._rate_in = rate_in
         self._evict = evict
         self._hold_ms = hold_ms
         self._measured: Measured | None = None
@@ -73,7 +56,7 @@ class Backlog:
         self._ended: PenstockError | None = None
 
     def end(self, why: PenstockError) -> None:
-        """Nobody is held any more, now and later: who would be is told `why`."""
+        """No publish is held any more, now and later: it fails with `why`."""
         self._ended = why
         for one in self._held:
             if not one.done():
@@ -94,7 +77,7 @@ class Backlog:
     @property
     def surely_room(self) -> bool:
         """Whether the backlog cannot be beyond its quotas."""
-        size, age = self._topic.policies.size_quota, self._topic.policies.age_quota
+        size, age = self.policies.size_quota, self.policies.age_quota
         if size.limit < 0 and age.limit < 0:
             return True
         known = self._measured
@@ -103,16 +86,16 @@ class Backlog:
         return self._within(known)
 
     def _within(self, known: Measured) -> bool:
-        size, age = self._topic.policies.size_quota.limit, self._topic.policies.age_quota.limit
-        if 0 <= size <= known.bytes + self._topic.rate_in.bytes - known.appended:
+        size, age = self.policies.size_quota.limit, self.policies.age_quota.limit
+        if 0 <= size <= known.bytes + self._rate_in.bytes - known.appended:
             return False
-        return age < 0 or self._topic.clock.now_ms() - known.oldest_ms <= 1000 * age
+        return age < 0 or self._log.clock.now_ms() - known.oldest_ms <= 1000 * age
 
     async def admit(self) -> None:
         """Complete when something may be appended.
 
-        Raises BACKLOG_QUOTA_EXCEPTION; BACKLOG_QUOTA_HOLD where there was no room for `quota_hold_ms`; what
-        `end` was told.
+        Raises BACKLOG_QUOTA_EXCEPTION; BACKLOG_QUOTA_HOLD where there was no room for `quota_hold_ms`; the
+        reason that `end` was given.
         """
         error = self._refused(QuotaAction.HOLD) if self._held else await self._refusal()
         if error is None:
@@ -123,7 +106,7 @@ class Backlog:
             raise self._ended
         try:
             async with asyncio.timeout(None) as bound:
-                limit = self._topic.clock.call_later(
+                limit = self._log.clock.call_later(
                     self._hold_ms, lambda: bound.reschedule(asyncio.get_running_loop().time())
                 )
                 try:
@@ -142,7 +125,7 @@ class Backlog:
         try:
             while True:
                 await turn
-                self._topic.check_open()
+                self._log.check_open()
                 if self._ended is not None:
                     raise self._ended
                 if self._held[0] is turn and await self._refusal() is None:
@@ -158,7 +141,7 @@ class Backlog:
 
     def _look_again(self) -> None:
         if self._timer is None:
-            self._timer = self._topic.clock.call_later(LOOK_AGAIN_MS, self._due)
+            self._timer = self._log.clock.call_later(LOOK_AGAIN_MS, self._due)
 
     def _due(self) -> None:
         self._timer = None
@@ -186,7 +169,7 @@ class Backlog:
     def _refused(self, action: QuotaAction) -> PenstockError:
         held = action is QuotaAction.HOLD
         kind = ErrorKind.BACKLOG_QUOTA_HOLD if held else ErrorKind.BACKLOG_QUOTA_EXCEPTION
-        return PenstockError(kind, f"the backlog of {self._topic.name} is beyond its quota")
+        return PenstockError(kind, f"the backlog of {self._log.name} is beyond its quota")
 
     # -- measuring
 
@@ -197,26 +180,26 @@ class Backlog:
             known = await self.measure()
         if self._within(known):
             return None
-        size, age = self._topic.policies.size_quota, self._topic.policies.age_quota
-        if 0 <= size.limit <= known.bytes + self._topic.rate_in.bytes - known.appended:
+        size, age = self.policies.size_quota, self.policies.age_quota
+        if 0 <= size.limit <= known.bytes + self._rate_in.bytes - known.appended:
             return size.action
         return age.action
 
     @property
     def slowest(self) -> int:
         """The least mark of the durable subscriptions; the topic's end where there are none."""
-        marks = [s.cursor.mark for s in self._topic.subscriptions.values() if s.durable]
-        return min(marks, default=self._topic.next_offset)
+        marks = [s.cursor.mark for s in self._subscriptions.values() if s.durable]
+        return min(marks, default=self._log.next_offset)
 
     async def measure(self) -> Measured:
         """The backlog as it is now."""
-        topic = self._topic
-        mark, appended, now = self.slowest, topic.rate_in.bytes, topic.clock.now_ms()
-        size, oldest, empty = 0, now, True
-        if mark < topic.next_offset:
-            entries = await topic.read_at(mark, 1, 1)
-            if entries:
-                size = await topic.size_since(entries[0].entry_id)
-                oldest, empty = min(now, entries[0].publish_time), False
-        self._measured = Measured(mark, size, oldest, appended, empty=empty)
+        log = self._log
+        mark, appended, now = self.slowest, self._rate_in.bytes, log.clock.now_ms()
+        size, oldest = 0, None
+        if mark < log.next_offset:
+            oldest = next(iter(await log.read_at(mark, 1, 1)), None)
+            if oldest is not None:
+                size = await log.size_since(oldest.entry_id)
+        since = now if oldest is None else min(now, oldest.publish_time)
+        self._measured = Measured(mark, size, since, appended, oldest is None)
         return self._measured

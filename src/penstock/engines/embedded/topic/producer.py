@@ -1,25 +1,30 @@
 """A producer: messages in, entries appended, one result a message (PIP-64, PIP-43, Pulsar's WebSocket API)."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
+from penstock.broker.names import check_partition
 from penstock.broker.producer import Item, Placement, Reply, Result
 from penstock.engines.embedded.log.sequences import UNKNOWN_ID
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.hashing import java_string_hash, murmur3_32
 from penstock.model.message import OutMessage
-from penstock.model.policy import ProducerOptions
+from penstock.model.policy import Hashing, ProducerOptions, Routing
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
 
 from .publish import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Packed, entries_of, internal_error, publish, whole
 from .requests import Request, Requests
-from .routing import Router
 from .topic import Topic
 
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
+
+# The system's: the state of the `random` module belongs to the application, which may seed it or watch it.
+_RANDOM: Final = random.SystemRandom()
 
 
 class Producer:
@@ -53,7 +58,7 @@ class Producer:
         self.proxy: str | None = None  # the role that made it for its owner; None: the owner itself
         self.closed = False
         self.close_reason: PenstockError | None = None
-        self.ousted: Callable[[PenstockError], None] | None = None  # told when it is closed by others
+        self.ousted: Callable[[PenstockError], None] | None = None  # called when it is closed by others
         self.deduplicate = deduplicate
         self._encoder = encoder
         self._clock = clock
@@ -102,7 +107,7 @@ class Producer:
         """The topic has more partitions now: publish to them too."""
         if len(topics) > len(self.topics):
             self.topics = list(topics)
-            self._router.grow(len(topics))
+            self._router.count = len(topics)
 
     def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
         """Whether `publish_plain` fits."""
@@ -169,7 +174,7 @@ class Producer:
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
         """Store entries that the client made and counted in the one topic; a result each, in order.
 
-        Repeats are told by the highest sequence id in an entry. Raises why the producer was closed by others.
+        Repeats are recognised by the highest sequence id in an entry. Raises why the producer was closed by others.
         """
         self.check()
         (topic,) = self.topics
@@ -243,3 +248,27 @@ class Producer:
             self._detach(self)
             if reason is not None and self.ousted is not None:
                 self.ousted(reason)
+
+
+class Router:
+    """Chooses among `count` partitions, as Pulsar's clients do: by number, by key, or in turn."""
+
+    def __init__(self, count: int, routing: Routing, hashing: Hashing) -> None:
+        self.count = count
+        self._murmur = hashing is Hashing.MURMUR3_32
+        self._in_turn = routing is Routing.ROUND_ROBIN
+        self._next = _RANDOM.randrange(count)
+
+    def choose(self, key: str | None, partition: int | None) -> int:
+        """The partition's number; raises PARTITION_NOT_FOUND for one that is not there."""
+        if partition is not None:
+            check_partition(partition, self.count)
+            return partition
+        if self.count == 1:
+            return 0
+        if key is not None:
+            return (murmur3_32(key.encode()) if self._murmur else java_string_hash(key)) % self.count
+        chosen = self._next
+        if self._in_turn:
+            self._next = (chosen + 1) % self.count
+        return chosen

@@ -7,7 +7,7 @@ receipt: until the message's id is known, who waits is found by producer and seq
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from penstock.broker.consumer import Outcome
 from penstock.broker.entry_format import EntryFormat
@@ -19,8 +19,8 @@ from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.runtime.clock import Clock, Timer
 
-K = TypeVar("K")
-_Key = tuple[int, int, int]
+# By what a wait is found: topic, producer and sequence id, or the message's id once that is known.
+_Key = tuple[str, str, int] | tuple[int, int, int]
 
 REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
 
@@ -36,20 +36,21 @@ class Request:
         self._timer = timer
         self._ended = False
         self.names = names
-        self.key: _Key | None = None
+        self.key: _Key = names
         self.told: Callable[[], None] | None = None
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def placed(self, message_id: MessageId) -> None:
         """The request is stored under this id."""
-        self._requests.bind(self, message_id)
+        if not self.reply.done():
+            self._requests.move(self, _key(message_id))
 
     def fail(self, error: PenstockError) -> None:
         """End the wait with an error."""
         self._end()
         if not self.reply.done():
             self.reply.set_exception(error)
-            self.reply.exception()  # whoever waits is told; if nobody does, it is no news
+            self.reply.exception()  # the client gets it; where none waits any more, it is no news
             if self.told is not None:
                 self.told()
 
@@ -64,7 +65,7 @@ class Request:
         return True
 
     def withdraw(self) -> None:
-        """The requester went: nobody waits any more."""
+        """The client that asked went: it waits no more."""
         if not self._ended:
             self._requests.withdrawn += 1
             self.reply.cancel()
@@ -83,13 +84,12 @@ class Requests:
         self._clock = clock
         self._encoder = encoder
         self._timeout_ms_max = timeout_ms_max
-        self._by_names: dict[tuple[str, str, int], list[Request]] = {}
-        self._by_id: dict[_Key, list[Request]] = {}
+        self._waits: dict[_Key, list[Request]] = {}
         self.opened = self.answered = self.late = self.timed_out = self.withdrawn = 0
 
     def __len__(self) -> int:
         """How many wait now."""
-        return len({id(r) for waits in (*self._by_names.values(), *self._by_id.values()) for r in waits})
+        return sum(map(len, self._waits.values()))
 
     def open(self, topic: str, producer: str, message: OutMessage, timeout_ms: int) -> Request:
         """Begin to wait for the reply to a message that is about to be published; marks it as a request.
@@ -106,7 +106,7 @@ class Requests:
         self.check(timeout_ms)
         timer = self._clock.call_later(timeout_ms, lambda: self._time_over(request, timeout_ms))
         request = Request(self, names, timer)
-        self._by_names.setdefault(names, []).append(request)
+        self._waits.setdefault(names, []).append(request)
         self.opened += 1
         return request
 
@@ -122,27 +122,19 @@ class Requests:
         self.timed_out += 1
         request.fail(PenstockError(ErrorKind.REQUEST_TIMEOUT, f"no reply within {timeout_ms} ms"))
 
-    def bind(self, request: Request, message_id: MessageId) -> None:
-        """From now on the request is found by its id."""
-        if not request.reply.done():
-            self._drop(self._by_names, request.names, request)
-            request.key = _key(message_id)
-            self._by_id.setdefault(request.key, []).append(request)
+    def move(self, request: Request, key: _Key) -> None:
+        """From now on the request is found by this key."""
+        self.forget(request)
+        request.key = key
+        self._waits.setdefault(key, []).append(request)
 
     def forget(self, request: Request) -> None:
         """Nothing about an ended request stays."""
-        if request.key is None:
-            self._drop(self._by_names, request.names, request)
-        else:
-            self._drop(self._by_id, request.key, request)
-
-    @staticmethod
-    def _drop(table: dict[K, list[Request]], key: K, request: Request) -> None:
-        waits = table.get(key)
+        waits = self._waits.get(request.key)
         if waits is not None and request in waits:
             waits.remove(request)
             if not waits:
-                del table[key]
+                del self._waits[request.key]
 
     async def reply(
         self,
@@ -153,7 +145,7 @@ class Requests:
         is_error: bool,
         schema_version: int | None = None,
     ) -> Outcome:
-        """Give a reply to who waits for it. The caller acknowledges the message afterwards.
+        """Give a reply to the clients that wait for it. The caller acknowledges the message afterwards.
 
         `consumer` None lets any consumer of the subscription have received it. Raises MESSAGE_NOT_FOUND when
         the message is not out with it, TOO_LARGE.
@@ -167,12 +159,12 @@ class Requests:
                 ErrorKind.MESSAGE_NOT_FOUND,
                 f"message {message_id} is not out with this consumer: it cannot reply",
             )
-        waits = self._by_id.get(_key(message_id))
+        waits = self._waits.get(_key(message_id))
         message: Message | None = None
         if waits is None:
             message = await self._message(source, message_id)
             names = (str(source.topic.name.base), message.producer_name, message.sequence_id)
-            waits = self._by_names.get(names) or self._by_id.get(_key(message_id))  # it may be bound by now
+            waits = self._waits.get(names) or self._waits.get(_key(message_id))  # its id may be known by now
         if waits:
             reply = Reply(message_id, content, is_error, schema_version)
             for request in list(waits):
@@ -194,9 +186,8 @@ class Requests:
             ErrorKind.UNAVAILABLE,
             "the server is shutting down; the request is stored, nobody waits for its reply",
         )
-        for waits in (*self._by_names.values(), *self._by_id.values()):
-            for request in list(waits):
-                request.fail(gone)
+        for request in [one for waits in self._waits.values() for one in waits]:
+            request.fail(gone)
 
 
 def _key(message_id: MessageId) -> _Key:

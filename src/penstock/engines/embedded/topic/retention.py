@@ -4,6 +4,7 @@ What every durable subscription has acknowledged goes once it is older, or the t
 oldest first. Subscriptions that are not durable hold nothing: they are moved on.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.engines.embedded.subscription import Subscription
@@ -12,24 +13,20 @@ from penstock.model.policy import QuotaAction
 
 from .topic import Topic
 
-EVICTED_TO: Final = 0.9  # of the quota, as Pulsar does: else every append would evict anew
+EVICTED_TO: Final = 0.9  # of the quota, as Pulsar does: else every append would evict again
 _MB: Final = 1 << 20
 
 
+@dataclass(slots=True)
 class Look:
     """What a look found out about the next one."""
 
-    __slots__ = ("compact", "compact_at", "due_ms", "held", "lasts_ms", "timer_at")
-
-    def __init__(self) -> None:
-        self.due_ms: int | None = None  # wall clock: then something will have to go, if nothing else happens
-        self.compact = False  # a compaction is due now
-        self.compact_at: int | None = None  # bytes appended to the topic: then it is due for compaction
-        self.held = False  # what should go is not acknowledged by all
-        self.lasts_ms: int | None = (
-            None  # what is appended next has to go after this, and nothing foretold it
-        )
-        self.timer_at: int | None = None  # monotonic clock: when the retention task comes back
+    due_ms: int | None = None  # wall clock: then something will have to go, if nothing else happens
+    compact: bool = False  # a compaction is due now
+    compact_at: int | None = None  # bytes appended to the topic: then it is due for compaction
+    held: bool = False  # what should go is not acknowledged by all
+    lasts_ms: int | None = None  # what is appended next has to go after this, and nothing foretold it
+    timer_at: int | None = None  # monotonic clock: when the retention task comes back
 
     def wants_append(self, topic: Topic) -> bool:
         """Whether the topic has grown so large that another look is worth while."""
@@ -39,10 +36,11 @@ class Look:
 
 
 async def look(topic: Topic) -> Look:
-    """Let go of what has to go now."""
+    """Delete what has to go now."""
     found = Look()
     await _weigh(topic, found)
-    await _expire(topic, found)
+    if (ttl_s := topic.policies.message_ttl_s) > 0:
+        await expire(list(topic.subscriptions.values()), topic.clock.now_ms() - 1000 * ttl_s)
     await _evict(topic)
     await _trim(topic, found)
     await _foresee(topic, found)
@@ -63,13 +61,6 @@ async def _weigh(topic: Topic, found: Look) -> None:
     if size > threshold:
         found.compact, size = True, 0
     found.compact_at = appended + threshold - size + 1
-
-
-async def _expire(topic: Topic, found: Look) -> None:
-    """Count as acknowledged what is older than it may become."""
-    ttl = topic.policies.message_ttl_s
-    if ttl > 0:
-        await expire(list(topic.subscriptions.values()), topic.clock.now_ms() - 1000 * ttl)
 
 
 async def expire(subscriptions: list[Subscription], before_ms: int) -> None:
@@ -103,12 +94,12 @@ async def _evict(topic: Topic) -> None:
 
 
 async def _trim(topic: Topic, found: Look) -> None:
-    """Let go of what nothing holds and retention does not keep."""
+    """Delete what nothing holds and retention does not keep."""
     policies = topic.policies
     if policies.retains_all:
         return
     minutes, mb = policies.retention.minutes, policies.retention.mb
-    # The first entry that stays by each rule; what either lets go of goes.
+    # The first entry that stays by each rule; what one of them does not keep is deleted.
     stays: list[int] = [topic.first_entry]
     if minutes >= 0:
         since = max(0, topic.clock.now_ms() - 60_000 * minutes)
