@@ -1,11 +1,20 @@
 """Pulsar's JSON of policies, and how it is read and shown. Each reader raises BAD_PARAMETER."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import AutoTopics, QuotaAction, Retention, SubscriptionType, TopicRate
+from penstock.model.policy import (
+    AutoTopics,
+    InForce,
+    Quota,
+    QuotaAction,
+    Retention,
+    SubscriptionType,
+    TopicPolicies,
+    TopicRate,
+)
 
 
 class RetentionBody(msgspec.Struct):
@@ -13,15 +22,6 @@ class RetentionBody(msgspec.Struct):
 
     retentionTimeInMinutes: int  # noqa: N815 - Pulsar's JSON
     retentionSizeInMB: int  # noqa: N815
-
-
-class QuotaBody(msgspec.Struct):
-    """Pulsar's BacklogQuota: `limitSize` in bytes, `limitTime` in seconds; -1 bounds nothing."""
-
-    policy: QuotaAction
-    limitSize: int | None = None  # noqa: N815
-    limitTime: int = -1  # noqa: N815
-    limit: int = -1  # what `limitSize` was called
 
 
 def read_retention(body: RetentionBody) -> Retention:
@@ -167,3 +167,38 @@ def size_in_bytes(number: int) -> int:
     if not 0 <= number < 1 << 53:
         raise PenstockError(ErrorKind.BAD_PARAMETER, f"the value must be 0 or more bytes, not {number}")
     return number
+
+
+# -- backlog quotas
+
+QUOTA_FIELDS: Final = {"destination_storage": "size_quota", "message_age": "age_quota"}
+
+
+class QuotaBody(msgspec.Struct):
+    """Pulsar's BacklogQuota: `limitSize` in bytes, `limitTime` in seconds; -1 bounds nothing."""
+
+    policy: QuotaAction
+    limitSize: int | None = None  # noqa: N815
+    limitTime: int = -1  # noqa: N815
+    limit: int = -1  # what `limitSize` was called
+
+
+def read_quota(field: str, body: QuotaBody) -> Quota:
+    """The quota of one of QUOTA_FIELDS."""
+    size = body.limit if body.limitSize is None else body.limitSize
+    limit = size if field == "size_quota" else body.limitTime
+    if not -1 <= limit < 1 << 53:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"a quota's limit is -1, for none, or more, not {limit}")
+    return Quota(limit, body.policy)
+
+
+def shown_quotas(policies: TopicPolicies | InForce) -> dict[str, Any]:
+    """The quotas that are decided, as Pulsar's JSON has them."""
+    shown: dict[str, Any] = {}
+    for kind, field in QUOTA_FIELDS.items():
+        quota: Quota | None = getattr(policies, field)
+        if quota is not None:
+            size, seconds = (quota.limit, -1) if field == "size_quota" else (-1, quota.limit)
+            policy = quota.action.value
+            shown[kind] = {"limit": size, "limitSize": size, "limitTime": seconds, "policy": policy}
+    return shown

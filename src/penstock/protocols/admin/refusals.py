@@ -5,9 +5,7 @@ An unknown path is 404; these are known, so that a tool can tell a server that l
 
 from typing import Final
 
-from .namespaces import NAMESPACE
-from .table import Refusal
-from .topics import TOPIC
+from .operations import NAMESPACE, SUBSCRIPTION, TOPIC, Refusal
 
 _SET: Final = ("POST",)
 _SET_OR_UNSET: Final = ("POST", "DELETE")
@@ -28,7 +26,7 @@ REFUSALS: Final = (
         (
             *_both("replication", "replicatorDispatchRate", "allowedClusters", "migration"),
             f"{TOPIC}/shadowTopics",
-            f"{TOPIC}/subscription/{{subscription}}/replicatedSubscriptionStatus",
+            f"{SUBSCRIPTION}/replicatedSubscriptionStatus",
         ),
         NOT_REPLICATED,
     ),
