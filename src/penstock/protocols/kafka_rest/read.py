@@ -14,8 +14,7 @@ from penstock.protocols.session import Limits
 
 from .positions import LogPositions, TrimmedError
 from .ranges import Piece, Range, find_pieces, parse_ranges
-from .rendering import Headers, Renderer
-from .representations import Form, negotiate
+from .representations import Form, Headers, Renderer, negotiate
 
 OPEN_BYTES: Final = 1024 * 1024  # without an end somebody reads on and on: a piece that is soon there
 LASTING_S: Final = 3600  # no longer, as a topic may be deleted and made anew
@@ -90,7 +89,7 @@ class Read:
         }
         if _matches(exchange.headers.get("if-none-match"), made.etag):
             return Answer(status=304, headers=headers)
-        body, content = await made.finish()
+        body, content = await made.finish(form)
         return Answer(status=200 if ranges is None else 206, headers={**headers, **content}, raw=body)
 
     async def _find(

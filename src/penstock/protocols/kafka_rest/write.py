@@ -15,15 +15,14 @@ from penstock.protocols.session import Limits
 from penstock.protocols.trace import traced
 
 from .bodies import read_messages
-from .budget import Budget
+from .framing import Budget
 from .logs import Logs, check_partition
 from .positions import LogPositions, TrimmedError
 from .ranges import Piece
-from .rendering import INLINE_BYTES, content_range
+from .representations import INLINE_BYTES, content_range
 
-PLACING_S: Final = (
-    2.0  # a log that was never read here may take long to be read; the message is stored by then
-)
+# A log that was never read here may take long to be read; the message is stored by then.
+PLACING_S: Final = 2.0
 
 
 class Write:
