@@ -8,7 +8,7 @@ from typing import Final, cast
 from penstock.engines.embedded.ports import Clock, Timer
 from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import PenstockError
-from penstock.protocols.auth.certificates import peer_role
+from penstock.protocols.auth.principal import peer_role
 from penstock.protocols.clients import address_of
 from penstock.protocols.load import Holding
 from penstock.protocols.pieces import Pieces
