@@ -128,6 +128,11 @@ class Union:
     def nullable(self) -> bool:
         return any(branch.kind == "null" for branch in self.branches)
 
+    @property
+    def optional(self) -> bool:
+        """Null and one other: no choosing needed."""
+        return len(self.branches) == 2 and self.nullable
+
 
 Type = Primitive | Fixed | Enum | Record | Array | Map | Union
 
@@ -139,3 +144,9 @@ def label(kind: Type) -> str:
     if isinstance(kind, Union):
         return "union of " + ", ".join(map(label, kind.branches))
     return kind.logical.name if kind.logical else kind.kind
+
+
+def shown(value: object) -> str:
+    """A part of a definition as messages show it, cut short."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

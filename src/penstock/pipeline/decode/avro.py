@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from penstock.codec import Codec
 from penstock.codec.avro.types import Type
-from penstock.codec.json_codec import JsonCodec, from_json
+from penstock.codec.defined import JsonCodec, from_json
 from penstock.model.errors import PenstockError
 
 from .build import compile_build

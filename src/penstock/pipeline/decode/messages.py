@@ -27,8 +27,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.codec.descriptors import TYPE_NAMES
 from penstock.codec.protobuf import ProtobufCodec
-from penstock.codec.protobuf_fill import TYPE_NAMES
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 
