@@ -88,66 +88,61 @@ _OF_TOPIC: Final[tuple[tuple[str, str, Any], ...]] = (
 )
 
 
-# What needs no permission, by its whole path: what it is, the answer, its type where that says more.
-_PUBLIC: Final[tuple[tuple[str, str, Any, Any], ...]] = (
-    ("clusters", "List the clusters: there is one.", [CLUSTER], list[str]),
-    ("brokers/ready", "Answer `ok`.", b"ok", bytes),
-    ("brokers/configuration", "List the settings that change while the server runs: none.", [], list[str]),
+# What needs no permission, below /admin/v2.
+_PUBLIC: Final[tuple[tuple[str, str, Any], ...]] = (
+    ("clusters", "List the clusters: there is one.", [CLUSTER]),
+    ("brokers/ready", "Answer `ok`.", b"ok"),
+    ("brokers/configuration", "List the settings that change while the server runs: none.", []),
     (
         "brokers/configuration/values",
         "List the values of settings that were changed while the server runs: none.",
         {},
-        dict[str, str],
     ),
 )
 
-# What is said of this cluster alone.
+# Below a cluster.
 _APART: Final = "List how brokers are kept apart: there is one."
-_OF_CLUSTER: Final[tuple[tuple[str, str, Any, Any], ...]] = (
-    ("peers", "List a cluster's peers: none.", [], list[str]),
-    ("failureDomains", _APART, {}, dict[str, Any]),
-    ("namespaceIsolationPolicies", _APART, {}, dict[str, Any]),
-    (
-        "namespaceIsolationPolicies/brokers",
-        "List the brokers that namespaces are isolated on: none.",
-        [],
-        list[dict[str, Any]],
-    ),
+_OF_CLUSTER: Final[tuple[tuple[str, str, Any], ...]] = (
+    ("peers", "List a cluster's peers: none.", []),
+    ("failureDomains", _APART, {}),
+    ("namespaceIsolationPolicies", _APART, {}),
+    ("namespaceIsolationPolicies/brokers", "List the brokers that namespaces are isolated on: none.", []),
 )
 
-# What an administrator of the server is told; None is no body.
-_OF_SERVER: Final[tuple[tuple[str, str, Any, Any], ...]] = (
+# What an administrator of the server is told, below /admin/v2; None is no body.
+_QUOTA: Final = "What is set aside for a bundle: nothing."
+_OF_SERVER: Final[tuple[tuple[str, str, Any], ...]] = (
     (
         "brokers/backlog-quota-check",
         "Answer at once: quotas are checked whenever something is published.",
         None,
-        type(None),
     ),
     (
         "brokers/internal-configuration",
         "Name the metadata stores of a cluster: there are none beside the server's own.",
         _NO_STORES,
-        dict[str, Any],
     ),
-    ("broker-stats/mbeans", "List the MBeans of a Java process: none.", [], list[dict[str, Any]]),
-    ("broker-stats/bookieops", "List the operations that wait for bookies: none.", {}, dict[str, Any]),
+    ("broker-stats/mbeans", "List the MBeans of a Java process: none.", []),
+    ("broker-stats/bookieops", "List the operations that wait for bookies: none.", {}),
     (
         "broker-stats/load-report",
         "Answer nothing, as a standalone Pulsar does: there is no load to balance.",
         None,
-        type(None),
     ),
-    ("resource-quotas", "What is set aside for a bundle: nothing.", _NO_QUOTA, dict[str, Any]),
-    (
-        "resource-quotas/{tenant}/{namespace}/{bundle}",
-        "What is set aside for a bundle: nothing.",
-        _NO_QUOTA,
-        dict[str, Any],
-    ),
-    ("resourcegroups", "List the resource groups: none.", [], list[str]),
-    ("bookies/all", "List the bookies: none.", {"bookies": []}, dict[str, Any]),
-    ("bookies/racks-info", "List the racks of bookies: none.", {}, dict[str, Any]),
+    ("resource-quotas", _QUOTA, _NO_QUOTA),
+    ("resource-quotas/{tenant}/{namespace}/{bundle}", _QUOTA, _NO_QUOTA),
+    ("resourcegroups", "List the resource groups: none.", []),
+    ("bookies/all", "List the bookies: none.", {"bookies": []}),
+    ("bookies/racks-info", "List the racks of bookies: none.", {}),
 )
+
+# The types of the answers outside namespaces and topics: by path, or by the answer itself.
+_TYPES: Final[dict[str, Any]] = {
+    "brokers/configuration/values": dict[str, str],
+    "namespaceIsolationPolicies/brokers": list[dict[str, Any]],
+    "broker-stats/mbeans": list[dict[str, Any]],
+}
+_BY_TYPE: Final[dict[type, Any]] = {list: list[str], dict: dict[str, Any]}
 
 _NO_GROUPS: Final = "Answer nothing: there are no groups of namespaces."
 
@@ -173,21 +168,22 @@ def _of_topic(call: Call) -> None:
     call.broker.topics.partitions(call.topic)
 
 
-def _shape(truth: Any) -> Any:
+def _decided(truth: Any) -> Any:
     return Any if truth is None else type(truth) | None
 
 
 for _path, _summary, _truth in _OF_NAMESPACE:
-    _declare(f"{NAMESPACE}/{_path}", _summary, _truth, _shape(_truth), _of_namespace)
+    _declare(f"{NAMESPACE}/{_path}", _summary, _truth, _decided(_truth), _of_namespace)
 for _path, _summary, _truth in _OF_TOPIC:
-    _declare(f"{TOPIC}/{_path}", _summary, _truth, _shape(_truth), _of_topic, ("applied",))
+    _declare(f"{TOPIC}/{_path}", _summary, _truth, _decided(_truth), _of_topic, ("applied",))
 for _rows, _base, _check in (
     (_PUBLIC, "/admin/v2", lambda call: None),
     (_OF_CLUSTER, "/admin/v2/clusters/{cluster}", check_cluster),
     (_OF_SERVER, "/admin/v2", lambda call: call.session.may_administer()),
 ):
-    for _path, _summary, _truth, _type in _rows:
-        _declare(f"{_base}/{_path}", _summary, _truth, _type, _check)
+    for _path, _summary, _truth in _rows:
+        _shape = _TYPES.get(_path) or _BY_TYPE.get(type(_truth), type(_truth))
+        _declare(f"{_base}/{_path}", _summary, _truth, _shape, _check)
 for _path in ("antiAffinity", "resourcegroup"):
     _declare(f"{NAMESPACE}/{_path}", _NO_GROUPS, None, type(None), _of_namespace)
 _declare(f"{NAMESPACE}/bundles", "The bundles of a namespace: one.", BUNDLES, dict[str, Any], _of_namespace)
