@@ -1,4 +1,4 @@
-"""The codecs of AVRO and JSON, whose schemas are told by a definition of Avro's.
+"""The codecs of AVRO and JSON, whose schemas have a definition of Avro's.
 
 AVRO is Avro's binary encoding without a header. JSON is JSON text as the payload: fields that may be null may be
 missing, as Java's clients leave them out; plain values are stored as given (bytes as base64, dates as text or

@@ -109,7 +109,7 @@ _OF_CLUSTER: Final[tuple[tuple[str, str, Any], ...]] = (
     ("namespaceIsolationPolicies/brokers", "List the brokers that namespaces are isolated on: none.", []),
 )
 
-# What an administrator of the server is told, below /admin/v2; None is no body.
+# What is for an administrator of the server, below /admin/v2; None is no body.
 _QUOTA: Final = "What is set aside for a bundle: nothing."
 _OF_SERVER: Final[tuple[tuple[str, str, Any], ...]] = (
     (

@@ -1,4 +1,4 @@
-"""Load: the topics in use, and what the WebSocket endpoint's sockets do, as Pulsar's WebSocket proxy tells it."""
+"""Load: the topics in use, and what the WebSocket endpoint's sockets do, in the words of Pulsar's WebSocket proxy."""
 
 from typing import Any, Final
 

@@ -42,7 +42,7 @@ async def unload(call: Call) -> None:
     _check_bundle(call)
     namespace = call.namespace
     call.broker.namespaces.policies(namespace)
-    for log in call.broker.topics.open_topics:  # of the others nobody has anything
+    for log in call.broker.topics.open_topics:  # the others have no clients
         if log.name.namespace_name == namespace and not log.deleted:
             await call.broker.unload_topic(log.name)
 

@@ -1,4 +1,4 @@
-"""What namespaces and topics decide, policy by policy, under Pulsar's paths; `applied` tells what holds for a topic."""
+"""What namespaces and topics decide, policy by policy, under Pulsar's paths; `applied` asks what holds for a topic."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple

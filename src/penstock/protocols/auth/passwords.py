@@ -33,7 +33,7 @@ WAITING_MAX: Final = 64  # beyond it a client has to try again: guessing must no
 
 
 class Hash(msgspec.Struct, frozen=True):
-    """A password that can be recognized and not be told."""
+    """A password that can be recognized and not be read back."""
 
     n: int
     r: int
@@ -59,7 +59,7 @@ def hash_password(password: bytes) -> Hash:
 
 
 # What an unknown name is compared with, so that it takes as long as a known one.
-NOBODY: Final = Hash(_N, _R, _P, b"\0" * 16, b"\0" * 32)
+NO_USER: Final = Hash(_N, _R, _P, b"\0" * 16, b"\0" * 32)
 
 
 def check_name(name: str) -> str:
@@ -152,7 +152,7 @@ class Basic:
         self._waiting += 1
         try:
             async with self._turns:
-                right = await asyncio.to_thread((found or NOBODY).matches, password)
+                right = await asyncio.to_thread((found or NO_USER).matches, password)
         finally:
             self._waiting -= 1
         if found is None or not right:

@@ -21,7 +21,7 @@ class Logs:
             self._watch(topic)
 
     def _watch(self, topic: Topic) -> None:
-        """Also logs that nobody reads here are followed, as a trim would take their positions with it."""
+        """Logs that no client reads here are followed, too, as a trim would take their positions with it."""
         if not topic.name.persistent or topic.name.namespace_name != DEFAULT_NAMESPACE:
             return
         made = self._logs[topic.ledger] = LogPositions(topic, self._blocks)

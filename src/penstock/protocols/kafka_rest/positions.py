@@ -56,7 +56,7 @@ class PositionDocuments:
     def __init__(self, store: MetaStore, ledger: int) -> None:
         self._store = store
         self._kind = f"positions-{ledger}"
-        self._lasts: dict[str, int] = {}  # the last entry that each document tells of
+        self._lasts: dict[str, int] = {}  # the last entry that of each document
 
     async def load(self) -> list[Point]:
         """Every point kept, in order."""
@@ -75,7 +75,7 @@ class PositionDocuments:
         self._lasts[key] = points[-1].entry_id
 
     async def keep_floor(self, floor: Point, first_entry: int) -> None:
-        """Store the point that a trim is about to leave; what tells only of before `first_entry` may go.
+        """Store the point that a trim is about to leave; what is only of entries before `first_entry` may go.
 
         Completes when it is durable; raises what the store raises.
         """
@@ -199,7 +199,7 @@ class LogPositions:
             return
         at = bisect_left(self._entries, first)
         if at == len(self._entries) or self._entries[at] != first:
-            # Something else than this server trimmed. The nearest that can be told is where it was last seen.
+            # Something else than this server trimmed. The nearest position known is where it was last seen.
             position = self._positions[max(0, at - 1)]
             if at < len(self._entries):
                 position = self._positions[at] - await self._measure(first, self._entries[at])

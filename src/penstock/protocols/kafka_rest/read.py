@@ -16,8 +16,10 @@ from .positions import LogPositions, TrimmedError
 from .ranges import Piece, Range, find_pieces, parse_ranges
 from .representations import Form, Headers, Renderer, negotiate
 
-OPEN_BYTES: Final = 1024 * 1024  # without an end somebody reads on and on: a piece that is soon there
-LASTING_S: Final = 3600  # no longer, as a topic may be deleted and made anew
+OPEN_BYTES: Final = (
+    1024 * 1024
+)  # of a range without an end, whose client reads on: a piece that is soon there
+LASTING_S: Final = 3600  # no longer, as a topic may be deleted and created again
 
 _ATTEMPTS: Final = 5  # at a log that is trimmed while it is read
 
@@ -35,7 +37,7 @@ class Read:
         self._renderer = Renderer()
 
     async def __call__(self, log: LogPositions, exchange: Exchange) -> Answer:
-        """Answer GET, or HEAD, which is told apart by who sends."""
+        """Answer GET, or HEAD, which the exchange sends without its body."""
         form = negotiate(exchange.headers)
         headers = {
             "accept-ranges": "bytes",

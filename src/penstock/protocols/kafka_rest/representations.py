@@ -45,7 +45,7 @@ DIGESTS_MAX: Final = (
     4096  # pieces whose digest is remembered, at about 200 bytes each: many readers follow a log
 )
 
-# The charsets of texts that come in and go out: those of the world's texts. Python's registry also knows codecs
+# The charsets of texts that come in and go out: those that texts are written in. Python's registry also knows codecs
 # that are no charsets, and finds names by importing modules.
 UTF_8: Final = "utf-8"
 
@@ -158,8 +158,12 @@ class Rendered(msgspec.Struct, frozen=True):
         """The body as it is sent, and all its headers."""
         if not form.gzip:
             return self.body, {**self.headers, "content-md5": b64encode(self.digest).decode()}
-        packed, told = await _work(len(self.body), lambda: _pack(self.body))
-        return packed, {**self.headers, "content-encoding": "gzip", "content-md5": b64encode(told).decode()}
+        packed, of_packed = await _work(len(self.body), lambda: _pack(self.body))
+        return packed, {
+            **self.headers,
+            "content-encoding": "gzip",
+            "content-md5": b64encode(of_packed).decode(),
+        }
 
 
 class Renderer:
@@ -173,25 +177,25 @@ class Renderer:
         """The representation of the pieces; raises TrimmedError."""
         if len(pieces) == 1:
             (piece,) = pieces
-            body, told = await self._one(log, form, piece)
+            body, digested = await self._one(log, form, piece)
             headers = {"content-type": form.content_type, "content-range": content_range(piece, size)}
         else:
             body, headers = await self._several(log, form, pieces, size)
-            told = await _work(len(body), lambda: digest(body))
-        etag = f'"{pieces[0].start:x}-{told.hex()}{"-gzip" if form.gzip else ""}"'
-        return Rendered(etag, body, headers, told)
+            digested = await _work(len(body), lambda: digest(body))
+        etag = f'"{pieces[0].start:x}-{digested.hex()}{"-gzip" if form.gzip else ""}"'
+        return Rendered(etag, body, headers, digested)
 
     async def _one(self, log: LogPositions, form: Form, piece: Piece) -> tuple[bytes, bytes]:
         """A piece and its digest."""
         frames = await log.frames(piece.start, piece.end)
         body = frames if form.is_frames else await _work(len(frames), lambda: form.write(frames))
         key = log.topic.ledger, piece._replace(lasting=False), form._replace(gzip=False)
-        told = self._digests.get(key)
-        if told is None:
-            told = self._digests[key] = await _work(len(body), lambda: digest(body))
+        digested = self._digests.get(key)
+        if digested is None:
+            digested = self._digests[key] = await _work(len(body), lambda: digest(body))
             while len(self._digests) > DIGESTS_MAX:
                 self._digests.popitem(last=False)
-        return body, told
+        return body, digested
 
     async def _several(
         self, log: LogPositions, form: Form, pieces: Sequence[Piece], size: int

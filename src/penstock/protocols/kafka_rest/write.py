@@ -59,8 +59,8 @@ class Write:
         finally:
             producer.close()
         ids = _all(results)
-        told = await self._place(await self._logs.get(name, partition), ids[0].entry, ids[-1].entry)
-        return Answer(status=204, headers={} if told is None else {"content-range": told})
+        place = await self._place(await self._logs.get(name, partition), ids[0].entry, ids[-1].entry)
+        return Answer(status=204, headers={} if place is None else {"content-range": place})
 
     def _check_place(self, name: TopicName, partition: int) -> None:
         """Raise TOPIC_NOT_FOUND or PARTITION_NOT_FOUND before a topic is made for nothing."""
