@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.protocols.admin.refusals import REFUSALS
-from penstock.protocols.admin.routes import ENDPOINTS
-from penstock.protocols.admin.table import Paths
+from penstock.protocols.admin.routes import OPERATIONS, Paths
 
 LIST: Final = Path(__file__).with_name("pulsar_admin_operations.txt")
 PAGE: Final = Path(__file__).parents[2] / "docs" / "admin.md"
 BEGIN, END = "<!-- operations: begin -->", "<!-- operations: end -->"
 
-_PATHS: Final = Paths(ENDPOINTS, REFUSALS)
+_PATHS: Final = Paths(OPERATIONS, REFUSALS)
 _SAMPLES: Final = {"domain": "persistent", "bundle": "0x00000000_0xffffffff"}
 _METHODS: Final = ("GET", "PUT", "POST", "DELETE")
 
@@ -52,8 +51,8 @@ def operations() -> Iterator[Operation]:
 def _known(method: str, path: str) -> Operation:
     sample = re.sub(r"{(\w+)}", lambda name: _SAMPLES.get(name[1], f"a-{name[1]}"), path)
     found = _PATHS.find(method, sample)
-    if found.endpoint is not None:
-        return Operation(method, path, "fixed" if found.endpoint.fixed else "works", "")
+    if found.operation is not None:
+        return Operation(method, path, "fixed" if found.operation.fixed else "works", "")
     return Operation(method, path, "refused" if found.reason else "", found.reason)
 
 

@@ -3,7 +3,7 @@
 from tests.integration.admin_operations import END, PAGE, operations, page
 
 from penstock.protocols.admin.refusals import REFUSALS
-from penstock.protocols.admin.routes import ENDPOINTS
+from penstock.protocols.admin.routes import OPERATIONS
 from penstock.protocols.http.openapi import document
 
 
@@ -14,7 +14,7 @@ def test_every_operation_of_pulsar_is_known() -> None:
 
 
 def test_a_refusal_refuses_nothing_that_is_answered() -> None:
-    answered = {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
+    answered = {(operation.method, operation.path) for operation in OPERATIONS}
     for refusal in REFUSALS:
         assert refusal.reason
         assert refusal.reason[0].islower()
@@ -30,7 +30,7 @@ def test_the_page_has_them_all() -> None:
 
 
 def test_openapi_lists_what_is_answered() -> None:
-    found = document(None, ENDPOINTS)["paths"]
-    for endpoint in ENDPOINTS:
-        assert endpoint.method.lower() in found[endpoint.path], endpoint.path
-        assert endpoint.summary, endpoint.path
+    found = document(None, OPERATIONS)["paths"]
+    for operation in OPERATIONS:
+        assert operation.method.lower() in found[operation.path], operation.path
+        assert operation.summary, operation.path

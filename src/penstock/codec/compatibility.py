@@ -9,34 +9,17 @@ from .avro.resolve import mismatch
 from .definition import avro_type
 from .key_value import key_value_parts
 
-_BACKWARD: Final = frozenset(
-    (
-        Compatibility.BACKWARD,
-        Compatibility.BACKWARD_TRANSITIVE,
-        Compatibility.FULL,
-        Compatibility.FULL_TRANSITIVE,
-        Compatibility.UNDEFINED,
-    )
-)
-_FORWARD: Final = frozenset(
-    (
-        Compatibility.FORWARD,
-        Compatibility.FORWARD_TRANSITIVE,
-        Compatibility.FULL,
-        Compatibility.FULL_TRANSITIVE,
-        Compatibility.UNDEFINED,
-    )
-)
-_TRANSITIVE: Final = frozenset(
-    (Compatibility.BACKWARD_TRANSITIVE, Compatibility.FORWARD_TRANSITIVE, Compatibility.FULL_TRANSITIVE)
-)
+# UNDEFINED is taken for FULL.
+_BACKWARD: Final = frozenset(c for c in Compatibility if c.name.startswith(("BACKWARD", "FULL", "UNDEFINED")))
+_FORWARD: Final = frozenset(c for c in Compatibility if c.name.startswith(("FORWARD", "FULL", "UNDEFINED")))
+_TRANSITIVE: Final = frozenset(c for c in Compatibility if c.name.endswith("_TRANSITIVE"))
 
 
 def check(new: SchemaInfo, existing: Sequence[SchemaInfo], strategy: Compatibility) -> str | None:
     """Why `new` may not follow `existing` (the newest last), None when it may.
 
-    UNDEFINED is taken for FULL. Definitions must have passed `check_definition`; one that was registered
-    before and cannot be parsed raises as that does.
+    Definitions must have passed `check_definition`; one that was registered before and cannot be parsed raises as
+    that does.
     """
     if not existing or strategy is Compatibility.ALWAYS_COMPATIBLE:
         return None
@@ -77,9 +60,9 @@ def cannot_read(*, reader: SchemaInfo, writer: SchemaInfo) -> str | None:
         why = cannot_read(reader=reader_value, writer=writer_value)
         return None if why is None else f"value: {why}"
     if reader.type is SchemaType.PROTOBUF_NATIVE:
-        from .protobuf_mismatch import native_mismatch
+        from . import descriptors  # here, so that other types do not load protobuf
 
-        return native_mismatch(reader, writer) or None
+        return descriptors.mismatch(*map(descriptors.native_message, (reader, writer))) or None
     if reader.type in (SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF):
         reading, writing = avro_type(reader), avro_type(writer)
         if reading is None or writing is None:

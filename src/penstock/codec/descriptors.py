@@ -1,4 +1,4 @@
-"""Protobuf descriptors: from a PROTOBUF_NATIVE schema's definition and back.
+"""Protobuf descriptors: from a PROTOBUF_NATIVE schema's definition and back; which message reads which.
 
 A definition is JSON: `{"fileDescriptorSet": base64, "rootMessageTypeName", "rootFileDescriptorName"}`.
 """
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Final
 
 import msgspec
-from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
@@ -28,6 +28,13 @@ _WELL_KNOWN: Final = frozenset(
     f"google/protobuf/{name}.proto"
     for name in ("any", "descriptor", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
 )
+
+
+TYPE_NAMES: Final = {
+    value: name.removeprefix("TYPE_").lower()
+    for name, value in vars(FieldDescriptor).items()
+    if name.startswith("TYPE_")
+}
 
 
 class _Definition(msgspec.Struct):
@@ -141,3 +148,54 @@ def messages_in(descriptor_set: bytes) -> list[str]:
         return []
     prefix = f"{files[-1].package}." if files[-1].package else ""
     return [f"{prefix}{message.name}" for message in files[-1].message_type]
+
+
+# -- which message reads which: the root keeps its name, a field number its type (as Pulsar checks)
+
+
+def mismatch(reader: Descriptor, writer: Descriptor) -> str:
+    """Why the message `reader` cannot read what `writer` wrote, "" when it can."""
+    if reader.full_name != writer.full_name:
+        return f"the root message was {writer.full_name}, not {reader.full_name}"
+    return _check(reader, writer, "", set())
+
+
+def _check(reader: Descriptor, writer: Descriptor, path: str, seen: set[tuple[str, str]]) -> str:
+    if (reader.full_name, writer.full_name) in seen:
+        return ""
+    seen.add((reader.full_name, writer.full_name))
+    for field in reader.fields:
+        inside = f"{path}.{field.name}" if path else field.name
+        source = writer.fields_by_number.get(field.number)
+        renumbered = writer.fields_by_name.get(field.name)
+        if renumbered is not None and renumbered.number != field.number:
+            return f"field {inside!r}: its number was {renumbered.number}, not {field.number}"
+        if source is None:
+            if field.is_required:
+                return f"field {inside!r}: it is required and not in what was written"
+            continue
+        why = _field(field, source, inside, seen)
+        if why:
+            return why
+    return ""
+
+
+def _field(field: FieldDescriptor, source: FieldDescriptor, path: str, seen: set[tuple[str, str]]) -> str:
+    if field.is_required and not source.is_required:
+        return f"field {path!r}: it is required, and was not"
+    if field.is_repeated != source.is_repeated:
+        was, now = ("repeated", "single") if source.is_repeated else ("single", "repeated")
+        return f"field {path!r}: it was {was}, not {now}"
+    if field.type != source.type:
+        return f"field {path!r}: its type was {_type(source)}, not {_type(field)}"
+    if field.message_type is not None and source.message_type is not None:
+        return _check(field.message_type, source.message_type, path, seen)
+    return ""
+
+
+def _type(field: FieldDescriptor) -> str:
+    if field.message_type is not None:
+        return field.message_type.name
+    if field.enum_type is not None:
+        return field.enum_type.name
+    return TYPE_NAMES.get(field.type, str(field.type))

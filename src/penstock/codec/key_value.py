@@ -8,6 +8,7 @@ SEPARATED: base64 of the key is the message's key, the payload is the value
 import struct
 from base64 import b64encode
 from binascii import a2b_base64
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -103,33 +104,22 @@ class KeyValueCodec(Codec):
 
     def encode_pair(self, key: Any, value: Any) -> tuple[str | None, bytes | None]:
         """The message's key in base64 (None when it is in the payload) and the payload, None for null."""
-        return self._place(
-            None if key is None else self.key.encode(key),
-            None if value is None else self.value.encode(value),
-        )
+        return self._place(_unless_null(self.key.encode, key), _unless_null(self.value.encode, value))
 
     def encode_pair_native(self, key: Any, value: Any) -> tuple[str | None, bytes | None]:
         """As `encode_pair`, from native values."""
-        return self._place(
-            None if key is None else self.key.encode_native(key),
-            None if value is None else self.value.encode_native(value),
-        )
+        encoded = _unless_null(self.key.encode_native, key)
+        return self._place(encoded, _unless_null(self.value.encode_native, value))
 
     def decode_pair(self, message_key: str | None, payload: bytes | None) -> tuple[Any, Any]:
         """Key and value, plain. `message_key` is base64, as `encode_pair` gave it."""
         key, value = self._find(message_key, payload)
-        return (
-            None if key is None else self.key.decode(key),
-            None if value is None else self.value.decode(value),
-        )
+        return _unless_null(self.key.decode, key), _unless_null(self.value.decode, value)
 
     def decode_pair_native(self, message_key: str | None, payload: bytes | None) -> tuple[Any, Any]:
         """As `decode_pair`, to native values."""
         key, value = self._find(message_key, payload)
-        return (
-            None if key is None else self.key.decode_native(key),
-            None if value is None else self.value.decode_native(value),
-        )
+        return _unless_null(self.key.decode_native, key), _unless_null(self.value.decode_native, value)
 
     def encode(self, value: Any) -> bytes:
         """The payload; of a SEPARATED pair that is the value alone, and its key must go by `encode_pair`."""
@@ -149,10 +139,8 @@ class KeyValueCodec(Codec):
 
     def check(self, payload: bytes) -> None:
         key, value = self._find(None, payload)
-        if key is not None:
-            self.key.check(key)
-        if value is not None:
-            self.value.check(value)
+        _unless_null(self.key.check, key)
+        _unless_null(self.value.check, value)
 
     def _place(self, key: bytes | None, value: bytes | None) -> tuple[str | None, bytes | None]:
         if self.separated:
@@ -176,3 +164,7 @@ class KeyValueCodec(Codec):
         if type(value) is not dict or not value.keys() <= {"key", "value"}:
             raise bad_message('value: a pair is an object of "key" and "value"')
         return value.get("key"), value.get("value")
+
+
+def _unless_null(convert: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else convert(value)

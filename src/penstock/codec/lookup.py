@@ -6,10 +6,9 @@ from typing import Any, Final
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 
-from .avro_codec import AvroCodec
 from .codec import Codec, Part, bad_schema
+from .defined import AvroCodec, FreeJsonCodec, JsonCodec
 from .definition import avro_type, cache_key
-from .json_codec import FreeJsonCodec, JsonCodec
 from .key_value import KeyValueCodec, key_value_parts
 from .primitive import PRIMITIVE_TYPES, PrimitiveCodec
 

@@ -26,9 +26,8 @@ from penstock.model.schema import SchemaInfo, SchemaType
 from .avro.fit import MisfitError
 from .codec import Codec, Part, bad_message, bad_schema
 from .definition import PARSING_INFO, avro_type
-from .descriptors import native_message
+from .descriptors import mismatch, native_message
 from .protobuf_fill import fill
-from .protobuf_mismatch import message_mismatch
 
 # What showing a message may fail with: an Any of an unknown type, a Timestamp beyond the year 9999.
 _FAILURES: Final = (JsonError, TypeError, ValueError, OverflowError, RecursionError)
@@ -114,7 +113,7 @@ def protobuf_codec(schema: SchemaInfo, reader: SchemaInfo | None, part: Part) ->
     find = native_message if native else _parsed_message
     message = find(schema, part)
     reading = message if reader is None else find(reader, part)
-    why = "" if reader is None else message_mismatch(reading, message)
+    why = "" if reader is None else mismatch(reading, message)
     if why:
         raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, f"the reader's schema cannot read this: {why}")
     return ProtobufCodec(schema, message, reading, part)

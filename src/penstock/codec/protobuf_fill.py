@@ -4,6 +4,7 @@ The mapping is Protobuf's own JSON. Its library's parser is used for the well-kn
 takes text that is no base64 for empty bytes, and does not say where in the message a value was wrong.
 """
 
+from base64 import b64encode
 from binascii import a2b_base64
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
 from .avro.fit import MisfitError, show
-from .avro.logical import base64_out
+from .descriptors import TYPE_NAMES
 
 _INTEGERS: Final = frozenset(
     (
@@ -116,7 +117,7 @@ def _store(set_scalar: Callable[[Any], None], field: Any, value: Any, path: str,
     try:
         set_scalar(_scalar(field, value, native))
     except (TypeError, ValueError, KeyError, OverflowError):
-        name = field.enum_type.name if field.enum_type is not None else _type_name(field)
+        name = field.enum_type.name if field.enum_type is not None else TYPE_NAMES.get(field.type, "value")
         what = "does not fit" if type(value) is int and field.cpp_type in _INTEGERS else "is no"
         raise MisfitError(f"{path}: {show(value)} {what} {name}") from None
 
@@ -161,10 +162,6 @@ def _float(field: Any, value: float) -> float:
     return number
 
 
-def _type_name(field: Any) -> str:
-    return TYPE_NAMES.get(field.type, "value")
-
-
 def _well_known(message: Message, value: Any, path: str, native: bool) -> None:
     try:
         pool: Any = message.DESCRIPTOR.file.pool
@@ -176,7 +173,7 @@ def _well_known(message: Message, value: Any, path: str, native: bool) -> None:
 def _json_form(value: Any) -> Any:
     """A native value of a well-known type in Protobuf's JSON."""
     if isinstance(value, bytes | bytearray | memoryview):
-        return base64_out(bytes(value))
+        return b64encode(value).decode()
     if isinstance(value, datetime):
         moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         return moment.isoformat().replace("+00:00", "Z")
@@ -185,10 +182,3 @@ def _json_form(value: Any) -> Any:
         seconds, rest = divmod(abs(micros), 1_000_000)
         return f"{'-' if micros < 0 else ''}{seconds}.{rest:06}s"
     return value
-
-
-TYPE_NAMES: Final = {
-    value: name.removeprefix("TYPE_").lower()
-    for name, value in vars(FieldDescriptor).items()
-    if name.startswith("TYPE_")
-}

@@ -107,7 +107,7 @@ WS_RESULT_TEXT: Final = {
 
 
 class PenstockError(Exception):
-    """Any error that a user may be told of; `kind` names its place in the table."""
+    """Any error that is answered to a user; `kind` names its place in the table."""
 
     def __init__(self, kind: ErrorKind, message: str) -> None:
         super().__init__(message)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from penstock import __version__
 from penstock.model.errors import ErrorKind
-from penstock.protocols.admin.routes import ENDPOINTS as ADMIN
+from penstock.protocols.admin.routes import OPERATIONS as ADMIN
 from penstock.protocols.http.openapi import document
 from penstock.protocols.http.operations import Operation
 from penstock.protocols.kafka_rest.endpoint import OPERATIONS as KAFKA_REST

@@ -3,7 +3,7 @@
 import struct
 from typing import Any, Final
 
-from .types import Array, Enum, Fixed, Map, Record, Type, Union
+from .types import Array, Enum, Fixed, Map, Record, Type, Union, shown
 from .varint import encode_long
 
 BYTES_MAX: Final = 64 * 1024  # defaults may contain one another: without a bound they double at every level
@@ -40,21 +40,21 @@ class _Encoder:
             return self._record(kind, value)
         if isinstance(kind, Array):
             if type(value) is not list:
-                raise ValueError(f"{_show(value)} is no list")
+                raise ValueError(f"{shown(value)} is no list")
             return _block(len(value), [self.encode(kind.items, item) for item in value])
         if isinstance(kind, Map):
             if type(value) is not dict:
-                raise ValueError(f"{_show(value)} is no object")
+                raise ValueError(f"{shown(value)} is no object")
             pairs = [_text(key) + self.encode(kind.values, item) for key, item in value.items()]
             return _block(len(value), pairs)
         if isinstance(kind, Enum):
             if value not in kind.symbols:
-                raise ValueError(f"{_show(value)} is no symbol of {kind.short}")
+                raise ValueError(f"{shown(value)} is no symbol of {kind.short}")
             return encode_long(kind.symbols.index(value))
         if isinstance(kind, Fixed):
             raw = _latin(value)
             if len(raw) != kind.size:
-                raise ValueError(f"{_show(value)} is not {kind.size} bytes long")
+                raise ValueError(f"{shown(value)} is not {kind.size} bytes long")
             return raw
         return _primitive(kind.kind, value)
 
@@ -64,11 +64,11 @@ class _Encoder:
                 return encode_long(number) + self.encode(branch, value)
             except ValueError:
                 continue
-        raise ValueError(f"{_show(value)} fits no branch of the union")
+        raise ValueError(f"{shown(value)} fits no branch of the union")
 
     def _record(self, kind: Record, value: Any) -> bytes:
         if type(value) is not dict:
-            raise ValueError(f"{_show(value)} is no object")
+            raise ValueError(f"{shown(value)} is no object")
         parts = []
         for field in kind.fields:
             if field.name in value:
@@ -108,7 +108,7 @@ def _primitive(kind: str, value: Any) -> bytes:
     if kind == "bytes" and given is str:
         raw = _latin(value)
         return encode_long(len(raw)) + raw
-    raise ValueError(f"{_show(value)} is no {kind}")
+    raise ValueError(f"{shown(value)} is no {kind}")
 
 
 def _text(value: str) -> bytes:
@@ -118,10 +118,5 @@ def _text(value: str) -> bytes:
 
 def _latin(value: Any) -> bytes:
     if type(value) is not str:
-        raise ValueError(f"{_show(value)} is no text of bytes")
+        raise ValueError(f"{shown(value)} is no text of bytes")
     return value.encode("latin-1")
-
-
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

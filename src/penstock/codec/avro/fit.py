@@ -229,9 +229,12 @@ def misfit(kind: Type, value: Any, path: str, form: Form) -> str:
 
 def _required(field: Field, path: str) -> None:
     if field.default is None:
-        raise MisfitError(
-            f"{path}: missing" + (f", and {field.default_error}" if field.default_error else "")
-        )
+        raise missing(field, path)
+
+
+def missing(field: Field, path: str) -> MisfitError:
+    """What is raised for a field that has to be given."""
+    return MisfitError(f"{path}: missing" + (f", and {field.default_error}" if field.default_error else ""))
 
 
 def show(value: Any) -> str:

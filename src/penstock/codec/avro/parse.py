@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from .default import encode_default
-from .logical import CARRIERS
-from .types import Array, Enum, Field, Fixed, Logical, Map, Named, Primitive, Record, Type, Union
+from .form import CARRIERS
+from .types import Array, Enum, Field, Fixed, Logical, Map, Named, Primitive, Record, Type, Union, shown
 
 DEPTH_MAX: Final = 100  # deeper than any definition written by people or generated from their classes
 BRANCHES_MAX: Final = 1000  # branches are compared each with each
@@ -63,7 +63,7 @@ class _Parser:
         if type(tree) is list:
             return self._union(tree, namespace, path, depth)
         if type(tree) is not dict:
-            raise DefinitionError(f"{_at(path)}a type is a name, an object or a list, not {_show(tree)}")
+            raise DefinitionError(f"{_at(path)}a type is a name, an object or a list, not {shown(tree)}")
         if "type" not in tree:
             raise DefinitionError(f'{_at(path)}an object without "type"')
         kind = tree["type"]
@@ -89,7 +89,7 @@ class _Parser:
         known = self.named.get(name if "." in name or not namespace else f"{namespace}.{name}")
         known = known or self.named.get(name)
         if known is None:
-            raise DefinitionError(f"{_at(path)}unknown type {_show(name)}")
+            raise DefinitionError(f"{_at(path)}unknown type {shown(name)}")
         assert isinstance(known, Record | Enum | Fixed)
         return known
 
@@ -122,10 +122,10 @@ class _Parser:
             raise DefinitionError(f'{_at(path)}"fields" is no list')
         for item in given:
             if type(item) is not dict:
-                raise DefinitionError(f"{_at(path)}a field is an object, not {_show(item)}")
+                raise DefinitionError(f"{_at(path)}a field is an object, not {shown(item)}")
             field_name = item.get("name")
             if type(field_name) is not str or not _NAME.fullmatch(field_name):
-                raise DefinitionError(f"{_at(path)}bad field name {_show(field_name)}")
+                raise DefinitionError(f"{_at(path)}bad field name {shown(field_name)}")
             inside = f"{path}.{field_name}" if path else field_name
             if field_name in seen:
                 raise DefinitionError(f"{_at(path)}field {field_name} is there twice")
@@ -165,16 +165,16 @@ class _Parser:
         """Full name, the namespace for what is inside, aliases."""
         name = _need(tree, "name", path)
         if type(name) is not str:
-            raise DefinitionError(f"{_at(path)}a name is text, not {_show(name)}")
+            raise DefinitionError(f"{_at(path)}a name is text, not {shown(name)}")
         namespace, _, short = name.rpartition(".")
         if not namespace:
             namespace = tree.get("namespace", outer)
             if namespace is None:
                 namespace = ""
             if type(namespace) is not str:
-                raise DefinitionError(f"{_at(path)}a namespace is text, not {_show(namespace)}")
+                raise DefinitionError(f"{_at(path)}a namespace is text, not {shown(namespace)}")
         if not _NAME.fullmatch(short) or (namespace and not _NAMESPACE.fullmatch(namespace)):
-            raise DefinitionError(f"{_at(path)}bad name {_show(name)} in namespace {_show(namespace)}")
+            raise DefinitionError(f"{_at(path)}bad name {shown(name)} in namespace {shown(namespace)}")
         if not namespace and short in _PRIMITIVES:
             raise DefinitionError(f"{_at(path)}{short} is the name of a primitive type")
         full = _full(short, namespace)
@@ -224,8 +224,3 @@ def _need(tree: dict[str, Any], key: str, path: str) -> Any:
 
 def _at(path: str) -> str:
     return f"at {path}: " if path else ""
-
-
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .form import Form
 from .resolve import Resolution, writer_field
-from .source import Source
+from .source import Compiler
 from .types import Array, Enum, Fixed, Map, Primitive, Record, Type, Union
 from .varint import read_more
 
@@ -21,9 +21,7 @@ Reader = Callable[[bytes, int], tuple[Any, int]]
 FAILURES: Final = (ValueError, IndexError, struct.error, RecursionError, OverflowError)
 
 _SIZE_DEPTH_MAX: Final = 20
-EMPTY_ITEMS_MAX: Final = (
-    100_000  # items that take no bytes, as in an array of nulls: nothing else bounds them
-)
+EMPTY_ITEMS_MAX: Final = 100_000  # items of no bytes, as in an array of nulls: nothing else bounds them
 
 
 def compile_reader(writer: Type, reader: Type, form: Form) -> Reader:
@@ -32,42 +30,24 @@ def compile_reader(writer: Type, reader: Type, form: Form) -> Reader:
     It reads what `writer` wrote as `reader` sees it, and raises one of FAILURES. There must be no `mismatch`
     between the two.
     """
-    return _Compiler(form).compile(writer, reader)
+    compiled: Reader = _Compiler(form).compiled(writer, reader)
+    return compiled
 
 
-class _Compiler:
+class _Compiler(Compiler):
     def __init__(self, form: Form) -> None:
-        self.form = form
-        self.source = Source(
+        super().__init__(
             {
                 "read_more": read_more,
                 "unpack_float": struct.Struct("<f").unpack_from,
                 "unpack_double": struct.Struct("<d").unpack_from,
             }
         )
-        self.names: dict[tuple[int, int], str] = {}
-        # Named, not yet emitted: a queue and no recursion, for types may refer to one another in long chains.
-        self.waiting: list[tuple[Type, Type]] = []
+        self.form = form
         self.sizes: dict[int, int] = {}
         self.resolution = Resolution()
 
-    def compile(self, writer: Type, reader: Type) -> Reader:
-        name = self.function(writer, reader)
-        while self.waiting:
-            self._emit(*self.waiting.pop())
-        function: Reader = self.source.compile()[name]
-        return function
-
-    def function(self, writer: Type, reader: Type) -> str:
-        """The name of the function that reads this pair; it is emitted later."""
-        pair = (id(writer), id(reader))
-        known = self.names.get(pair)
-        if known is None:
-            known = self.names[pair] = f"read_{len(self.names)}"
-            self.waiting.append((writer, reader))
-        return known
-
-    def _emit(self, writer: Type, reader: Type) -> None:
+    def emit(self, writer: Type, reader: Type) -> list[str]:
         body = [f"def {self.function(writer, reader)}(b, p):"]
         if isinstance(writer, Record) and isinstance(reader, Record):
             self._record(writer, reader, body)
@@ -75,17 +55,17 @@ class _Compiler:
             self._array(writer, reader, body)
         elif isinstance(writer, Map) and isinstance(reader, Map):
             self._map(writer, reader, body)
-        elif isinstance(writer, Union) and not _simple(writer):
+        elif isinstance(writer, Union) and not writer.optional:
             self._union(writer, reader, body)
         else:
             self.value(writer, reader, "x", body, " ")
             body.append(" return x, p")
-        self.source.add(body)
+        return body
 
     def value(self, writer: Type, reader: Type, out: str, body: list[str], pad: str) -> None:
         """Emit: set `out` to what is at `p` and move `p` behind it."""
         if isinstance(writer, Union):
-            if _simple(writer):
+            if writer.optional:
                 self._nullable(writer, reader, out, body, pad)
             else:
                 body.append(f"{pad}{out}, p = {self.function(writer, reader)}(b, p)")
@@ -105,7 +85,7 @@ class _Compiler:
             table = tuple(s if s in reader.symbols else reader.default for s in writer.symbols)
             self._long("n", body, pad, 32)
             body.append(f"{pad}if n < 0: raise ValueError('no such symbol')")
-            body.append(f"{pad}{out} = {self.source.constant('symbols', table)}[n]")
+            body.append(f"{pad}{out} = {self.constant('symbols', table)}[n]")
         elif isinstance(writer, Primitive):
             self._primitive(writer, reader, out, body, pad)
 
@@ -132,7 +112,7 @@ class _Compiler:
     def _convert(self, reader: Type, out: str, body: list[str], pad: str) -> None:
         convert = self.form.out(reader)
         if convert is not None:
-            body.append(f"{pad}{out} = {self.source.constant('out', convert)}({out})")
+            body.append(f"{pad}{out} = {self.constant('out', convert)}({out})")
 
     def _long(self, out: str, body: list[str], pad: str, bits: int) -> None:
         body += [
@@ -242,7 +222,3 @@ class _Compiler:
             self.sizes[id(kind)] = 0
             self.sizes[id(kind)] = sum(self.size(field.type, depth + 1) for field in kind.fields)
         return self.sizes[id(kind)]
-
-
-def _simple(kind: Union) -> bool:
-    return len(kind.branches) == 2 and kind.nullable

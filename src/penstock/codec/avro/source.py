@@ -1,27 +1,49 @@
-"""Generated source: functions as lines of text, and the constants they name."""
+"""Generated source: functions for types, as lines of text, and the constants that they name."""
 
 from typing import Any
 
+from .types import Type
 
-class Source:
-    """Collects functions and compiles them in one module of their own.
+
+class Compiler:
+    """Generates a function for every tuple of types that is asked for, in one module of their own.
 
     Everything from outside enters as a constant or through repr(), so no definition can write code.
     """
 
     def __init__(self, names: dict[str, Any]) -> None:
-        self.names = dict(names)
-        self.lines: list[str] = []
+        self._names = names
         self._shared: dict[tuple[str, object], str] = {}
+        self._functions: dict[tuple[int, ...], str] = {}
+        # Named, not yet emitted: a queue and no recursion, for types may refer to one another in long chains.
+        self._waiting: list[tuple[Type, ...]] = []
 
-    def add(self, function: list[str]) -> None:
-        """A finished function; each is complete before it is added, so they do not interleave."""
-        self.lines += function
+    def compiled(self, *types: Type) -> Any:
+        """The function of these types."""
+        name = self.function(*types)
+        lines: list[str] = []
+        while self._waiting:
+            lines += self.emit(*self._waiting.pop())
+        exec(compile("\n".join(lines), "<avro>", "exec"), self._names)  # noqa: S102
+        return self._names[name]
+
+    def emit(self, *types: Any) -> list[str]:
+        """The lines of a function, which is called as `function` says."""
+        raise NotImplementedError
+
+    def function(self, *types: Type) -> str:
+        """The name of the function of these types; it is emitted later."""
+        key = tuple(map(id, types))
+        known = self._functions.get(key)
+        if known is None:
+            known = self._functions[key] = f"function_{len(self._functions)}"
+            self._waiting.append(types)
+        return known
 
     def constant(self, what: str, value: Any) -> str:
         """A name for `value` in the generated code."""
-        name = f"{what}_{len(self.names)}"
-        self.names[name] = value
+        name = f"{what}_{len(self._names)}"
+        self._names[name] = value
         return name
 
     def shared(self, what: str, key: object, value: Any) -> str:
@@ -30,8 +52,3 @@ class Source:
         if known is None:
             known = self._shared[what, key] = self.constant(what, value)
         return known
-
-    def compile(self) -> dict[str, Any]:
-        """The namespace with the functions."""
-        exec(compile("\n".join(self.lines), "<avro>", "exec"), self.names)  # noqa: S102
-        return self.names

@@ -1,6 +1,7 @@
 """A parsed Avro definition as a graph of types; named types may refer to themselves."""
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 
 class Logical(NamedTuple):
@@ -11,24 +12,23 @@ class Logical(NamedTuple):
     scale: int = 0
 
 
+# Types are compared by identity: named ones may contain themselves.
+
+
+@dataclass(slots=True, eq=False)
 class Primitive:
     """null, boolean, int, long, float, double, bytes or string."""
 
-    __slots__ = ("kind", "logical")
-
-    def __init__(self, kind: str, logical: Logical | None = None) -> None:
-        self.kind = kind
-        self.logical = logical
+    kind: str
+    logical: Logical | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Named:
     """What records, enums and fixed share: a full name and the aliases, full names too."""
 
-    __slots__ = ("aliases", "name")
-
-    def __init__(self, name: str, aliases: tuple[str, ...]) -> None:
-        self.name = name
-        self.aliases = aliases
+    name: str
+    aliases: tuple[str, ...]
 
     @property
     def short(self) -> str:
@@ -36,34 +36,25 @@ class Named:
         return self.name.rpartition(".")[2]
 
 
+@dataclass(slots=True, eq=False)
 class Fixed(Named):
     """Exactly `size` bytes."""
 
-    __slots__ = ("logical", "size")
-    kind: Final = "fixed"
-
-    def __init__(
-        self, name: str, aliases: tuple[str, ...], size: int, logical: Logical | None = None
-    ) -> None:
-        super().__init__(name, aliases)
-        self.size = size
-        self.logical = logical
+    kind: ClassVar = "fixed"
+    size: int
+    logical: Logical | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Enum(Named):
     """One of `symbols`; `default` stands for the symbols a reader does not know."""
 
-    __slots__ = ("default", "symbols")
-    kind: Final = "enum"
-
-    def __init__(
-        self, name: str, aliases: tuple[str, ...], symbols: tuple[str, ...], default: str | None = None
-    ) -> None:
-        super().__init__(name, aliases)
-        self.symbols = symbols
-        self.default = default
+    kind: ClassVar = "enum"
+    symbols: tuple[str, ...]
+    default: str | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Field:
     """A field of a record. `default` is the encoded default value, None where there is none.
 
@@ -71,62 +62,55 @@ class Field:
     are no error until the default is needed.
     """
 
-    __slots__ = ("aliases", "default", "default_error", "name", "type")
-
-    def __init__(self, name: str, kind: "Type", aliases: tuple[str, ...]) -> None:
-        self.name = name
-        self.type = kind
-        self.aliases = aliases
-        self.default: bytes | None = None
-        self.default_error = ""
+    name: str
+    type: "Type"
+    aliases: tuple[str, ...]
+    default: bytes | None = None
+    default_error: str = ""
 
 
+@dataclass(slots=True, eq=False)
 class Record(Named):
     """Fields in order; filled in after the record is known by name, so that it may contain itself."""
 
-    __slots__ = ("fields",)
-    kind: Final = "record"
-
-    def __init__(self, name: str, aliases: tuple[str, ...]) -> None:
-        super().__init__(name, aliases)
-        self.fields: tuple[Field, ...] = ()
+    kind: ClassVar = "record"
+    fields: tuple[Field, ...] = ()
 
 
+@dataclass(slots=True, eq=False)
 class Array:
     """A list of `items`."""
 
-    __slots__ = ("items",)
-    kind: Final = "array"
-    logical: Final = None
-
-    def __init__(self, items: "Type") -> None:
-        self.items = items
+    kind: ClassVar = "array"
+    logical: ClassVar[None] = None
+    items: "Type"
 
 
+@dataclass(slots=True, eq=False)
 class Map:
     """Text to `values`."""
 
-    __slots__ = ("values",)
-    kind: Final = "map"
-    logical: Final = None
-
-    def __init__(self, values: "Type") -> None:
-        self.values = values
+    kind: ClassVar = "map"
+    logical: ClassVar[None] = None
+    values: "Type"
 
 
+@dataclass(slots=True, eq=False)
 class Union:
     """One of `branches`, none of which is a union."""
 
-    __slots__ = ("branches",)
-    kind: Final = "union"
-    logical: Final = None
-
-    def __init__(self, branches: tuple["Type", ...]) -> None:
-        self.branches = branches
+    kind: ClassVar = "union"
+    logical: ClassVar[None] = None
+    branches: tuple["Type", ...]
 
     @property
     def nullable(self) -> bool:
         return any(branch.kind == "null" for branch in self.branches)
+
+    @property
+    def optional(self) -> bool:
+        """Null and one other: no choosing needed."""
+        return len(self.branches) == 2 and self.nullable
 
 
 Type = Primitive | Fixed | Enum | Record | Array | Map | Union
@@ -139,3 +123,9 @@ def label(kind: Type) -> str:
     if isinstance(kind, Union):
         return "union of " + ", ".join(map(label, kind.branches))
     return kind.logical.name if kind.logical else kind.kind
+
+
+def shown(value: object) -> str:
+    """A part of a definition as messages show it, cut short."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

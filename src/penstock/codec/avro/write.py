@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .fit import choose
 from .form import Form
-from .source import Source
+from .source import Compiler
 from .types import Array, Enum, Fixed, Map, Primitive, Record, Type, Union
 from .varint import encode_long
 
@@ -37,14 +37,13 @@ def compile_writer(kind: Type, form: Form, *, whole: bool = False) -> Writer:
     `whole` refuses what JSON text could not say as it stands: fields left to their defaults, and the floats
     that are no numbers.
     """
-    return _Compiler(form, whole).compile(kind)
+    compiled: Writer = _Compiler(form, whole).compiled(kind)
+    return compiled
 
 
-class _Compiler:
+class _Compiler(Compiler):
     def __init__(self, form: Form, whole: bool) -> None:
-        self.form = form
-        self.whole = whole
-        self.source = Source(
+        super().__init__(
             {
                 "encode_long": encode_long,
                 "pack_float": struct.Struct("<f").pack,
@@ -54,26 +53,10 @@ class _Compiler:
                 "missing": object(),
             }
         )
-        self.names: dict[int, str] = {}
-        # Named, not yet emitted: a queue and no recursion, for types may refer to one another in long chains.
-        self.waiting: list[Type] = []
+        self.form = form
+        self.whole = whole
 
-    def compile(self, kind: Type) -> Writer:
-        name = self.function(kind)
-        while self.waiting:
-            self._emit(self.waiting.pop())
-        writer: Writer = self.source.compile()[name]
-        return writer
-
-    def function(self, kind: Type) -> str:
-        """The name of the function that writes `kind`; it is emitted later."""
-        known = self.names.get(id(kind))
-        if known is None:
-            known = self.names[id(kind)] = f"write_{len(self.names)}"
-            self.waiting.append(kind)
-        return known
-
-    def _emit(self, kind: Type) -> None:
+    def emit(self, kind: Type) -> list[str]:
         body = [f"def {self.function(kind)}(v):"]
         if isinstance(kind, Record):
             self._record(kind, body)
@@ -81,17 +64,17 @@ class _Compiler:
             self._array(kind, body)
         elif isinstance(kind, Map):
             self._map(kind, body)
-        elif isinstance(kind, Union) and not _simple(kind):
+        elif isinstance(kind, Union) and not kind.optional:
             self._union(kind, body)
         else:
             self.value(kind, "v", "out", body, " ")
             body.append(" return out")
-        self.source.add(body)
+        return body
 
     def value(self, kind: Type, x: str, out: str, body: list[str], pad: str, branch: int = -1) -> None:
         """Emit: set `out` to the encoding of `x`, after the number of its branch if it is one of a union's."""
         prefix = encode_long(branch) if branch >= 0 else b""
-        if isinstance(kind, Union) and _simple(kind):
+        if isinstance(kind, Union) and kind.optional:
             self._nullable(kind, x, out, body, pad)
             return
         if isinstance(kind, Record | Array | Map | Union):
@@ -99,13 +82,13 @@ class _Compiler:
             return
         convert = self.form.into(kind)
         if convert is not None:
-            body.append(f"{pad}{x} = {self.source.constant('into', convert)}({x})")
+            body.append(f"{pad}{x} = {self.constant('into', convert)}({x})")
         if isinstance(kind, Fixed):
             body.append(f"{pad}if len({x}) != {kind.size}: raise ValueError")
             body.append(f"{pad}{out} = {_plus(prefix)}{x}")
         elif isinstance(kind, Enum):
             table = {symbol: prefix + encode_long(n) for n, symbol in enumerate(kind.symbols)}
-            body.append(f"{pad}{out} = {self.source.constant('symbols', table)}[{x}]")
+            body.append(f"{pad}{out} = {self.constant('symbols', table)}[{x}]")
         else:
             self._primitive(kind, x, out, body, pad, prefix)
 
@@ -149,10 +132,10 @@ class _Compiler:
     def _integers(self, prefix: bytes) -> str:
         # In the order of Python's indices: 0..63, then -64..-1.
         numbers = [*range(_SMALL), *range(-_SMALL, 0)]
-        return self.source.shared("integers", prefix, tuple(prefix + encode_long(n) for n in numbers))
+        return self.shared("integers", prefix, tuple(prefix + encode_long(n) for n in numbers))
 
     def _lengths(self, prefix: bytes) -> str:
-        return self.source.shared("lengths", prefix, tuple(prefix + encode_long(n) for n in range(_SMALL)))
+        return self.shared("lengths", prefix, tuple(prefix + encode_long(n) for n in range(_SMALL)))
 
     def _nullable(self, kind: Union, x: str, out: str, body: list[str], pad: str) -> None:
         null, other = (0, 1) if kind.branches[0].kind == "null" else (1, 0)
@@ -162,7 +145,7 @@ class _Compiler:
 
     def _union(self, kind: Union, body: list[str]) -> None:
         form = self.form
-        chooser = self.source.constant("choose", lambda value: choose(kind, value, form))
+        chooser = self.constant("choose", lambda value: choose(kind, value, form))
         body.append(f" b = {chooser}(v)")
         for number, branch in enumerate(kind.branches):
             body.append(f" if b == {number}:")
@@ -185,7 +168,7 @@ class _Compiler:
                 continue
             body.append(f" x = get({field.name!r}, missing)")
             body.append(" if x is missing:")
-            body.append(f"  o{number} = {self.source.constant('default', field.default)}")
+            body.append(f"  o{number} = {self.constant('default', field.default)}")
             body.append("  count -= 1")
             body.append(" else:")
             self.value(field.type, "x", f"o{number}", body, "  ")
@@ -217,11 +200,6 @@ class _Compiler:
         body.append("  add(out)")
         self.value(kind.values, "x", "out", body, "  ")
         body += ["  add(out)", " add(b'\\0')", " return b''.join(parts)"]
-
-
-def _simple(kind: Union) -> bool:
-    """Null and one other: no choosing needed."""
-    return len(kind.branches) == 2 and kind.nullable
 
 
 def _plus(prefix: bytes) -> str:

@@ -12,8 +12,8 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from penstock.codec import Codec, codec_for, key_value_parts
 from penstock.codec.avro.types import Type
+from penstock.codec.defined import JsonCodec, from_json
 from penstock.codec.definition import avro_type, cache_key
-from penstock.codec.json_codec import JsonCodec, from_json
 from penstock.codec.protobuf import ProtobufCodec
 from penstock.model.errors import PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType

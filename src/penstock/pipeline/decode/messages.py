@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from penstock.codec.descriptors import TYPE_NAMES
 from penstock.codec.protobuf import ProtobufCodec
-from penstock.codec.protobuf_fill import TYPE_NAMES
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
 

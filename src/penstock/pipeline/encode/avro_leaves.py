@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codec.avro.logical import native_in
+from penstock.codec.avro.form import NATIVE
 from penstock.codec.avro.types import Enum, Fixed, Primitive
 from penstock.pipeline.errors import PipelineError
 
@@ -122,7 +122,8 @@ def _by_item(kind: Primitive | Fixed, arrow: pa.DataType, path: str) -> Encode:
     wanted = pa.types.is_decimal(arrow) if kind.logical.name == "decimal" else pa.types.is_string(arrow)
     if not wanted:
         raise unfit(path, arrow, kind.logical.name)
-    convert = native_in(kind.logical, kind.kind, kind.size if isinstance(kind, Fixed) else 0)
+    convert = NATIVE.into(kind)
+    assert convert is not None
 
     def items(column: pa.Array) -> pa.Array:
         try:

@@ -36,6 +36,11 @@ class Call(msgspec.Struct, frozen=True):
         scheme, _, address = url.partition("://")
         return f"{scheme}://{host}:{address.rpartition(':')[2]}"
 
+    @property
+    def http_url(self) -> str:
+        """This server's address for HTTP."""
+        return self.reached(self.session.context.http_url) or f"http://{self.host}"
+
     # -- names
 
     @property
@@ -54,43 +59,38 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def topic(self) -> TopicName:
-        """The topic in the path, persistent where no domain is named; may be administered.
-
-        Raises INVALID_NAME, FORBIDDEN; so do those below, which ask for less.
-        """
-        name = self._topic
+        """The topic in the path; may be administered. Raises INVALID_NAME, FORBIDDEN, as those that ask for less."""
+        name = self.named_topic
         self.session.may_administer_topic(name)
         return name
 
     @property
     def consumed_topic(self) -> TopicName:
         """The topic in the path; may be consumed."""
-        name = self._topic
+        name = self.named_topic
         self.session.may_consume(name)
         return name
 
     @property
     def produced_topic(self) -> TopicName:
         """The topic in the path; may be produced to."""
-        name = self._topic
+        name = self.named_topic
         self.session.may_produce(name)
         return name
 
     @property
     def seen_topic(self) -> TopicName:
         """The topic in the path; anything may be done with it."""
-        name = self._topic
+        name = self.named_topic
         self.session.may_look(name)
         return name
 
     @property
-    def _topic(self) -> TopicName:
-        return TopicName.of(
-            self.path.get("domain", "persistent"),
-            self.path["tenant"],
-            self.path["namespace"],
-            self.path["topic"],
-        )
+    def named_topic(self) -> TopicName:
+        """The topic in the path, persistent where no domain is named; no permission is asked for."""
+        path = self.path
+        domain = path.get("domain", "persistent")
+        return TopicName.of(domain, path["tenant"], path["namespace"], path["topic"])
 
     # -- parameters
 

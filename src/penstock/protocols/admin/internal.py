@@ -6,14 +6,64 @@ from typing import Any, Final
 from penstock.broker.consumer import Subscription
 from penstock.broker.topic import Topic
 
-from .times import iso_time
+from .call import Call
+from .operations import TOPIC, Table
+from .stats import iso_time, partitions_of
+from .subscriptions import read_position
+
+table = Table()
 
 RUNS_MAX: Final = 1000  # runs of acknowledged messages shown; a cursor may have millions
 POSITIONS_MAX: Final = 100  # of these each is looked up in the log
 _NO_LEDGER: Final = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False, "underReplicated": False}
 
 
-async def internal_stats(topic: Topic) -> dict[str, Any]:
+@table.on("GET", f"{TOPIC}/internalStats", query=("metadata",))
+async def internals(call: Call) -> dict[str, Any]:
+    """The log and its cursors."""
+    name, broker = call.seen_topic, call.broker
+    if broker.topics.partitions(name):
+        return await internals_by_partition(call)
+    return await _stats(await broker.topics.get(name, create=False))
+
+
+@table.on("GET", f"{TOPIC}/partitioned-internalStats")
+async def internals_by_partition(call: Call) -> dict[str, Any]:
+    """The logs of all partitions, and their cursors."""
+    logs = await partitions_of(call)
+    return {
+        "metadata": {"partitions": len(logs)},
+        "partitions": {str(log.name): await _stats(log) for log in logs},
+    }
+
+
+@table.on("GET", f"{TOPIC}/internal-info")
+async def info(call: Call) -> dict[str, Any]:
+    """The ledger of the topic, and where its durable cursors stand; of each partition where there are some."""
+    name, broker = call.seen_topic, call.broker
+    logs = await broker.topics.all_of(name, create=False)
+    if not broker.topics.partitions(name):
+        document = broker.topics.document(name)
+        return await _info(logs[0], {} if document is None else document.properties)
+    return {"partitions": {str(log.name): await _info(log, {}) for log in logs}}
+
+
+@table.on("PUT", f"{TOPIC}/backlogSize", body=dict[str, Any] | str)
+async def backlog_size(call: Call) -> int:
+    """How many bytes were published from a message on: `{"ledgerId", "entryId"}`, `"earliest"` or `"latest"`."""
+    position = read_position(call.content)
+    size = 0
+    logs = await call.broker.topics.all_of(call.topic, create=False)
+    for log in logs:
+        if position.special or position.target.ledger == log.ledger:
+            offset = await log.offset_after(position.target, inclusive=True)
+            size += await log.size_since(await log.entry_at(offset))
+        elif position.target.ledger < log.ledger and len(logs) == 1:
+            size += log.size_bytes  # the position is of an older log of this name, which this one follows
+    return size
+
+
+async def _stats(topic: Topic) -> dict[str, Any]:
     """One log as it is stored, and where its cursors stand."""
     entries = topic.next_entry - topic.first_entry
     ledger = {"ledgerId": topic.ledger, "entries": entries, "size": topic.size_bytes}
@@ -69,7 +119,7 @@ async def _positions(subscription: Subscription) -> str:
     return "[" + ",".join(found) + "]"
 
 
-async def internal_info(topic: Topic, properties: dict[str, str]) -> dict[str, Any]:
+async def _info(topic: Topic, properties: dict[str, str]) -> dict[str, Any]:
     """The ledger of a log and the positions of its durable cursors; when each was made is not kept."""
     cursors = {}
     for name, subscription in sorted(topic.subscriptions.items()):

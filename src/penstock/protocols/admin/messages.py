@@ -14,17 +14,14 @@ from penstock.protocols.http.answers import Answer, ExactName
 from penstock.wire.entry import payload_size, whole_batch
 
 from .call import Call
-from .position import offset_in_backlog, read_position
-from .subscriptions import SUBSCRIPTION, of_one_partition
-from .table import Table
-from .times import iso_time
-from .topics import TOPIC
+from .operations import SUBSCRIPTION, TOPIC, Table
+from .stats import iso_time
+from .subscriptions import of_one_partition, offset_in_backlog, read_position
 
 table = Table()
 
-SCANNED_MAX: Final = (
-    10_000  # entries of a backlog that is analyzed: Pulsar's subscriptionBacklogScanMaxEntries
-)
+# Entries of a backlog that is analyzed: Pulsar's subscriptionBacklogScanMaxEntries.
+SCANNED_MAX: Final = 10_000
 SCANNED_AT_ONCE: Final = 256
 
 # Clients split the body where they find the first; the second counts the bytes as they are stored.
@@ -43,7 +40,7 @@ async def _log(call: Call) -> Topic:
     return await call.broker.topics.get(name, create=False)
 
 
-@table.on("GET", f"{SUBSCRIPTION}/position/{{position}}", text=True)
+@table.on("GET", f"{SUBSCRIPTION}/position/{{position}}")
 async def peek(call: Call) -> Answer:
     """The n-th message of the backlog, counted from 1: its payload, with the rest in headers."""
     position = call.number("position")
@@ -54,7 +51,7 @@ async def peek(call: Call) -> Answer:
     return await _message(call, found.topic, offset, f"the backlog has no message {position}")
 
 
-@table.on("GET", f"{TOPIC}/examinemessage", query=("initialPosition", "messagePosition"), text=True)
+@table.on("GET", f"{TOPIC}/examinemessage", query=("initialPosition", "messagePosition"))
 async def examine(call: Call) -> Answer:
     """The n-th message of a topic, counted from 1 at `initialPosition` (`earliest`, or `latest`, the default)."""
     log = await _log(call)
@@ -68,7 +65,7 @@ async def examine(call: Call) -> Answer:
     return await _message(call, log, offset, f"the topic has no message {position}")
 
 
-@table.on("GET", f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}", text=True)
+@table.on("GET", f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}")
 async def by_id(call: Call) -> Answer:
     """The message at a place of the log; a batch as a whole, uncompressed, with `X-Pulsar-num-batch-message`."""
     log, ledger, number = await _log(call), call.number("ledger"), call.number("entry")
@@ -141,22 +138,20 @@ def _fits(text: str) -> bool:
 
 
 @table.on("GET", f"{TOPIC}/messageid/{{timestamp}}")
-async def id_at_time(call: Call) -> Answer:
+async def id_at_time(call: Call) -> dict[str, Any]:
     """The id of the first message published at or after a time (ms since the epoch); past the last, the next one's."""
     log = await _log(call)
     entry = await log.entry_at(await log.offset_at_time(call.number("timestamp")))
-    return Answer(
-        body={
-            "ledgerId": log.ledger,
-            "entryId": entry,
-            "partitionIndex": log.name.partition,
-            "batchIndex": -1,
-        }
-    )
+    return {
+        "ledgerId": log.ledger,
+        "entryId": entry,
+        "partitionIndex": log.name.partition,
+        "batchIndex": -1,
+    }
 
 
-@table.on("POST", f"{SUBSCRIPTION}/analyzeBacklog", body=dict[str, Any] | str, answer=dict[str, Any])
-async def analyze(call: Call) -> Answer:
+@table.on("POST", f"{SUBSCRIPTION}/analyzeBacklog", body=dict[str, Any] | str)
+async def analyze(call: Call) -> dict[str, Any]:
     """Count what a backlog holds, from a message on where the body has its id; no filter rejects anything.
 
     Of a long backlog the first entries are counted, and `aborted` says so, as in Pulsar.
@@ -195,4 +190,4 @@ async def analyze(call: Call) -> Answer:
     }
     if ids:
         body |= {"firstMessageId": ids[0], "lastMessageId": ids[1]}
-    return Answer(body=body)
+    return body

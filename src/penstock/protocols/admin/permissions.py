@@ -12,12 +12,9 @@ from penstock.model.names import TopicName
 from penstock.model.policy import NamespacePolicies
 from penstock.protocols.auth.permissions import check_actions
 from penstock.protocols.auth.principal import ROLE_CHARACTERS_MAX
-from penstock.protocols.http.answers import NO_CONTENT, Answer
 
 from .call import Call
-from .namespaces import NAMESPACE
-from .table import Table
-from .topics import TOPIC
+from .operations import NAMESPACE, TOPIC, Table
 
 table = Table()
 
@@ -47,68 +44,61 @@ def _with(granted: Mapping[str, tuple[str, ...]], role: str, actions: tuple[str,
 # -- a namespace's
 
 
-@table.on("GET", f"{NAMESPACE}/permissions", answer=Granted)
-async def of_namespace(call: Call) -> Answer:
+@table.on("GET", f"{NAMESPACE}/permissions")
+async def of_namespace(call: Call) -> Granted:
     """The actions that roles may do in a namespace."""
-    return Answer(body=call.broker.namespaces.policies(call.namespace).permissions)
+    return call.broker.namespaces.policies(call.namespace).permissions
 
 
 @table.on("POST", f"{NAMESPACE}/permissions/{{role}}", body=list[str])
-async def grant_in_namespace(call: Call) -> Answer:
+async def grant_in_namespace(call: Call) -> None:
     """Let a role do these actions in a namespace, and no others; `produce`, `consume`, `admin`."""
-    return await _set_in_namespace(call, check_actions(call.body(list[str])))
+    await _set_in_namespace(call, check_actions(call.body(list[str])))
 
 
 @table.on("DELETE", f"{NAMESPACE}/permissions/{{role}}")
-async def revoke_in_namespace(call: Call) -> Answer:
+async def revoke_in_namespace(call: Call) -> None:
     """Let a role do nothing more in a namespace; connections that relied on it are closed."""
-    return await _set_in_namespace(call, ())
+    await _set_in_namespace(call, ())
 
 
-async def _set_in_namespace(call: Call, actions: tuple[str, ...]) -> Answer:
+async def _set_in_namespace(call: Call, actions: tuple[str, ...]) -> None:
     role = _role(call)
 
     def changed(found: NamespacePolicies) -> NamespacePolicies:
         return msgspec.structs.replace(found, permissions=_with(found.permissions, role, actions))
 
     await call.broker.namespaces.change(call.namespace, changed)
-    return NO_CONTENT
 
 
 # -- a topic's
 
 
-@table.on("GET", f"{TOPIC}/permissions", answer=Granted)
-async def of_topic(call: Call) -> Answer:
+@table.on("GET", f"{TOPIC}/permissions")
+async def of_topic(call: Call) -> Granted:
     """The actions that roles may do with a topic, by its own permissions and its namespace's."""
     name = call.topic.base
     policies = call.broker.namespaces.policies(name.namespace_name)
     own = policies.topic_permissions.get(str(name), {})
     roles = {**policies.permissions, **own}
-    return Answer(
-        body={
-            role: check_actions((*policies.permissions.get(role, ()), *own.get(role, ()))) for role in roles
-        }
-    )
+    return {role: check_actions((*policies.permissions.get(role, ()), *own.get(role, ()))) for role in roles}
 
 
 @table.on("POST", f"{TOPIC}/permissions/{{role}}", body=list[str])
-async def grant_on_topic(call: Call) -> Answer:
+async def grant_on_topic(call: Call) -> None:
     """Let a role do these actions with a topic, beside what it may in the namespace."""
     name = call.topic.base
     await _set_on_topic(call, name, check_actions(call.body(list[str])))
-    return NO_CONTENT
 
 
 @table.on("DELETE", f"{TOPIC}/permissions/{{role}}")
-async def revoke_on_topic(call: Call) -> Answer:
+async def revoke_on_topic(call: Call) -> None:
     """Let a role do with a topic only what it may in the namespace; 412 where the topic grants it nothing."""
     name = call.topic.base
     policies = call.broker.namespaces.policies(name.namespace_name)
     if _role(call) not in policies.topic_permissions.get(str(name), {}):
         raise PenstockError(ErrorKind.NOT_GRANTED, "Permissions are not set at the topic level")
     await _set_on_topic(call, name, ())
-    return NO_CONTENT
 
 
 async def _set_on_topic(call: Call, name: TopicName, actions: tuple[str, ...]) -> None:

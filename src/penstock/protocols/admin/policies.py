@@ -1,4 +1,4 @@
-"""The policies that namespaces and topics share: their JSON as Pulsar has it, and what may be said."""
+"""What namespaces and topics decide, policy by policy, under Pulsar's paths; `applied` asks what holds for a topic."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -6,11 +6,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import InForce, Quota, TopicPolicies
-from penstock.protocols.http.answers import Answer
+from penstock.model.names import TopicName
+from penstock.model.policy import InForce, TopicPolicies
 
 from .call import Call
+from .operations import NAMESPACE, TOPIC, Table
 from .policy_bodies import (
+    QUOTA_FIELDS,
     AutoSubscriptionBody,
     AutoTopicBody,
     DispatchRateBody,
@@ -21,19 +23,18 @@ from .policy_bodies import (
     read_auto_topics,
     read_dispatch_rate,
     read_publish_rate,
+    read_quota,
     read_retention,
     read_subscription_types,
     shown_auto_topics,
     shown_dispatch_rate,
     shown_publish_rate,
+    shown_quotas,
     shown_retention,
     size_in_bytes,
 )
 
-SIZE, AGE = "destination_storage", "message_age"
-QUOTA_FIELDS: Final = {SIZE: "size_quota", AGE: "age_quota"}
-
-Policied = TopicPolicies | InForce
+table = Table()
 
 
 class Setting(NamedTuple):
@@ -42,9 +43,9 @@ class Setting(NamedTuple):
     field: str
     namespace: str  # the last segment of its path below a namespace; "": not there
     topic: str  # and below a topic
-    body: Any
-    says: str  # of what it decides, for the documentation
-    read: Callable[[Any], Any]  # a body's value as it is kept; raises BAD_PARAMETER
+    says: str  # what it decides, for the documentation
+    body: Any = int
+    read: Callable[[Any], Any] = natural  # a body's value as it is kept; raises BAD_PARAMETER
     shown: Callable[[Any], Any] = lambda value: value
     parameter: str = ""  # a topic's may come in the query, as Pulsar's tools send it
     method: str = "POST"  # that sets a namespace's
@@ -55,8 +56,8 @@ SETTINGS: Final = (
         "retention",
         "retention",
         "retention",
-        RetentionBody,
         "how long, and up to which size, acknowledged messages are kept",
+        RetentionBody,
         read_retention,
         shown_retention,
     ),
@@ -64,75 +65,47 @@ SETTINGS: Final = (
         "message_ttl_s",
         "messageTTL",
         "messageTTL",
-        int,
         "after how many seconds messages count as acknowledged",
-        natural,
         parameter="messageTTL",
     ),
-    Setting("deduplication", "", "deduplicationEnabled", bool, "whether repeats are dropped", bool),
-    Setting(
-        "max_producers",
-        "maxProducersPerTopic",
-        "maxProducers",
-        int,
-        "the most producers of a topic",
-        natural,
-    ),
-    Setting(
-        "max_consumers",
-        "maxConsumersPerTopic",
-        "maxConsumers",
-        int,
-        "the most consumers of a topic",
-        natural,
-    ),
+    Setting("deduplication", "", "deduplicationEnabled", "whether repeats are dropped", bool, bool),
+    Setting("max_producers", "maxProducersPerTopic", "maxProducers", "the most producers of a topic"),
+    Setting("max_consumers", "maxConsumersPerTopic", "maxConsumers", "the most consumers of a topic"),
     Setting(
         "max_consumers_per_subscription",
         "maxConsumersPerSubscription",
         "maxConsumersPerSubscription",
-        int,
         "the most consumers of a subscription",
-        natural,
     ),
     Setting(
         "max_subscriptions",
         "maxSubscriptionsPerTopic",
         "maxSubscriptionsPerTopic",
-        int,
         "the most subscriptions of a topic",
-        natural,
     ),
     Setting(
-        "max_topics",
-        "maxTopicsPerNamespace",
-        "",
-        int,
-        "the most topics of a namespace, partitions counted each",
-        natural,
+        "max_topics", "maxTopicsPerNamespace", "", "the most topics of a namespace, partitions counted each"
     ),
     Setting(
         "max_unacked_per_consumer",
         "maxUnackedMessagesPerConsumer",
         "maxUnackedMessagesOnConsumer",
-        int,
         "the most unacknowledged messages of a Shared or Key_Shared consumer",
-        natural,
     ),
     Setting(
         "compaction_threshold",
         "compactionThreshold",
         "compactionThreshold",
-        int,
         "after how many bytes a topic is compacted by itself, 0 for never",
-        size_in_bytes,
+        read=size_in_bytes,
         method="PUT",
     ),
     Setting(
         "publish_rate",
         "publishRate",
         "publishRate",
-        PublishRateBody,
         "how fast messages may be published to a topic",
+        PublishRateBody,
         read_publish_rate,
         shown_publish_rate,
     ),
@@ -140,8 +113,8 @@ SETTINGS: Final = (
         "dispatch_rate",
         "dispatchRate",
         "dispatchRate",
-        DispatchRateBody,
         "how fast a topic delivers, over all its subscriptions",
+        DispatchRateBody,
         read_dispatch_rate,
         shown_dispatch_rate,
     ),
@@ -149,8 +122,8 @@ SETTINGS: Final = (
         "subscription_dispatch_rate",
         "subscriptionDispatchRate",
         "subscriptionDispatchRate",
-        DispatchRateBody,
         "how fast each subscription delivers",
+        DispatchRateBody,
         read_dispatch_rate,
         shown_dispatch_rate,
     ),
@@ -158,8 +131,8 @@ SETTINGS: Final = (
         "auto_subscriptions",
         "autoSubscriptionCreation",
         "autoSubscriptionCreation",
-        AutoSubscriptionBody,
         "whether a consumer may create a durable subscription",
+        AutoSubscriptionBody,
         lambda body: body.allowAutoSubscriptionCreation,
         lambda allowed: {"allowAutoSubscriptionCreation": allowed},
     ),
@@ -167,8 +140,8 @@ SETTINGS: Final = (
         "subscription_types",
         "subscriptionTypesEnabled",
         "subscriptionTypesEnabled",
-        list[str],
         "which types subscriptions may have, none named for all",
+        list[str],
         read_subscription_types,
         lambda types: [one.value for one in types],
     ),
@@ -176,17 +149,12 @@ SETTINGS: Final = (
         "auto_topics",
         "autoTopicCreation",
         "",
-        AutoTopicBody,
         "whether a topic is created when it is first used, and with how many partitions",
+        AutoTopicBody,
         read_auto_topics,
         shown_auto_topics,
     ),
 )
-
-
-def answer(value: Any) -> Answer:
-    """A policy as JSON; `null` where nothing is decided."""
-    return Answer(raw=msgspec.json.encode(value), headers={"content-type": "application/json"})
 
 
 def show(setting: Setting, policies: Any) -> Any:
@@ -195,9 +163,35 @@ def show(setting: Setting, policies: Any) -> Any:
     return None if value is None else setting.shown(value)
 
 
-def wanted(setting: Setting, call: Call) -> Any:
+def _topic(call: Call) -> TopicName:
+    """The topic whose policies are meant: a partition has its topic's. Raises TOPIC_NOT_FOUND."""
+    name, topics = call.topic, call.broker.topics
+    if not topics.exists(name):
+        raise topics.missing(name)
+    return name.base if topics.exists(name.base) else name
+
+
+def _decided(call: Call) -> TopicPolicies | InForce:
+    """The policies of what the path names, a namespace or a topic."""
+    if "topic" not in call.path:
+        return call.broker.namespaces.policies(call.namespace)
+    name, policies = _topic(call), call.broker.policies
+    return policies.in_force(name) if call.flag("applied") else policies.of_topic(name)
+
+
+async def change(call: Call, field: str, value: Any) -> None:
+    """Decide a policy of what the path names."""
+    if "topic" in call.path:
+        name, policies = _topic(call), call.broker.policies
+        await policies.change_topic(name, lambda now: msgspec.structs.replace(now, **{field: value}))
+    else:
+        namespace, namespaces = call.namespace, call.broker.namespaces
+        await namespaces.change(namespace, lambda now: msgspec.structs.replace(now, **{field: value}))
+
+
+def _wanted(setting: Setting, call: Call) -> Any:
     """What a call wants a policy to be; raises BAD_PARAMETER."""
-    text = call.query.get(setting.parameter) if setting.parameter else None
+    text = call.query.get(setting.parameter) if setting.parameter and "topic" in call.path else None
     if text is None:
         body = call.body(setting.body)
         if isinstance(body, msgspec.Struct):
@@ -220,40 +214,82 @@ def _check_known(call: Call, body: msgspec.Struct) -> None:
         )
 
 
+def _declare(setting: Setting, path: str, above: str) -> None:
+    """Declare how a policy is read, decided, and left to what is above."""
+    of_topic = path.startswith(TOPIC)
+
+    async def get(call: Call) -> Any:
+        shown = show(setting, _decided(call))
+        if shown is None and setting.field == "max_topics":
+            shown = call.broker.policies.max_topics(call.namespace)  # Java's client wants a number
+        return shown
+
+    async def put(call: Call) -> None:
+        await change(call, setting.field, _wanted(setting, call))
+
+    async def unset(call: Call) -> None:
+        await change(call, setting.field, None)
+
+    applied = ", `applied` says what holds" if of_topic else ""
+    get.__doc__ = f"Say {setting.says}; `null` leaves it to the {above}{applied}."
+    put.__doc__ = f"Decide {setting.says}."
+    unset.__doc__ = f"Leave to the {above} {setting.says}."
+    table.on("GET", path, answer=setting.body | None, query=("applied",) if of_topic else ())(get)
+    parameters = (setting.parameter,) if of_topic and setting.parameter else ()
+    table.on("POST" if of_topic else setting.method, path, body=setting.body, query=parameters)(put)
+    table.on("DELETE", path)(unset)
+
+
+for _setting in SETTINGS:
+    if _setting.namespace:
+        _declare(_setting, f"{NAMESPACE}/{_setting.namespace}", "server")
+    if _setting.topic:
+        _declare(_setting, f"{TOPIC}/{_setting.topic}", "namespace")
+
+
 # -- backlog quotas
 
 
-def quota_field(call: Call) -> str:
+def _quota_field(call: Call) -> str:
     """Which of the two quotas a call is about; raises BAD_PARAMETER."""
-    kind = call.query.get("backlogQuotaType", SIZE)
-    if kind not in QUOTA_FIELDS:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, f"backlogQuotaType must be {SIZE} or {AGE}")
-    return QUOTA_FIELDS[kind]
+    field = QUOTA_FIELDS.get(call.query.get("backlogQuotaType", "destination_storage"))
+    if field is None:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"backlogQuotaType must be {' or '.join(QUOTA_FIELDS)}")
+    return field
 
 
-def wanted_quota(call: Call) -> Quota:
-    """The quota that a call wants; raises BAD_PARAMETER."""
-    return read_quota(quota_field(call), call.body(QuotaBody))
+@table.on("GET", f"{NAMESPACE}/backlogQuotaMap", answer=dict[str, QuotaBody])
+async def quotas_of_namespace(call: Call) -> dict[str, Any]:
+    """The backlog quotas that the namespace decides, by type."""
+    return shown_quotas(_decided(call))
 
 
-def read_quota(field: str, body: QuotaBody) -> Quota:
-    """A quota from its JSON."""
-    size = body.limit if body.limitSize is None else body.limitSize
-    limit = size if field == "size_quota" else body.limitTime
-    if not -1 <= limit < 1 << 53:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, f"a quota's limit is -1, for none, or more, not {limit}")
-    return Quota(limit, body.policy)
+@table.on("GET", f"{TOPIC}/backlogQuotaMap", query=("applied",), answer=dict[str, QuotaBody])
+async def quotas_of_topic(call: Call) -> dict[str, Any]:
+    """The backlog quotas that the topic decides, by type; `applied`: those that hold."""
+    return shown_quotas(_decided(call))
 
 
-def shown_quotas(policies: Policied) -> dict[str, Any]:
-    """The quotas that are decided, as Pulsar's JSON has them."""
-    shown: dict[str, Any] = {}
-    if policies.size_quota is not None:
-        shown[SIZE] = _shown_quota(policies.size_quota.limit, -1, policies.size_quota)
-    if policies.age_quota is not None:
-        shown[AGE] = _shown_quota(-1, policies.age_quota.limit, policies.age_quota)
-    return shown
+@table.on(
+    "POST",
+    f"{NAMESPACE}/backlogQuota",
+    f"{TOPIC}/backlogQuota",
+    query=("backlogQuotaType",),
+    body=QuotaBody,
+)
+async def set_quota(call: Call) -> None:
+    """Bound the backlog, by `backlogQuotaType` destination_storage (bytes) or message_age (seconds)."""
+    field = _quota_field(call)
+    await change(call, field, read_quota(field, call.body(QuotaBody)))
 
 
-def _shown_quota(size: int, seconds: int, quota: Quota) -> dict[str, Any]:
-    return {"limit": size, "limitSize": size, "limitTime": seconds, "policy": quota.action.value}
+@table.on("DELETE", f"{NAMESPACE}/backlogQuota", query=("backlogQuotaType",))
+async def unset_quota_of_namespace(call: Call) -> None:
+    """Leave a backlog quota to the server."""
+    await change(call, _quota_field(call), None)
+
+
+@table.on("DELETE", f"{TOPIC}/backlogQuota", query=("backlogQuotaType",))
+async def unset_quota_of_topic(call: Call) -> None:
+    """Leave a backlog quota to the namespace."""
+    await change(call, _quota_field(call), None)

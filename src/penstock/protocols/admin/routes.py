@@ -1,58 +1,106 @@
-"""The administrator's endpoint as an ASGI application."""
+"""The admin API as an ASGI application: which operation a request means, and its answer."""
 
-from urllib.parse import parse_qsl
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange, raw_path
+from penstock.protocols.http.operations import Router
 from penstock.protocols.session import ServerContext
 
 from . import (
-    brokers,
-    lookup,
+    cluster,
+    fixed,
+    internal,
+    load,
     messages,
     namespace_actions,
-    namespace_policies,
     namespaces,
     permissions,
-    proxy_stats,
+    policies,
     schemas,
-    server,
-    single,
+    stats,
     subscriptions,
     topic_actions,
-    topic_policies,
     topics,
 )
 from .call import Call
+from .operations import PARTICULAR, AdminOperation, Refusal
 from .refusals import REFUSALS
-from .table import AdminOperation, Paths, named
 
-ENDPOINTS: list[AdminOperation] = [
-    *server.table.endpoints,
-    *brokers.table.endpoints,
-    *proxy_stats.table.endpoints,
-    *namespaces.table.endpoints,
-    *namespace_policies.table.endpoints,
-    *namespace_actions.table.endpoints,
-    *schemas.table.endpoints,
-    *topics.table.endpoints,
-    *topic_actions.table.endpoints,
-    *topic_policies.table.endpoints,
-    *subscriptions.table.endpoints,
-    *messages.table.endpoints,
-    *single.table.endpoints,
-    *permissions.table.endpoints,
-    *lookup.table.endpoints,
-]
+_MODULES: Final = (
+    cluster,
+    load,
+    fixed,
+    namespaces,
+    namespace_actions,
+    policies,
+    permissions,
+    topics,
+    topic_actions,
+    subscriptions,
+    messages,
+    stats,
+    internal,
+    schemas,
+)
 
-_PATHS = Paths(ENDPOINTS, REFUSALS)
+OPERATIONS: Final = tuple(operation for module in _MODULES for operation in module.table)
+
+
+class Found(NamedTuple):
+    """An operation with the names in its path, still encoded. Or None with the methods that there are, and why
+    this one is refused where that is known; none and no reason where the path means nothing."""
+
+    operation: AdminOperation | None
+    names: dict[str, str]
+    methods: list[str]
+    reason: str
+
+
+class Paths:
+    """All operations, and what is refused, by path and method."""
+
+    def __init__(self, operations: Iterable[AdminOperation], refusals: Iterable[Refusal] = ()) -> None:
+        self._by_path: dict[str, dict[str, AdminOperation]] = {}
+        self._refused: dict[str, dict[str, str]] = {}  # why, by path and method
+        self._below: dict[str, str] = {}  # why all that is below these paths is refused
+        for operation in operations:
+            by_method = self._by_path.setdefault(operation.path, {})
+            assert operation.method not in by_method, f"declared twice: {operation.method} {operation.path}"
+            by_method[operation.method] = operation
+        for refusal in refusals:
+            for path in refusal.paths:
+                if path.endswith("/**"):
+                    self._below[path[:-2]] = refusal.reason
+                else:
+                    self._refused.setdefault(path, {}).update(dict.fromkeys(refusal.methods, refusal.reason))
+        self._router = Router({**self._by_path, **self._refused}, PARTICULAR)
+
+    def find(self, method: str, raw_path: str) -> Found:
+        """The operation for a path as it was sent: segments are taken apart first, so that a name may hold a slash."""
+        whole, methods, reason = raw_path.strip("/"), list[str](), ""
+        for path, names in self._router.all(whole.split("/")):
+            if "" in names.values():
+                continue
+            by_method = self._by_path.get(path, {})
+            if method in by_method:
+                return Found(by_method[method], names, [], "")
+            methods += by_method
+            reason = reason or self._refused.get(path, {}).get(method, "")
+        below = (why for path, why in self._below.items() if f"/{whole}/".startswith(path))
+        return Found(None, {}, methods, reason or next(below, ""))
+
+
+_PATHS: Final = Paths(OPERATIONS, REFUSALS)
 
 
 def endpoint(context: ServerContext) -> ASGIApp:
-    """Serves `/admin/v2` and `/lookup/v2`."""
+    """Serves `/admin/v2`, `/admin/v3` and `/lookup/v2`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
@@ -67,25 +115,33 @@ def endpoint(context: ServerContext) -> ASGIApp:
 async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
     scope = exchange.scope
     method = "GET" if exchange.method == "HEAD" else exchange.method
-    found = _PATHS.find(method, raw_path(scope).decode("ascii", "replace"))
-    if found.endpoint is None:
-        if not found.methods and not found.reason:
+    operation, encoded, methods, reason = _PATHS.find(method, raw_path(scope).decode("ascii", "replace"))
+    if operation is None:
+        if not methods and not reason:
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path']}")
-        allowed = sorted({*found.methods, *(["HEAD"] if "GET" in found.methods else [])})
-        raise not_allowed(
-            exchange.method, allowed, found.reason or f"{exchange.method} is not for {scope['path']}"
-        )
+        allowed = sorted({*methods, *(["HEAD"] if "GET" in methods else [])})
+        raise not_allowed(exchange.method, allowed, reason or f"{exchange.method} is not for {scope['path']}")
     session = await context.admit(exchange.authorization, scope)
     try:
-        names = named(found.endpoint, found.segments)
+        names = {name: unquote(given, errors="strict") for name, given in encoded.items()}
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
     except UnicodeDecodeError:
         raise PenstockError(ErrorKind.BAD_PARAMETER, "the URL is not UTF-8") from None
     content = b""
-    if found.endpoint.request is not None:
+    if operation.request is not None:
         content = await exchange.body(context.limits.max_request_bytes, encoded=True)
     call = Call(session, names, query, content, exchange.header(b"host") or "")
-    answer: Answer = await found.endpoint.handler(call)
+    answer = _as_answer(operation, await operation.handler(call))
     if method != "GET":
         context.audit.changed(session.role, scope, answer.status, proxy=session.proxy)
     return answer
+
+
+def _as_answer(operation: AdminOperation, value: Any) -> Answer:
+    if isinstance(value, Answer):
+        return value
+    if isinstance(value, bytes):
+        return Answer(raw=value)
+    if value is None and operation.status != 204:  # `null`: a policy that is not decided
+        return Answer(raw=b"null", headers={"content-type": "application/json"})
+    return Answer(status=operation.status, body=value)

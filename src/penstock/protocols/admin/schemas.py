@@ -7,10 +7,9 @@ import msgspec
 from penstock.codec.key_value import join, key_value_parts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType, SchemaVersion
-from penstock.protocols.http.answers import Answer
 
 from .call import Call
-from .table import Table
+from .operations import Table
 
 table = Table()
 
@@ -83,7 +82,7 @@ def _raw(part: SchemaInfo) -> msgspec.Raw:
     return msgspec.Raw(part.data) if part.data and part.type.has_definition else msgspec.Raw(b'""')
 
 
-def _described(found: SchemaVersion) -> dict[str, object]:
+def _described(found: SchemaVersion) -> dict[str, Any]:
     return {
         "version": found.version,
         "type": found.schema.type.name,
@@ -93,80 +92,80 @@ def _described(found: SchemaVersion) -> dict[str, object]:
     }
 
 
-def _version(number: int) -> dict[str, object]:
+def _version(number: int) -> dict[str, Any]:
     return {"version": {"version": number}}
 
 
 @table.on("GET", f"{_TOPIC}/schema")
-async def schema(call: Call) -> Answer:
+async def schema(call: Call) -> dict[str, Any]:
     """The newest schema of a topic."""
-    return Answer(body=_described(call.broker.schemas.get(call.seen_topic)))
+    return _described(call.broker.schemas.get(call.seen_topic))
 
 
 @table.on("GET", f"{_TOPIC}/schema/{{version}}", query=("deleted",))
-async def schema_version(call: Call) -> Answer:
+async def schema_version(call: Call) -> dict[str, Any]:
     """One version of a topic's schema since it was last deleted; with `deleted` also one before it."""
     schemas = call.broker.schemas
     read = schemas.version if call.flag("deleted") else schemas.get
-    return Answer(body=_described(read(call.seen_topic, call.number("version"))))
+    return _described(read(call.seen_topic, call.number("version")))
 
 
 @table.on("GET", f"{_TOPIC}/schemas", query=("deleted",))
-async def schemas(call: Call) -> Answer:
+async def schemas(call: Call) -> dict[str, Any]:
     """Every version of a topic's schema since it was last deleted; with `deleted` those before it, too."""
     every = call.broker.schemas.all(call.seen_topic, deleted=True)
     found = every if call.flag("deleted") else call.broker.schemas.all(call.seen_topic)
     if not every:
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
-    return Answer(body={"getSchemaResponses": [_described(version) for version in found]})
+    return {"getSchemaResponses": [_described(version) for version in found]}
 
 
 @table.on("GET", f"{_TOPIC}/metadata")
-async def metadata(call: Call) -> Answer:
+async def metadata(call: Call) -> dict[str, Any]:
     """Which versions of a topic's schema there are."""
     found = call.broker.schemas.all(call.seen_topic)
     if not found:
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
     index = [{"version": v.version, "timestamp": v.timestamp, "type": v.schema.type.name} for v in found]
-    return Answer(body={"info": index[-1], "index": index})
+    return {"info": index[-1], "index": index}
 
 
-@table.on("POST", f"{_TOPIC}/schema", body=SchemaPayload, answer=dict[str, Any])
-async def register(call: Call) -> Answer:
+@table.on("POST", f"{_TOPIC}/schema", body=SchemaPayload)
+async def register(call: Call) -> dict[str, Any]:
     """Register a schema: answers its version, an old one where the schema is known already."""
     topic, given = call.produced_topic, _given(call)
     call.broker.namespaces.check(topic.namespace_name)
     number = await call.broker.schemas.get_or_create(topic, given, forced=True)
-    return Answer(body=_version(-1 if number is None else number))
+    return _version(-1 if number is None else number)
 
 
-@table.on("POST", f"{_TOPIC}/compatibility", body=SchemaPayload, answer=dict[str, Any], status=202)
-async def compatibility(call: Call) -> Answer:
+@table.on("POST", f"{_TOPIC}/compatibility", body=SchemaPayload, status=202)
+async def compatibility(call: Call) -> dict[str, Any]:
     """Whether a schema may follow those of the topic, and by which strategy; `reason` says why not."""
     topic, given = call.seen_topic, _given(call)
     call.broker.schemas.check(topic, given)
     reason = call.broker.schemas.objection(topic, given)
-    body: dict[str, object] = {
+    body: dict[str, Any] = {
         "compatibility": reason is None,  # Pulsar's name
         "isCompatibility": reason is None,  # and what its field is called
         "schemaCompatibilityStrategy": call.broker.schemas.strategy(topic),
     }
     if reason is not None:
         body["reason"] = reason
-    return Answer(status=202, body=body)
+    return body
 
 
-@table.on("POST", f"{_TOPIC}/version", body=SchemaPayload, answer=dict[str, Any])
-async def version_of(call: Call) -> Answer:
+@table.on("POST", f"{_TOPIC}/version", body=SchemaPayload)
+async def version_of(call: Call) -> dict[str, Any]:
     """The version of a schema, -1 where the topic has no such schema."""
     topic, given = call.seen_topic, _given(call)
     call.broker.schemas.check(topic, given)
     found = call.broker.schemas.find(topic, given)
-    return Answer(body={"version": -1 if found is None else found})
+    return {"version": -1 if found is None else found}
 
 
-@table.on("DELETE", f"{_TOPIC}/schema", query=("force",), answer=dict[str, Any])
-async def delete(call: Call) -> Answer:
+@table.on("DELETE", f"{_TOPIC}/schema", query=("force",))
+async def delete(call: Call) -> dict[str, Any]:
     """Delete a topic's schema: a new version says so; with `force` every version is forgotten."""
     number = await call.broker.schemas.delete(call.topic, force=call.flag("force"))
-    return Answer(body={"version": number})
+    return {"version": number}

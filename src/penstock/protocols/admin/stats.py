@@ -1,22 +1,55 @@
 """Figures of topics and subscriptions, under Pulsar's names."""
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from penstock.broker.consumer import Receiver, Subscription
 from penstock.broker.topic import Publisher, Topic
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import AccessMode, SubscriptionType
 from penstock.runtime.statistics import Rate
 
-from .times import iso_time
+from .call import Call
+from .operations import TOPIC, Table
 
+table = Table()
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 # Pulsar's spelling of access modes in JSON.
-_ACCESS = {
+_ACCESS: Final = {
     AccessMode.SHARED: "Shared",
     AccessMode.EXCLUSIVE: "Exclusive",
     AccessMode.WAIT_FOR_EXCLUSIVE: "WaitForExclusive",
     AccessMode.EXCLUSIVE_WITH_FENCING: "ExclusiveWithFencing",
 }
+
+
+@table.on("GET", f"{TOPIC}/stats")
+async def stats(call: Call) -> dict[str, Any]:
+    """Rates, counters, backlog, publishers and subscriptions."""
+    name, broker = call.seen_topic, call.broker
+    if broker.topics.partitions(name):
+        return await stats_by_partition(call)
+    return await topic_stats(await broker.topics.get(name, create=False))
+
+
+@table.on("GET", f"{TOPIC}/partitioned-stats", query=("perPartition",))
+async def stats_by_partition(call: Call) -> dict[str, Any]:
+    """The same over all partitions, and of each."""
+    logs = await partitions_of(call)
+    parts = {str(log.name): await topic_stats(log) for log in logs}
+    each = parts if call.flag("perPartition", default=True) else {}
+    return {"metadata": {"partitions": len(logs)}, **_sum(list(parts.values())), "partitions": each}
+
+
+async def partitions_of(call: Call) -> Sequence[Topic]:
+    """The logs of the partitioned topic in the path; raises TOPIC_NOT_FOUND for one that has no partitions."""
+    name, topics = call.seen_topic, call.broker.topics
+    if not topics.partitions(name):
+        raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{name} is not a partitioned topic")
+    return await topics.all_of(name, create=False)
 
 
 async def topic_stats(topic: Topic) -> dict[str, Any]:
@@ -93,13 +126,6 @@ def _redelivery_rate(subscription: Subscription) -> float:
     """Redeliveries a second, as the same share of the deliveries a second as over all time."""
     delivered = subscription.rate_out.messages
     return subscription.rate_out.per_second()[0] * min(1.0, subscription.redelivered / max(1, delivered))
-
-
-async def partitioned_stats(logs: Sequence[Topic], *, each: bool) -> dict[str, Any]:
-    """Figures of all partitions together, and each by itself."""
-    parts = {str(log.name): await topic_stats(log) for log in logs}
-    found: dict[str, Any] = _sum(list(parts.values()))
-    return {"metadata": {"partitions": len(logs)}, **found, "partitions": parts if each else {}}
 
 
 # What partitions do not add up to; a quota holds for each.
@@ -186,3 +212,9 @@ def _connected(one: Publisher | Receiver) -> dict[str, Any]:
         "metadata": one.options.properties,
         **shown_owner(one),
     }
+
+
+def iso_time(ms: int) -> str:
+    """A time (ms since the epoch) in ISO 8601, UTC; beyond the year 9999 that year's end."""
+    at = _EPOCH + timedelta(milliseconds=max(0, min(ms, _LATEST_MS)))
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

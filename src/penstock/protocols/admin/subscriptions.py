@@ -3,20 +3,78 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from penstock.broker.consumer import Subscription
 from penstock.broker.log import Log
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import check_local
-from penstock.protocols.http.answers import NO_CONTENT, Answer
 
 from .call import Call
-from .position import Position, offset_in_backlog, read_position
-from .table import Table
-from .topics import TOPIC
+from .operations import SUBSCRIPTION, TOPIC, Table
 
 table = Table()
 
-SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a subscription is to go on: at `target`, or after it."""
+
+    target: MessageId
+    inclusive: bool
+    properties: dict[str, str]
+
+    @property
+    def special(self) -> bool:
+        """Whether it means a place in every partition."""
+        return self.target in (EARLIEST, LATEST)
+
+
+class _PositionJson(msgspec.Struct):
+    """Pulsar's ResetCursorData."""
+
+    ledgerId: int = 2**63 - 1  # noqa: N815 - Pulsar's JSON
+    entryId: int = 2**63 - 1  # noqa: N815
+    partitionIndex: int = -1  # noqa: N815
+    batchIndex: int = -1  # noqa: N815
+    excluded: bool = False  # as Pulsar's Java classes are written
+    isExcluded: bool = False  # noqa: N815 - as Pulsar's field is called
+    properties: dict[str, str] | None = None
+
+
+def read_position(content: bytes) -> Position:
+    """A body: Pulsar's object, which means *at* the message unless it says `excluded` (or `isExcluded`); or an
+    id as text (base64, `earliest`, `latest`), which means *after* it as everywhere. Empty: the latest.
+
+    Raises BAD_PARAMETER.
+    """
+    text = content.decode("utf-8", "replace").strip()
+    if not text:
+        return Position(LATEST, False, {})
+    try:
+        given: Any = msgspec.json.decode(text) if text[0] in '{"' else text
+        if isinstance(given, str):
+            return Position(MessageId.parse(given), False, {})
+        found = msgspec.convert(given, _PositionJson)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"bad message id: {error}") from None
+    target = MessageId(found.ledgerId, found.entryId, found.partitionIndex, max(-1, found.batchIndex))
+    if target.ledger == target.entry == -1:
+        target = EARLIEST
+    elif target.ledger == LATEST.ledger:
+        target = LATEST
+    return Position(target, not (found.excluded or found.isExcluded), found.properties or {})
+
+
+def offset_in_backlog(subscription: Subscription, count: int) -> int:
+    """The offset of the message that `count` unacknowledged ones come before; the end where there are fewer."""
+    at, left = subscription.cursor.mark, count
+    for first, last in subscription.cursor.ranges():
+        if first - at > left:
+            break
+        left -= first - at
+        at = last + 1
+    return min(subscription.topic.next_offset, at + left)
 
 
 async def _found(call: Call) -> Sequence[Subscription]:
@@ -41,15 +99,15 @@ def _check_place(position: Position, logs: Sequence[Log]) -> None:
         )
 
 
-@table.on("GET", f"{TOPIC}/subscriptions", answer=list[str])
-async def subscriptions(call: Call) -> Answer:
+@table.on("GET", f"{TOPIC}/subscriptions")
+async def subscriptions(call: Call) -> list[str]:
     """List a topic's subscriptions."""
     logs = await call.broker.topics.all_of(call.consumed_topic, create=False)
-    return Answer(body=sorted({name for log in logs for name in log.subscriptions}))
+    return sorted({name for log in logs for name in log.subscriptions})
 
 
 @table.on("PUT", SUBSCRIPTION, body=dict[str, Any] | str)
-async def create(call: Call) -> Answer:
+async def create(call: Call) -> None:
     """Create a durable subscription at a position: `"earliest"`, `"latest"` (the default) or a message id."""
     position, name = read_position(call.content), call.consumed_topic
     subscription = check_local("subscription", call.path["subscription"])
@@ -63,101 +121,94 @@ async def create(call: Call) -> Answer:
         inclusive=position.inclusive,
         properties=call.bounded(position.properties),
     )
-    return NO_CONTENT
 
 
 @table.on("DELETE", SUBSCRIPTION, query=("force",))
-async def delete(call: Call) -> Answer:
+async def delete(call: Call) -> None:
     """Delete a subscription; with `force` its consumers are disconnected."""
     await call.broker.subscriptions.delete(
         call.consumed_topic, call.path["subscription"], force=call.flag("force")
     )
-    return NO_CONTENT
 
 
 @table.on("POST", f"{SUBSCRIPTION}/skip/{{count}}")
-async def skip(call: Call) -> Answer:
+async def skip(call: Call) -> None:
     """Count the next messages of the backlog as acknowledged."""
     count, found = call.number("count"), await of_one_partition(call, "skipping")
-    return await _skipped([found], [offset_in_backlog(found, count)])
+    await _skipped([found], [offset_in_backlog(found, count)])
 
 
 @table.on("POST", f"{SUBSCRIPTION}/skip_all")
-async def skip_all(call: Call) -> Answer:
+async def skip_all(call: Call) -> None:
     """Count the whole backlog as acknowledged."""
     found = await _found(call)
-    return await _skipped(found, [one.topic.next_offset for one in found])
+    await _skipped(found, [one.topic.next_offset for one in found])
 
 
 @table.on("POST", f"{SUBSCRIPTION}/expireMessages/{{seconds}}")
-async def expire(call: Call) -> Answer:
+async def expire(call: Call) -> None:
     """Count what was published longer ago than this as acknowledged."""
     found = await _found(call)
     before = call.broker.clock.now_ms() - 1000 * call.number("seconds")
-    return await _skipped(found, [await one.topic.offset_at_time(before) for one in found])
+    await _skipped(found, [await one.topic.offset_at_time(before) for one in found])
 
 
 @table.on("POST", f"{SUBSCRIPTION}/expireMessages", body=dict[str, Any] | str)
-async def expire_to(call: Call) -> Answer:
+async def expire_to(call: Call) -> None:
     """Count everything up to and with a message as acknowledged."""
     position, found = read_position(call.content), await _found(call)
     _check_place(position, [one.topic for one in found])
     offsets = [await one.topic.offset_after(position.target) for one in found]
-    return await _skipped(found, offsets)
+    await _skipped(found, offsets)
 
 
 @table.on("POST", f"{TOPIC}/all_subscription/expireMessages/{{seconds}}")
-async def expire_all(call: Call) -> Answer:
+async def expire_all(call: Call) -> None:
     """Count what was published longer ago than this as acknowledged, on every subscription."""
     before = call.broker.clock.now_ms() - 1000 * call.number("seconds")
     for log in await call.broker.topics.all_of(call.consumed_topic, create=False):
         offset = await log.offset_at_time(before)
         found = list(log.subscriptions.values())
         await _skipped(found, [offset] * len(found))
-    return NO_CONTENT
 
 
-async def _skipped(found: Sequence[Subscription], offsets: list[int]) -> Answer:
+async def _skipped(found: Sequence[Subscription], offsets: list[int]) -> None:
     for one, offset in zip(found, offsets, strict=True):
         one.skip(offset)
         await one.flush()
-    return NO_CONTENT
 
 
 @table.on("POST", f"{SUBSCRIPTION}/resetcursor/{{timestamp}}")
-async def reset_to_time(call: Call) -> Answer:
+async def reset_to_time(call: Call) -> None:
     """Go on with the first message published at or after a time (ms since the epoch)."""
     timestamp = call.number("timestamp")
     for one in await _found(call):
         await one.seek_time(timestamp)
         await one.flush()
-    return NO_CONTENT
 
 
 @table.on("POST", f"{SUBSCRIPTION}/resetcursor", body=dict[str, Any] | str)
-async def reset(call: Call) -> Answer:
+async def reset(call: Call) -> None:
     """Go on at a position: `"earliest"`, `"latest"` or a message id."""
     position, found = read_position(call.content), await _found(call)
     _check_place(position, [one.topic for one in found])
     for one in found:
         await one.seek(position.target, inclusive=position.inclusive)
         await one.flush()
-    return NO_CONTENT
 
 
 # -- properties
 
 
-@table.on("GET", f"{SUBSCRIPTION}/properties", answer=dict[str, str])
-async def properties(call: Call) -> Answer:
+@table.on("GET", f"{SUBSCRIPTION}/properties")
+async def properties(call: Call) -> dict[str, str]:
     """The properties of a subscription."""
-    return Answer(body=(await _found(call))[0].properties)
+    return (await _found(call))[0].properties
 
 
 @table.on("PUT", f"{SUBSCRIPTION}/properties", body=dict[str, str])
-async def set_properties(call: Call) -> Answer:
+async def set_properties(call: Call) -> None:
     """Set the properties of a subscription, instead of those before."""
     given = call.bounded(call.body(dict[str, str]))
     for one in await _found(call):
         await one.set_properties(given)
-    return NO_CONTENT

@@ -1,45 +1,39 @@
-"""What is done to a topic as a whole: unload, truncate, trim, compact; and its properties."""
+"""What is done to a topic as a whole: unload, truncate, trim, compact, terminate; and its properties."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.broker.capability import Capability, require
+from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.protocols.http.answers import NO_CONTENT, Answer
+from penstock.wire.entry import batch_size
 
 from .call import Call
-from .table import Table
-from .topics import TOPIC
+from .operations import TOPIC, Table
 
 table = Table()
 
-_ORDER: Final = (
-    "ERROR",
-    "RUNNING",
-    "NOT_RUN",
-    "SUCCESS",
-)  # which of several partitions' compactions speaks for the topic
+# Which of several partitions' compactions speaks for the topic.
+_ORDER: Final = ("ERROR", "RUNNING", "NOT_RUN", "SUCCESS")
 
 
 @table.on("PUT", f"{TOPIC}/unload")
-async def unload(call: Call) -> Answer:
+async def unload(call: Call) -> None:
     """Disconnect the producers and consumers of a topic, once its cursors are saved: they come back by themselves."""
     await call.broker.administration.unload_topic(call.topic)
-    return NO_CONTENT
 
 
 @table.on("DELETE", f"{TOPIC}/truncate")
-async def truncate(call: Call) -> Answer:
+async def truncate(call: Call) -> None:
     """Delete every message of a topic, also those that are not acknowledged; its subscriptions stay."""
     await call.broker.administration.truncate_topic(_kept(call))
-    return NO_CONTENT
 
 
 @table.on("POST", f"{TOPIC}/trim")
-async def trim(call: Call) -> Answer:
+async def trim(call: Call) -> None:
     """Let go of the acknowledged messages that retention does not keep, now."""
     await call.broker.administration.trim_topic(_kept(call))
-    return NO_CONTENT
 
 
 def _kept(call: Call) -> TopicName:
@@ -53,34 +47,61 @@ def _kept(call: Call) -> TopicName:
 
 
 @table.on("POST", f"{TOPIC}/createMissedPartitions", fixed=True)
-async def create_missed(call: Call) -> Answer:
+async def create_missed(call: Call) -> None:
     """Answer at once: a partitioned topic always has all its partitions."""
     if not call.broker.topics.partitions(call.topic):
         raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{call.topic} is not a partitioned topic")
-    return NO_CONTENT
 
 
 @table.on("DELETE", f"{TOPIC}/policies")
-async def forget_policies(call: Call) -> Answer:
+async def forget_policies(call: Call) -> None:
     """Leave every policy of a topic to its namespace."""
     await call.broker.policies.forget(_base(call))
-    return NO_CONTENT
 
 
 @table.on("PUT", f"{TOPIC}/compaction")
-async def compact(call: Call) -> Answer:
+async def compact(call: Call) -> None:
     """Begin to compact a topic: who reads it compacted sees each key's last value only."""
     require(call.broker, Capability.COMPACTION)
     await call.broker.administration.compact_topic(call.topic)
-    return NO_CONTENT
 
 
-@table.on("GET", f"{TOPIC}/compaction", answer=dict[str, Any])
-async def compaction(call: Call) -> Answer:
+@table.on("GET", f"{TOPIC}/compaction")
+async def compaction(call: Call) -> dict[str, Any]:
     """How the last compaction went: NOT_RUN, RUNNING, SUCCESS or ERROR."""
     logs = await call.broker.topics.all_of(call.seen_topic, create=False)
     found = min((log.compaction for log in logs), key=lambda one: _ORDER.index(one.status))
-    return Answer(body={"status": found.status, "lastError": found.last_error})
+    return {"status": found.status, "lastError": found.last_error}
+
+
+# -- the end of a topic
+
+
+@table.on("GET", f"{TOPIC}/lastMessageId")
+async def last_message_id(call: Call) -> dict[str, Any]:
+    """The id of the last message; of each partition's, where there are some."""
+    name = call.consumed_topic
+    return await _last_ids(call, name, await call.broker.topics.all_of(name, create=False))
+
+
+@table.on("POST", f"{TOPIC}/terminate", f"{TOPIC}/terminate/partitions")
+async def terminate(call: Call) -> dict[str, Any]:
+    """Let no message follow; answers the id of the last one, of each partition's where there are some."""
+    name = call.topic
+    return await _last_ids(call, name, await call.broker.topics.terminate(name))
+
+
+async def _last_ids(call: Call, name: TopicName, logs: Sequence[Topic]) -> dict[str, Any]:
+    if not call.broker.topics.partitions(name):
+        return await _last_id(logs[0])
+    return {str(log.name.partition): await _last_id(log) for log in logs}
+
+
+async def _last_id(log: Topic) -> dict[str, int]:
+    found = {"ledgerId": log.ledger, "entryId": log.next_entry - 1, "partitionIndex": log.name.partition}
+    if log.first_entry < log.next_entry and (size := batch_size((await log.entry(log.next_entry - 1)).data)):
+        return found | {"batchIndex": size - 1, "batchSize": size}
+    return found
 
 
 # -- properties
@@ -93,27 +114,25 @@ def _base(call: Call) -> TopicName:
     return name.base if topics.exists(name.base) else name
 
 
-@table.on("GET", f"{TOPIC}/properties", answer=dict[str, str])
-async def properties(call: Call) -> Answer:
+@table.on("GET", f"{TOPIC}/properties")
+async def properties(call: Call) -> dict[str, str]:
     """The properties of a topic."""
     document = call.broker.topics.document(_base(call))
-    return Answer(body={} if document is None else document.properties)
+    return {} if document is None else document.properties
 
 
 @table.on("PUT", f"{TOPIC}/properties", body=dict[str, str])
-async def update_properties(call: Call) -> Answer:
+async def update_properties(call: Call) -> None:
     """Set these properties of a topic; the others stay."""
     given = call.body(dict[str, str])
     await call.broker.topics.set_properties(_base(call), lambda now: call.bounded({**now, **given}))
-    return NO_CONTENT
 
 
 @table.on("DELETE", f"{TOPIC}/properties", query=("key",))
-async def remove_properties(call: Call) -> Answer:
+async def remove_properties(call: Call) -> None:
     """Remove the property `key` of a topic, or all of them."""
     key = call.query.get("key")
     await call.broker.topics.set_properties(
         _base(call),
         lambda now: {name: value for name, value in now.items() if key is not None and name != key},
     )
-    return NO_CONTENT

@@ -8,11 +8,9 @@ from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock
 
-from .basic import Basic, pair_of
-from .certificates import scope_role
-from .passwords import read_users
+from .passwords import Basic, pair_of, read_users
 from .permissions import Permissions
-from .principal import Principal, check_role
+from .principal import Principal, check_role, scope_role
 from .proxies import NONE, Original, ProxyRoles, named_in
 from .settings import AuthConfigError, AuthSettings
 from .watched import WatchedFile
@@ -122,7 +120,7 @@ class Auth:
     async def _password(self, pair: bytes) -> Principal:
         if self._basic is None:
             raise PenstockError(ErrorKind.UNAUTHENTICATED, "names and passwords are not taken here")
-        return self._basic.known(pair) or await self._basic.verify(pair)
+        return await self._basic.verify(pair)
 
     def _without(self, peer: str | None) -> Principal:
         if self._certificates and peer is not None:

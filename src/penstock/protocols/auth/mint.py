@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -27,27 +27,26 @@ _CURVES: Final[dict[str, Callable[[], ec.EllipticCurve]]] = {
 }
 
 
-class Signer:
-    """A key that signs, and the algorithms it may sign by; the first is what it signs by unless told."""
+class Signer(NamedTuple):
+    """A key that signs, and the algorithms it may sign by."""
 
-    def __init__(self, key: Any, algorithms: frozenset[str], kid: str = "") -> None:
-        self._key = key
-        self._algorithms = algorithms
-        self._kid = kid
+    key: Any
+    algorithms: frozenset[str]
+    kid: str = ""
 
     @property
     def algorithm(self) -> str:
-        """The usual one of the key's kind."""
+        """The usual one of the key's kind: what it signs by where none is named."""
         preferred = ("HS256", "RS256", "ES256", "ES384", "ES512", "EdDSA")
-        return next(name for name in preferred if name in self._algorithms)
+        return next(name for name in preferred if name in self.algorithms)
 
     def sign(self, claims: Mapping[str, Any], algorithm: str = "") -> str:
         """A token; raises ValueError for an algorithm that is not for the key."""
         chosen = algorithm or self.algorithm
-        if chosen not in self._algorithms:
-            raise ValueError(f"{chosen} is not for this key; {', '.join(sorted(self._algorithms))} are")
-        headers = {"kid": self._kid} if self._kid else None
-        return jwt.encode(dict(claims), self._key, chosen, headers=headers)
+        if chosen not in self.algorithms:
+            raise ValueError(f"{chosen} is not for this key; {', '.join(sorted(self.algorithms))} are")
+        headers = {"kid": self.kid} if self.kid else None
+        return jwt.encode(dict(claims), self.key, chosen, headers=headers)
 
 
 def secret_signer(content: bytes, kid: str = "") -> Signer:

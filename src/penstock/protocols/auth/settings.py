@@ -1,4 +1,4 @@
-"""What a server is told about who may come in and what they may do (`auth` of its configuration)."""
+"""Who may connect and what they may do: `auth` of the configuration."""
 
 from typing import Final
 

@@ -100,7 +100,7 @@ class Tokens:
         """The claims of a token whose signature is right."""
         try:
             head = jwt.get_unverified_header(token)
-        except Exception:  # whatever the library does with bytes of a stranger
+        except Exception:  # whatever the library does with bytes of an unknown client
             raise refused("the token is no JWT") from None
         kid, algorithm = head.get("kid"), head.get("alg")
         keys = self._find(kid)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, cast
 
 from penstock.model.errors import PenstockError
-from penstock.protocols.auth.certificates import peer_role
+from penstock.protocols.auth.principal import peer_role
 from penstock.protocols.clients import address_of
 from penstock.protocols.load import Holding
 from penstock.protocols.pieces import Pieces

@@ -1,6 +1,7 @@
 """Operations of HTTP endpoints, each declared once, at its handler: routers and OpenAPI are made from them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -72,19 +73,60 @@ class Table:
         return declare
 
 
-class Router:
-    """Finds which of some paths is meant; `{name}` stands for any segment."""
+class _Node:
+    """What may follow some segments, and the paths that end there, with the places of their names."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._by_count: dict[int, dict[str, list[str]]] = {}
+    __slots__ = ("any", "literal", "only", "paths")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, _Node] = {}
+        self.only: dict[re.Pattern[str], _Node] = {}
+        self.any: _Node | None = None
+        self.paths: list[tuple[str, list[tuple[str, int]]]] = []
+
+
+class Router:
+    """Finds which of some paths is meant, at a cost that does not grow with their number.
+
+    `{name}` stands for any segment, or for those that `only` has a pattern of under that name.
+    """
+
+    def __init__(self, paths: Iterable[str], only: Mapping[str, re.Pattern[str]] | None = None) -> None:
+        self._root = _Node()
         for path in paths:
-            pattern = path.split("/")[1:]
-            self._by_count.setdefault(len(pattern), {})[path] = pattern
+            node, names = self._root, []
+            for at, segment in enumerate(path.split("/")[1:]):
+                if not segment.startswith("{"):
+                    node = node.literal.setdefault(segment, _Node())
+                    continue
+                names.append((segment[1:-1], at))
+                pattern = (only or {}).get(segment[1:-1])
+                if pattern is not None:
+                    node = node.only.setdefault(pattern, _Node())
+                else:
+                    node.any = node.any or _Node()
+                    node = node.any
+            node.paths.append((path, names))
 
     def find(self, segments: Sequence[str]) -> tuple[str, dict[str, str]] | None:
-        """The path that segments, decoded, are of, and what stands for its names; None where there is none."""
-        for path, pattern in self._by_count.get(len(segments), {}).items():
-            pairs = list(zip(pattern, segments, strict=True))
-            if all(wanted == given for wanted, given in pairs if wanted[0] != "{"):
-                return path, {wanted[1:-1]: given for wanted, given in pairs if wanted[0] == "{"}
-        return None
+        """The best path that segments are of, and what stands for its names; None where there is none."""
+        return next(self.all(segments), None)
+
+    def all(self, segments: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+        """Every such path, the best first: a literal segment goes before `{name}`."""
+        reached = [(self._root, 0)]
+        while reached:
+            node, at = reached.pop()
+            if at == len(segments):
+                for path, names in node.paths:
+                    yield path, {name: segments[place] for name, place in names}
+                continue
+            segment = segments[at]
+            if node.any is not None:
+                reached.append((node.any, at + 1))
+            for pattern, below in node.only.items():
+                if pattern.fullmatch(segment):
+                    reached.append((below, at + 1))
+            literal = node.literal.get(segment)
+            if literal is not None:
+                reached.append((literal, at + 1))

@@ -1,5 +1,6 @@
 """What is posted to messages: one representation or many parts, each with headers of its own."""
 
+from binascii import Error, a2b_base64, unhexlify
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,9 +11,9 @@ from penstock.model.message import OutMessage
 from penstock.protocols.media import parse_media_type
 from penstock.protocols.multipart import parse_multipart
 
-from . import digests, framing
-from .budget import Budget
-from .charsets import UTF_8, codec_of
+from . import framing
+from .framing import Budget
+from .representations import UTF_8, codec_of, digest
 
 KEY_HEADER: Final = "x-kafka-key"  # the framing of 2012 has no place for a key
 
@@ -44,7 +45,7 @@ def read_messages(headers: Mapping[str, str], body: bytes, budget: Budget) -> li
 
 def _decode(headers: Mapping[str, str], body: bytes, budget: Budget) -> bytes:
     """A body as it was before it was encoded; its digest is of what was sent (RFC 2616 14.15)."""
-    digests.check(body, headers.get("content-md5"))
+    check_digest(body, headers.get("content-md5"))
     transfer = headers.get("content-transfer-encoding", "binary").strip().lower()
     if transfer not in ("7bit", "8bit", "binary"):
         raise PenstockError(
@@ -60,6 +61,24 @@ def _decode(headers: Mapping[str, str], body: bytes, budget: Budget) -> bytes:
             f"Content-Encoding {', '.join(encodings)[:80]!r} is not understood: gzip is",
         )
     return budget.gunzip(body)
+
+
+def check_digest(body: bytes, header: str | None) -> None:
+    """Compare a body, as it was sent, with its `Content-MD5`: base64, or hex as in the proposal's example.
+
+    Raises CHECKSUM, and BAD_PARAMETER for what is no digest.
+    """
+    if header is None:
+        return
+    text = header.strip()
+    try:
+        wanted = unhexlify(text) if len(text) == 32 else a2b_base64(text, strict_mode=True)
+    except (Error, ValueError):
+        wanted = b""
+    if len(wanted) != 16:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"Content-MD5 {text[:80]!r} is no MD5 digest")
+    if wanted != digest(body):
+        raise PenstockError(ErrorKind.CHECKSUM, "the body does not have the digest that Content-MD5 tells")
 
 
 def _type_of(headers: Mapping[str, str], default: str) -> tuple[str, Mapping[str, str]]:

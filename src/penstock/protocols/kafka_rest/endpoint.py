@@ -225,7 +225,7 @@ class KafkaRestEndpoint:
         self._waits.drain()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """End what waits."""
         await self._waits.close()
 
 

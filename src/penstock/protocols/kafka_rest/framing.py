@@ -3,19 +3,18 @@
     length u32 | magic u8 | attributes u8 | CRC-32 of the payload u32 | payload
 
 `length` counts what follows it. Magic 0 has no attributes; it is understood and never written. The lowest two
-bits of the attributes name a compression: 1 is gzip, and the payload is then a set of messages itself.
+bits of the attributes name a compression: 1 is gzip, and the payload is then a set of messages itself. A request has
+a budget of what it may unfold to: a bomb stops at the bound, not at the end of memory.
 """
 
 import struct
+import zlib
 from array import array
 from collections.abc import Iterable
 from itertools import accumulate, chain, repeat
 from typing import Final
-from zlib import crc32
 
 from penstock.model.errors import ErrorKind, PenstockError
-
-from .budget import Budget
 
 HEAD_BYTES: Final = 10
 MEDIA_TYPE: Final = "application/x-kafka"
@@ -26,6 +25,11 @@ _LENGTH: Final = struct.Struct(">I")
 _MAGIC: Final = 1
 _GZIP: Final = 1
 
+# Logs compress well, seldom beyond this; deflate itself can reach 1032.
+RATIO_MAX: Final = 200
+RATIO_FREE_BYTES: Final = 64 * 1024  # a short text of one letter is no bomb
+_GZIP_WINDOW: Final = 31  # the largest, and a gzip header
+
 
 def render(payloads: Iterable[bytes], at: int = 0) -> "tuple[bytes, array[int]]":
     """The frames of `payloads`, and where each begins, counted from `at`."""
@@ -34,7 +38,7 @@ def render(payloads: Iterable[bytes], at: int = 0) -> "tuple[bytes, array[int]]"
     starts = array("Q", accumulate(sizes, initial=at))
     starts.pop()  # which is the end
     lengths = [size - _LENGTH_BYTES for size in sizes]
-    heads = map(_HEAD.pack, lengths, repeat(_MAGIC), repeat(0), map(crc32, payloads))
+    heads = map(_HEAD.pack, lengths, repeat(_MAGIC), repeat(0), map(zlib.crc32, payloads))
     return b"".join(chain.from_iterable(zip(heads, payloads, strict=True))), starts
 
 
@@ -50,8 +54,51 @@ def payloads_in(frames: bytes) -> list[bytes]:
     return found
 
 
+class Budget:
+    """What is left of a request's bounds."""
+
+    def __init__(self, bytes_max: int, messages_max: int) -> None:
+        self._bytes_max = self._bytes_left = bytes_max
+        self._messages_max = self._messages_left = messages_max
+
+    def message(self) -> None:
+        """Count a message; raises TOO_LARGE."""
+        self._messages_left -= 1
+        if self._messages_left < 0:
+            raise PenstockError(
+                ErrorKind.TOO_LARGE, f"more than {self._messages_max} messages in one request"
+            )
+
+    def gunzip(self, data: bytes) -> bytes:
+        """Decompress one gzip stream of possibly several members. Raises BAD_ENCODING, TOO_LARGE."""
+        allowed = min(self._bytes_left, RATIO_FREE_BYTES + RATIO_MAX * len(data))
+        parts: list[bytes] = []
+        size, rest = 0, data
+        while rest:
+            member = zlib.decompressobj(_GZIP_WINDOW)
+            try:
+                part = member.decompress(rest, allowed - size + 1)
+            except zlib.error as error:
+                raise PenstockError(ErrorKind.BAD_ENCODING, f"the gzip data is broken: {error}") from None
+            size += len(part)
+            if size > allowed:
+                raise PenstockError(
+                    ErrorKind.TOO_LARGE,
+                    f"the gzip data unfolds to more than {allowed} bytes; at most {self._bytes_max},"
+                    f" and {RATIO_MAX} times its size, are taken",
+                )
+            if not member.eof:
+                raise PenstockError(ErrorKind.BAD_ENCODING, "the gzip data is cut short")
+            parts.append(part)
+            rest = member.unused_data.lstrip(b"\0")  # padding, as gzip itself allows
+        if not parts:
+            raise PenstockError(ErrorKind.BAD_ENCODING, "the gzip data is empty")
+        self._bytes_left -= size
+        return b"".join(parts)
+
+
 def parse(data: bytes, budget: Budget, *, nested: bool = False) -> list[bytes]:
-    """The payloads of frames that somebody sent. Raises BAD_MESSAGE, CHECKSUM, TOO_LARGE."""
+    """The payloads of frames that a client sent. Raises BAD_MESSAGE, CHECKSUM, TOO_LARGE."""
     found: list[bytes] = []
     at, end = 0, len(data)
     while at < end:
@@ -68,7 +115,7 @@ def parse(data: bytes, budget: Budget, *, nested: bool = False) -> list[bytes]:
         if check + 4 > until:
             raise _bad(at, "it is shorter than its head")
         payload = data[check + 4 : until]
-        if crc32(payload) != _LENGTH.unpack_from(data, check)[0]:
+        if zlib.crc32(payload) != _LENGTH.unpack_from(data, check)[0]:
             raise PenstockError(ErrorKind.CHECKSUM, f"the frame at byte {at} has a wrong CRC-32")
         compression = data[body + 1] & 3 if magic else 0
         if compression == 0:

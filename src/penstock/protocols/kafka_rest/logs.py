@@ -24,7 +24,7 @@ class Logs:
     # -- what the broker tells of topics
 
     def opened(self, topic: Topic) -> None:
-        """Also logs that nobody reads here are followed, as a trim would take their positions with it."""
+        """Logs that no client reads here are followed, too, as a trim would take their positions with it."""
         if topic.name.persistent and topic.name.namespace_name == DEFAULT_NAMESPACE:
             self._logs[topic.ledger] = LogPositions(topic, self._blocks)
 

@@ -4,35 +4,96 @@ A position counts the bytes of all frames since the log's very first message. It
 trimmed, restarted or added beside it, so it cannot be computed from what is there: points along the log are
 kept, one about every 256 KiB, and what lies between two of them is read again when it is asked for. The index
 grows when a scraper asks and before entries are trimmed, by reading what is new; it costs a publisher nothing.
+
+The points of a log are kept in documents of the broker's store, each of many points. A full document never changes;
+the points after the last one are found again by reading. `floor` is the point that the last trim left the log with:
+what is before it can be read no more.
 """
 
 import asyncio
 import logging
+import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, NamedTuple
 
-from penstock.broker.topic import Topic
+from penstock.broker.topic import Documents, Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.wire.payloads import LazyEntry
 
 from .blocks import Block, Blocks
 from .framing import HEAD_BYTES
-from .position_documents import POINTS_PER_DOCUMENT, Point, PositionDocuments
 
 log = logging.getLogger(__name__)
 
 # How far points are apart: what one look-up may have to decode.
 BLOCK_BYTES: Final = 256 * 1024
 BLOCK_ENTRIES: Final = 1024
+POINTS_PER_DOCUMENT: Final = 256  # of 256 KiB each: a restart reads at most the last 64 MiB again
 
 _READ_BYTES: Final = 256 * 1024  # decoded at one go on the loop: a few milliseconds at most
 _UNFOLDS_INLINE: Final = 1024 * 1024  # what decompresses to more is worked on in a thread
+_FLOOR: Final = "floor"
+_POINT: Final = struct.Struct(">QQ")
 
 
 class TrimmedError(Exception):
     """Entries went while they were being read; asking again finds what is left."""
+
+
+class Point(NamedTuple):
+    """An entry, and the position at which its first message begins."""
+
+    entry_id: int
+    position: int
+
+
+class PositionDocuments:
+    """The documents of one log. A kind of their own, as a store loads all documents of a kind."""
+
+    def __init__(self, store: Documents, ledger: int) -> None:
+        self._store = store
+        self._kind = f"positions-{ledger}"
+        self._lasts: dict[str, int] = {}  # the last entry that of each document
+
+    async def load(self) -> list[Point]:
+        """Every point kept, in order."""
+        points: set[Point] = set()
+        for key, document in (await self._store.load_meta(self._kind)).items():
+            read = [Point(*pair) for pair in _POINT.iter_unpack(document)]
+            points.update(read)
+            if key != _FLOOR and read:
+                self._lasts[key] = read[-1].entry_id
+        return sorted(points)
+
+    async def keep(self, points: Sequence[Point]) -> None:
+        """Store a document; raises what the store raises."""
+        key = f"{points[0].entry_id:020}"
+        await self._store.save_meta([(self._kind, key, self._packed(points))])
+        self._lasts[key] = points[-1].entry_id
+
+    async def keep_floor(self, floor: Point, first_entry: int) -> None:
+        """Store the point that a trim is about to leave; what is only of entries before `first_entry` may go.
+
+        Completes when it is durable; raises what the store raises.
+        """
+        gone = [key for key, last in self._lasts.items() if last < first_entry]
+        await self._store.save_meta(
+            [(self._kind, _FLOOR, self._packed([floor])), *((self._kind, key, None) for key in gone)]
+        )
+        for key in gone:
+            del self._lasts[key]
+
+    async def clear(self) -> None:
+        """Forget everything."""
+        keys = await self._store.load_meta(self._kind)
+        await self._store.save_meta([(self._kind, key, None) for key in keys])
+        self._lasts.clear()
+
+    @staticmethod
+    def _packed(points: Sequence[Point]) -> bytes:
+        return b"".join(_POINT.pack(*point) for point in points)
 
 
 class LogPositions:
@@ -41,7 +102,7 @@ class LogPositions:
     def __init__(self, topic: Topic, blocks: Blocks) -> None:
         self.topic = topic
         self._blocks = blocks
-        self._shelf = PositionDocuments(topic.documents, topic.ledger)
+        self._documents = PositionDocuments(topic.documents, topic.ledger)
         self._lock = asyncio.Lock()
         self._loaded = False
         # Points in order, the first at the first entry there is; the head is how far the log is known.
@@ -95,7 +156,7 @@ class LogPositions:
         entry, position = self._entries[at], self._positions[at]
         return position + await self._measure(entry, entry_id)
 
-    # -- what the topic tells
+    # -- events of the topic
 
     async def before_trim(self, before_entry: int) -> None:
         """See what is about to go, and keep durably where the log will begin."""
@@ -111,16 +172,16 @@ class LogPositions:
             if at == len(self._entries) or self._entries[at] != before_entry:
                 self._entries.insert(at, floor.entry_id)
                 self._positions.insert(at, floor.position)
-            await self._shelf.keep_floor(floor, self.topic.first_entry)
+            await self._documents.keep_floor(floor, self.topic.first_entry)
 
     async def forget(self) -> None:
         """The log was deleted."""
-        await self._shelf.clear()
+        await self._documents.clear()
 
     # -- the index
 
     async def _load(self) -> None:
-        points = await self._shelf.load()
+        points = await self._documents.load()
         if not points or (self.topic.first_entry == 0 and points[0].entry_id > 0):
             points.insert(0, Point(0, 0))
         self._entries = array("Q", [point.entry_id for point in points])
@@ -137,7 +198,7 @@ class LogPositions:
             return
         at = bisect_left(self._entries, first)
         if at == len(self._entries) or self._entries[at] != first:
-            # Something else than this server trimmed. The nearest that can be told is where it was last seen.
+            # Something else than this server trimmed. The nearest position known is where it was last seen.
             position = self._positions[max(0, at - 1)]
             if at < len(self._entries):
                 position = self._positions[at] - await self._measure(first, self._entries[at])
@@ -164,7 +225,7 @@ class LogPositions:
     async def _save(self) -> None:
         points, self._unsaved = self._unsaved, []
         try:
-            await self._shelf.keep(points)
+            await self._documents.keep(points)
         except PenstockError as error:  # they are found again by reading
             log.warning("positions not kept: %s", error.message, extra={"topic": str(self.topic.name)})
 

@@ -14,11 +14,12 @@ from penstock.protocols.session import Limits
 
 from .positions import LogPositions, TrimmedError
 from .ranges import Piece, Range, find_pieces, parse_ranges
-from .rendering import Headers, Renderer
-from .representations import Form, negotiate
+from .representations import Form, Headers, Renderer, negotiate
 
-OPEN_BYTES: Final = 1024 * 1024  # without an end somebody reads on and on: a piece that is soon there
-LASTING_S: Final = 3600  # no longer, as a topic may be deleted and made anew
+OPEN_BYTES: Final = (
+    1024 * 1024
+)  # of a range without an end, whose client reads on: a piece that is soon there
+LASTING_S: Final = 3600  # no longer, as a topic may be deleted and created again
 
 _ATTEMPTS: Final = 5  # at a log that is trimmed while it is read
 
@@ -36,7 +37,7 @@ class Read:
         self._renderer = Renderer()
 
     async def __call__(self, log: LogPositions, exchange: Exchange) -> Answer:
-        """Answer GET, or HEAD, which is told apart by who sends."""
+        """Answer GET, or HEAD, which the exchange sends without its body."""
         form = negotiate(exchange.headers)
         headers = {
             "accept-ranges": "bytes",
@@ -90,7 +91,7 @@ class Read:
         }
         if _matches(exchange.headers.get("if-none-match"), made.etag):
             return Answer(status=304, headers=headers)
-        body, content = await made.finish()
+        body, content = await made.finish(form)
         return Answer(status=200 if ranges is None else 206, headers={**headers, **content}, raw=body)
 
     async def _find(

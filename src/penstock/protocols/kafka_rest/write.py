@@ -15,15 +15,14 @@ from penstock.protocols.session import Limits
 from penstock.protocols.trace import traced
 
 from .bodies import read_messages
-from .budget import Budget
+from .framing import Budget
 from .logs import Logs, check_partition
 from .positions import LogPositions, TrimmedError
 from .ranges import Piece
-from .rendering import INLINE_BYTES, content_range
+from .representations import INLINE_BYTES, content_range
 
-PLACING_S: Final = (
-    2.0  # a log that was never read here may take long to be read; the message is stored by then
-)
+# A log that was never read here may take long to be read; the message is stored by then.
+PLACING_S: Final = 2.0
 
 
 class Write:
@@ -60,8 +59,8 @@ class Write:
         finally:
             producer.close()
         ids = _all(results)
-        told = await self._place(await self._logs.get(name, partition), ids[0].entry, ids[-1].entry)
-        return Answer(status=204, headers={} if told is None else {"content-range": told})
+        place = await self._place(await self._logs.get(name, partition), ids[0].entry, ids[-1].entry)
+        return Answer(status=204, headers={} if place is None else {"content-range": place})
 
     def _check_place(self, name: TopicName, partition: int) -> None:
         """Raise TOPIC_NOT_FOUND or PARTITION_NOT_FOUND before a topic is made for nothing."""

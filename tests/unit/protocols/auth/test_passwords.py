@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.auth import basic, passwords
-from penstock.protocols.auth.basic import Basic, pair_of
-from penstock.protocols.auth.certificates import peer_role, scope_role
-from penstock.protocols.auth.passwords import Hash, hash_password, read_users, write_users
+from penstock.protocols.auth import passwords
+from penstock.protocols.auth.passwords import Basic, Hash, hash_password, pair_of, read_users, write_users
+from penstock.protocols.auth.principal import peer_role, scope_role
 from penstock.protocols.auth.watched import LOOK_MS, WatchedFile
 
 
@@ -111,7 +110,7 @@ async def test_guessing_is_bounded_and_holds_up_nobody(
 
     monkeypatch.setattr(Hash, "matches", slow)
     guesses = asyncio.gather(
-        *(found.verify(b"alice:%d" % number) for number in range(basic.WAITING_MAX + 3)),
+        *(found.verify(b"alice:%d" % number) for number in range(passwords.WAITING_MAX + 3)),
         return_exceptions=True,
     )
     for _ in range(3):  # the loop goes round while passwords are checked
@@ -119,11 +118,11 @@ async def test_guessing_is_bounded_and_holds_up_nobody(
     hold.set()
     kinds = [error.kind for error in await guesses if isinstance(error, PenstockError)]
     assert kinds.count(ErrorKind.TOO_MANY_REQUESTS) == 3
-    assert kinds.count(ErrorKind.UNAUTHENTICATED) == basic.WAITING_MAX
+    assert kinds.count(ErrorKind.UNAUTHENTICATED) == passwords.WAITING_MAX
 
 
 async def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(basic, "REMEMBERED_MAX", 2)
+    monkeypatch.setattr(passwords, "REMEMBERED_MAX", 2)
     found = users(tmp_path, a="1", b="2", c="3")
     for pair in (b"a:1", b"b:2", b"c:3"):
         await found.verify(pair)

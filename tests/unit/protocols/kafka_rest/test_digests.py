@@ -6,7 +6,7 @@ from base64 import b64encode
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.kafka_rest.digests import check
+from penstock.protocols.kafka_rest.bodies import check_digest
 
 MD5 = hashlib.md5(b"abc").digest()
 
@@ -15,7 +15,7 @@ MD5 = hashlib.md5(b"abc").digest()
     "header", [None, b64encode(MD5).decode(), MD5.hex(), MD5.hex().upper(), f" {MD5.hex()} "]
 )
 def test_the_right_digest_passes(header: str | None) -> None:
-    check(b"abc", header)
+    check_digest(b"abc", header)
 
 
 @pytest.mark.parametrize(
@@ -32,5 +32,5 @@ def test_the_right_digest_passes(header: str | None) -> None:
 )
 def test_a_wrong_one_does_not(header: str, kind: ErrorKind) -> None:
     with pytest.raises(PenstockError) as caught:
-        check(b"abc", header)
+        check_digest(b"abc", header)
     assert caught.value.kind is kind

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.kafka_rest.budget import Budget
-from penstock.protocols.kafka_rest.framing import parse, payloads_in, render
+from penstock.protocols.kafka_rest.framing import Budget, parse, payloads_in, render
 
 
 def budget(bytes_max: int = 1 << 20, messages_max: int = 100) -> Budget:

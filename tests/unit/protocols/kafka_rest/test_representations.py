@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.kafka_rest import charsets
+from penstock.protocols.kafka_rest import representations
 from penstock.protocols.kafka_rest.framing import render
 from penstock.protocols.kafka_rest.representations import Form, negotiate
 
@@ -114,7 +114,7 @@ def test_lines_are_a_json_string_each() -> None:
 
 
 def test_every_charset_exists() -> None:
-    for name in charsets._NAMES:
-        found = charsets.codec_of(name.upper())
+    for name in representations.CHARSETS:
+        found = representations.codec_of(name.upper())
         assert found is not None
         assert "a\n".encode(found).decode(found) == "a\n"
