@@ -69,7 +69,7 @@ def save_commit(connection: sqlite3.Connection, commit: Commit) -> None:
     connection.execute(_COMMITTED, (commit.at, commit.keep, commit.writer))
 
 
-def save_writer(transaction: Transaction, writer: Writer, writers_max: int) -> bool:
+def save_writer(transaction: Transaction, writer: Writer, writers_max: int = 0) -> bool:
     """Store a writer, unless it is one too many."""
     connection = transaction.connection
     if writers_max:

@@ -73,8 +73,8 @@ def commit_stages(
     transaction: Transaction,
     commit: Commit,
     stages: Sequence[str],
-    lost: Sequence[StageKey],
-    commits_max: int,
+    lost: Sequence[StageKey] = (),
+    commits_max: int = 0,
 ) -> Commit:
     """Append what was staged, or say what the writer committed before."""
     connection = transaction.connection
@@ -154,7 +154,7 @@ def drop_stages(transaction: Transaction, keys: Sequence[StageKey]) -> None:
         transaction.connection.execute(f"DELETE FROM stages {where}", names)  # noqa: S608
 
 
-def load(connection: sqlite3.Connection) -> tuple[list[StagedRun], list[Writer]]:
+def load_stages(connection: sqlite3.Connection) -> tuple[list[StagedRun], list[Writer]]:
     """What is staged, and the writers that staged it."""
     runs = [
         StagedRun(StageKey(writer, batch, name), *numbers)

@@ -255,7 +255,7 @@ class Tables:
         match work:
             case Change():
                 try:
-                    outcome = work.call(transaction, *work.arguments)
+                    outcome = work.call(transaction, *work.args, **work.kwargs)
                 except PenstockError as refusal:
                     outcome = refusal
                 transaction.outcomes.append((work, outcome))

@@ -94,10 +94,11 @@ class SaveMeta(Work, eq=False):
 
 
 class Change(Work, eq=False):
-    """Any other call: `call(transaction, *arguments)`, which raises PenstockError before it writes, or not at all."""
+    """Any other call: `call(transaction, *args, **kwargs)`, which raises PenstockError before it writes, or not at all."""
 
     call: Callable[..., Any]
-    arguments: tuple[Any, ...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = {}
 
     @property
     def kind(self) -> object:
