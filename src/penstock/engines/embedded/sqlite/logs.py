@@ -79,8 +79,7 @@ def open_logs(works: Sequence[Open], transaction: Transaction) -> None:
             transaction.next_ledger += 1
             found[work.topic] = transaction.changed[ledger] = Extent(ledger)
             rows += (ledger, work.topic, 0, 0, 0, 0, 0, 0)
-    for statement in _LOGS.over(rows):
-        connection.execute(*statement)
+    transaction.execute(_LOGS.over(rows))
     if rows:
         connection.execute("UPDATE next_ledger SET ledger = ?", (transaction.next_ledger,))
     producers: dict[int, dict[str, int]] = {extent.ledger: {} for extent in found.values()}

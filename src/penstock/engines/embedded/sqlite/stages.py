@@ -94,8 +94,7 @@ def commit_stages(
         if transaction.extent(ledger) is None:
             raise no_log(ledger)
     made = msgspec.structs.replace(commit, spans=tuple(_append(transaction, won, commit.at)))
-    for statement in listed(_DROPPED, [run[0] for run in won]):
-        connection.execute(*statement)
+    transaction.execute(listed(_DROPPED, [run[0] for run in won]))
     drop_stages(transaction, lost)
     save_commit(connection, made)
     return made
@@ -120,8 +119,7 @@ def _append(transaction: Transaction, won: Sequence[tuple[int, int, str, bytes]]
             offset += count
             byte += size
         transaction.changed[ledger] = extent.until(row - first_id(ledger), offset, byte)
-    for statement in ENTRIES.over(rows):
-        transaction.connection.execute(*statement)
+    transaction.execute(ENTRIES.over(rows))
     for ledger, was in before.items():
         now = transaction.changed[ledger]
         assert now is not None

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,6 +12,7 @@ from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun
 
+from .rows import Statement
 from .schema import PAGE_BYTES
 
 
@@ -168,6 +169,10 @@ class Transaction:
         self.changed: ExtentChanges = {}
         self.freed: list[tuple[int, int]] = []
         self.outcomes: list[tuple[Work, Any]] = []  # a PenstockError is one, too
+
+    def execute(self, statements: Iterable[Statement]) -> None:
+        for text, values in statements:
+            self.connection.execute(text, values)
 
     def extent(self, ledger: int) -> Extent | None:
         """A log with the changes so far, or None when it is not open."""
