@@ -8,12 +8,13 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from penstock.engines.embedded.ports.log import no_log
 from penstock.model.entry import AppendResult
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .rows import RowStatement, Statement, listed
 from .schema import DATA, ENTRY_MASK, LEDGERS_MAX, STAGING, first_id
-from .work import Append, Extent, ExtentChanges, Open, Transaction, apply, no_log
+from .work import Append, Extent, ExtentChanges, Open, Transaction, apply
 
 _LOGS: Final = RowStatement.insert("logs", 8)
 ENTRIES: Final = RowStatement.insert("entries", 7)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.engines.embedded.ports.log import no_log
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Commit, Span, StagedRun, StageKey, Writer, too_many_commits
 
@@ -14,7 +15,7 @@ from .commits import commits_are_full, find_commit, save_commit, writer_of
 from .logs import ENTRIES
 from .rows import RowStatement, Statement, listed
 from .schema import ENTRY_MASK, STAGING, first_id
-from .work import Extent, Stage, Transaction, no_log
+from .work import Extent, Stage, Transaction
 
 _STAGES: Final = RowStatement.insert("stages", 12)
 _BASE: Final = first_id(STAGING)

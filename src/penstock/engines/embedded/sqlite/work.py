@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.engines.embedded.ports import CursorChange, LogState
 from penstock.model.entry import NewEntry
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.stage import StageKey, StageRun
 
 from .rows import Statement
@@ -183,8 +183,3 @@ class Transaction:
         if start < until:
             self.connection.execute("INSERT INTO sweeps VALUES (?, ?)", (start, until))
             self.freed.append((start, until))
-
-
-def no_log(ledger: int) -> PenstockError:
-    """What a work fails with, alone, for want of its log."""
-    return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"there is no log with ledger {ledger}")
