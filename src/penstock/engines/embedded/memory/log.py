@@ -1,4 +1,4 @@
-"""One log in memory, and what all calls of the store share."""
+"""One log in memory, and the form that all calls of the store have."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from penstock.engines.embedded.ports import CursorChange
 from penstock.model.entry import AppendResult, Entry, NewEntry
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -28,11 +28,6 @@ def at_once(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P
 
     update_wrapper(call, method)
     return call
-
-
-def no_log(ledger: int) -> PenstockError:
-    """What is raised for a ledger that is not open."""
-    return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"there is no log with ledger {ledger}")
 
 
 @dataclass(slots=True)

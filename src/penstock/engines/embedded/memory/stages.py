@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.engines.embedded.ports.log import no_log
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import (
     FORGOTTEN,
@@ -18,7 +19,7 @@ from penstock.model.stage import (
     too_many_commits,
 )
 
-from .log import MemoryLog, at_once, no_log
+from .log import MemoryLog, at_once
 
 
 class MemoryStages:

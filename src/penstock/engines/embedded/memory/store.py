@@ -4,9 +4,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from penstock.engines.embedded.ports import CursorChange, LogState
+from penstock.engines.embedded.ports.log import no_log
 from penstock.model.entry import AppendResult, Entry, NewEntry
 
-from .log import MemoryLog, at_once, no_log
+from .log import MemoryLog, at_once
 from .stages import MemoryStages
 
 

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.model.entry import AppendResult, Entry, NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
 
 READ_BYTES: Final = 1 << 20  # one read of the store; large enough to be efficient, small enough to be fair
 
@@ -24,6 +25,11 @@ class LogState(msgspec.Struct):
     next_offset: int
     size_bytes: int
     producers: dict[str, int]
+
+
+def no_log(ledger: int) -> PenstockError:
+    """What a `Log` raises for a ledger that it does not know."""
+    return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"there is no log with ledger {ledger}")
 
 
 class Log(Protocol):

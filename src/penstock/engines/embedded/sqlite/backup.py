@@ -12,7 +12,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .connection import open_reader, translate
 from .folder import LOCK_NAME, FolderLock, make_private, sync_folder
-from .schema import APPLICATION_ID, VERSION
+from .schema import APPLICATION_ID, VERSION, number
 
 STEP_PAGES: Final = 4096  # between two steps other threads get their turn at Python's lock
 
@@ -89,8 +89,8 @@ def _check(backup: Path) -> None:
         raise PenstockError(ErrorKind.NOT_FOUND, f"there is no file {backup}")
     try:
         with closing(open_reader(backup)) as connection:
-            owner = connection.execute("PRAGMA application_id").fetchone()[0]
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            owner = number(connection, "PRAGMA application_id")
+            version = number(connection, "PRAGMA user_version")
             said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
         raise PenstockError(ErrorKind.BAD_PARAMETER, f"{backup} is no whole backup: {error}") from None

@@ -18,7 +18,7 @@ from penstock.model.policy import NamespacePolicies, TopicPolicies
 
 from .check_logs import Found, LogRow, check_cursors, check_entries, check_logs, check_stages
 from .connection import open_reader, translate
-from .schema import APPLICATION_ID, VERSION, first_id
+from .schema import APPLICATION_ID, VERSION, first_id, number
 from .store import FILE_NAME
 
 FINDINGS_MAX: Final = 1000  # listed one by one; the rest is counted
@@ -97,12 +97,8 @@ def _check(
     connection: sqlite3.Connection, report: Report, decode: Callable[[Entry], None], progress: Progress
 ) -> Iterator[Found]:
     """Look at everything, and count it in `report`."""
-
-    def number(query: str, *values: int) -> int:
-        return int(connection.execute(query, values).fetchone()[0])
-
-    owner = number("PRAGMA application_id")
-    report.version = number("PRAGMA user_version")
+    owner = number(connection, "PRAGMA application_id")
+    report.version = number(connection, "PRAGMA user_version")
     if owner != APPLICATION_ID:
         yield "the file", "it was not written by Penstock"
         return
@@ -117,13 +113,15 @@ def _check(
     logs = LogRow.load(connection)
     report.logs = len(logs)
     yield from check_logs(connection, logs)
-    total = number("SELECT count(*) FROM entries WHERE id < ?", first_id(max(logs, default=0) + 1))
+    total = number(
+        connection, "SELECT count(*) FROM entries WHERE id < ?", first_id(max(logs, default=0) + 1)
+    )
     yield from check_entries(connection, logs, decode, lambda done: progress("entries", done, total))
     progress("entries", total, total)
     report.entries = sum(log.entries for log in logs.values())
     report.messages = sum(log.end.offset - log.first_offset for log in logs.values())
     report.size_bytes = sum(log.end.byte - log.first_byte for log in logs.values())
-    report.cursors = number("SELECT count(*) FROM cursors")
+    report.cursors = number(connection, "SELECT count(*) FROM cursors")
     yield from check_cursors(connection, logs)
     if report.version >= STAGES_VERSION:
         yield from check_stages(connection, logs)
@@ -168,16 +166,16 @@ def _check_schemas(connection: sqlite3.Connection, report: Report) -> Iterator[F
     versions: Counter[str] = Counter()
     query = "SELECT key, document FROM meta WHERE kind = 'schema' ORDER BY key"
     for key, document in connection.execute(query):
-        topic, _, number = key.rpartition("\0")
+        topic, _, version = key.rpartition("\0")
         report.schemas += 1
         place = f"schema of {topic}"
-        if not number.isdigit() or int(number) != versions[topic]:
-            yield place, f"version {versions[topic]} is missing before {number or 'what has no number'!r}"
-            versions[topic] = int(number) if number.isdigit() else versions[topic]
+        if not version.isdigit() or int(version) != versions[topic]:
+            yield place, f"version {versions[topic]} is missing before {version or 'what has no number'!r}"
+            versions[topic] = int(version) if version.isdigit() else versions[topic]
         versions[topic] += 1
         try:
             content = msgspec.json.decode(document)
             if not isinstance(content, dict) or "type" not in content:
-                yield place, f"version {number} has no type"
+                yield place, f"version {version} has no type"
         except msgspec.DecodeError as error:
-            yield place, f"version {number} cannot be read: {error}"
+            yield place, f"version {version} cannot be read: {error}"

@@ -13,6 +13,7 @@ import msgspec
 from penstock.model.stage import FORGOTTEN, Commit, Span, Target, Targets, Writer
 
 from .rows import listed
+from .schema import number
 from .work import Transaction
 
 _UNNAMED: Final = ""  # sorts before every array
@@ -49,7 +50,7 @@ def commits_are_full(connection: sqlite3.Connection, commit: Commit, commits_max
     if not commits_max:
         return False
     key = (commit.writer, _text(commit.topics), commits_max)
-    return bool(connection.execute(_COMMITS, key).fetchone()[0])
+    return bool(number(connection, _COMMITS, *key))
 
 
 def find_commit(connection: sqlite3.Connection, writer: str, topics: Targets | None) -> Commit | None:
@@ -69,13 +70,13 @@ def save_commit(connection: sqlite3.Connection, commit: Commit) -> None:
     connection.execute(_COMMITTED, (commit.at, commit.keep, commit.writer))
 
 
-def save_writer(transaction: Transaction, writer: Writer, writers_max: int) -> bool:
+def save_writer(transaction: Transaction, writer: Writer, writers_max: int = 0) -> bool:
     """Store a writer, unless it is one too many."""
     connection = transaction.connection
     if writers_max:
         known = connection.execute("SELECT 1 FROM writers WHERE name = ?", (writer.name,)).fetchone()
         query = "SELECT count(*) FROM writers WHERE origin = ?"
-        if known is None and connection.execute(query, (writer.origin,)).fetchone()[0] >= writers_max:
+        if known is None and number(connection, query, writer.origin) >= writers_max:
             return False
     connection.execute(_SAVE_WRITER, msgspec.structs.astuple(writer))
     return True
@@ -84,8 +85,7 @@ def save_writer(transaction: Transaction, writer: Writer, writers_max: int) -> b
 def forget_writers(transaction: Transaction, names: Sequence[str]) -> None:
     """Delete writers with their commits."""
     for table, column in (("writers", "name"), ("commits", "writer")):
-        for statement in listed(f"DELETE FROM {table} WHERE {column} IN ({{}})", names):  # noqa: S608
-            transaction.connection.execute(*statement)
+        transaction.execute(listed(f"DELETE FROM {table} WHERE {column} IN ({{}})", names))  # noqa: S608
 
 
 def forget_commit(transaction: Transaction, writer: str, topics: Targets) -> bool:

@@ -8,12 +8,13 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from penstock.engines.embedded.ports.log import no_log
 from penstock.model.entry import AppendResult
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .rows import RowStatement, Statement, listed
 from .schema import DATA, ENTRY_MASK, LEDGERS_MAX, STAGING, first_id
-from .work import Append, Extent, ExtentChanges, Open, Transaction, apply, no_log
+from .work import Append, Extent, ExtentChanges, Open, Transaction, apply
 
 _LOGS: Final = RowStatement.insert("logs", 8)
 ENTRIES: Final = RowStatement.insert("entries", 7)
@@ -79,8 +80,7 @@ def open_logs(works: Sequence[Open], transaction: Transaction) -> None:
             transaction.next_ledger += 1
             found[work.topic] = transaction.changed[ledger] = Extent(ledger)
             rows += (ledger, work.topic, 0, 0, 0, 0, 0, 0)
-    for statement in _LOGS.over(rows):
-        connection.execute(*statement)
+    transaction.execute(_LOGS.over(rows))
     if rows:
         connection.execute("UPDATE next_ledger SET ledger = ?", (transaction.next_ledger,))
     producers: dict[int, dict[str, int]] = {extent.ledger: {} for extent in found.values()}

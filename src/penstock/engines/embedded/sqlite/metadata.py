@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from penstock.engines.embedded.ports import CursorChange
+from penstock.engines.embedded.ports.log import no_log
 
 from .rows import RowStatement, Statement
-from .work import SaveCursors, SaveMeta, Transaction, no_log
+from .work import SaveCursors, SaveMeta, Transaction
 
 _CURSORS: Final = RowStatement.insert(
     "cursors",

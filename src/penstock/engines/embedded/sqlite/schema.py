@@ -187,9 +187,9 @@ def prepare(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = 
 
     Raises UNAVAILABLE for a file of a newer Penstock or of another program, and leaves it as it was.
     """
-    version = _number(connection, "PRAGMA user_version")
-    owner = _number(connection, "PRAGMA application_id")
-    empty = _number(connection, "SELECT count(*) FROM sqlite_master") == 0
+    version = number(connection, "PRAGMA user_version")
+    owner = number(connection, "PRAGMA application_id")
+    empty = number(connection, "SELECT count(*) FROM sqlite_master") == 0
     if owner != APPLICATION_ID and not (empty and owner == 0):
         raise PenstockError(ErrorKind.UNAVAILABLE, "the file was not written by Penstock")
     if version > len(migrations):
@@ -197,17 +197,18 @@ def prepare(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = 
             ErrorKind.UNAVAILABLE,
             f"the file has version {version}, written by a newer Penstock; this one knows {len(migrations)}",
         )
-    for number in range(version, len(migrations)):
+    for step in range(version, len(migrations)):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            migrations[number](connection)
+            migrations[step](connection)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {number + 1}")
+            connection.execute(f"PRAGMA user_version = {step + 1}")
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")
             raise
 
 
-def _number(connection: sqlite3.Connection, statement: str) -> int:
-    return int(connection.execute(statement).fetchone()[0])
+def number(connection: sqlite3.Connection, query: str, *values: object) -> int:
+    """The one number that a query or a pragma returns."""
+    return int(connection.execute(query, values).fetchone()[0])

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.engines.embedded.ports.log import no_log
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Commit, Span, StagedRun, StageKey, Writer, too_many_commits
 
@@ -14,7 +15,7 @@ from .commits import commits_are_full, find_commit, save_commit, writer_of
 from .logs import ENTRIES
 from .rows import RowStatement, Statement, listed
 from .schema import ENTRY_MASK, STAGING, first_id
-from .work import Extent, Stage, Transaction, no_log
+from .work import Extent, Stage, Transaction
 
 _STAGES: Final = RowStatement.insert("stages", 12)
 _BASE: Final = first_id(STAGING)
@@ -73,8 +74,8 @@ def commit_stages(
     transaction: Transaction,
     commit: Commit,
     stages: Sequence[str],
-    lost: Sequence[StageKey],
-    commits_max: int,
+    lost: Sequence[StageKey] = (),
+    commits_max: int = 0,
 ) -> Commit:
     """Append what was staged, or say what the writer committed before."""
     connection = transaction.connection
@@ -94,8 +95,7 @@ def commit_stages(
         if transaction.extent(ledger) is None:
             raise no_log(ledger)
     made = msgspec.structs.replace(commit, spans=tuple(_append(transaction, won, commit.at)))
-    for statement in listed(_DROPPED, [run[0] for run in won]):
-        connection.execute(*statement)
+    transaction.execute(listed(_DROPPED, [run[0] for run in won]))
     drop_stages(transaction, lost)
     save_commit(connection, made)
     return made
@@ -120,8 +120,7 @@ def _append(transaction: Transaction, won: Sequence[tuple[int, int, str, bytes]]
             offset += count
             byte += size
         transaction.changed[ledger] = extent.until(row - first_id(ledger), offset, byte)
-    for statement in ENTRIES.over(rows):
-        transaction.connection.execute(*statement)
+    transaction.execute(ENTRIES.over(rows))
     for ledger, was in before.items():
         now = transaction.changed[ledger]
         assert now is not None
@@ -154,7 +153,7 @@ def drop_stages(transaction: Transaction, keys: Sequence[StageKey]) -> None:
         transaction.connection.execute(f"DELETE FROM stages {where}", names)  # noqa: S608
 
 
-def load(connection: sqlite3.Connection) -> tuple[list[StagedRun], list[Writer]]:
+def load_stages(connection: sqlite3.Connection) -> tuple[list[StagedRun], list[Writer]]:
     """What is staged, and the writers that staged it."""
     runs = [
         StagedRun(StageKey(writer, batch, name), *numbers)

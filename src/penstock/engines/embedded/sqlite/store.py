@@ -1,9 +1,10 @@
 """The store that the engine sees: calls go to the writer, to the readers, or are answered from memory."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, TypeVarTuple
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -11,12 +12,10 @@ from penstock.broker.storage_health import StorageHealth
 from penstock.engines.embedded.ports import CursorChange, LogState
 from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, Targets
-from penstock.model.stage import Writer as StageWriter
+from penstock.model.stage import StageKey, StageRun
 from penstock.runtime.statistics import Writes
 
-from . import commits, logs, metadata, readers, trimming
-from . import stages as staging
+from . import commits, logs, metadata, readers, stages, trimming
 from .backup import copy
 from .connection import WAL_BYTES_MAX
 from .disk import Bounds, Disk
@@ -43,6 +42,7 @@ from .writer import Writer
 FILE_NAME: Final = "penstock.db"
 READERS: Final = 2
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -51,6 +51,28 @@ class _Started(msgspec.Struct):
     lock: FolderLock
     writer: Writer
     readers: Readers
+
+
+def _queries(
+    query: Callable[Concatenate[sqlite3.Connection, P], T],
+) -> Callable[Concatenate["SqliteStore", P], asyncio.Future[T]]:
+    """A method that runs `query` in a thread that reads."""
+
+    def call(store: "SqliteStore", /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        return store._running().readers.run(query, *args, **kwargs)
+
+    return call
+
+
+def _changes(
+    change: Callable[Concatenate[Transaction, P], T],
+) -> Callable[Concatenate["SqliteStore", P], asyncio.Future[T]]:
+    """A method that has the writer call `change` within a transaction."""
+
+    def call(store: "SqliteStore", /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        return store._submit(Change(change, args, kwargs))
+
+    return call
 
 
 class SqliteStore:
@@ -134,14 +156,9 @@ class SqliteStore:
         base = first_id(ledger)
         return self._query(readers.read, base + start, base + extent.next_entry, entries_max, bytes_max)
 
-    def trim(self, ledger: int, before_entry: int) -> asyncio.Future[int]:
-        return self._change(trimming.trim, ledger, before_entry)
-
-    def forget_producers(self, ledger: int, names: Sequence[str]) -> asyncio.Future[None]:
-        return self._change(logs.forget_producers, ledger, names)
-
-    def delete(self, ledger: int) -> asyncio.Future[None]:
-        return self._change(trimming.delete, ledger)
+    trim = _changes(trimming.trim)
+    forget_producers = _changes(logs.forget_producers)
+    delete = _changes(trimming.delete)
 
     def find_offset(self, ledger: int, offset: int) -> asyncio.Future[Entry | None]:
         extent = self._extent(ledger)
@@ -174,17 +191,12 @@ class SqliteStore:
 
     # -- cursors and documents
 
-    def load_cursors(self, ledger: int) -> asyncio.Future[list[CursorChange]]:
-        return self._query(metadata.load_cursors, ledger)
+    load_cursors = _queries(metadata.load_cursors)
+    delete_cursor = _changes(metadata.delete_cursor)
+    load_meta = _queries(metadata.load_meta)
 
     def save_cursors(self, changes: Sequence[CursorChange]) -> asyncio.Future[None]:
         return self._submit(SaveCursors(changes))
-
-    def delete_cursor(self, ledger: int, subscription: str) -> asyncio.Future[None]:
-        return self._change(metadata.delete_cursor, ledger, subscription)
-
-    def load_meta(self, kind: str) -> asyncio.Future[dict[str, bytes]]:
-        return self._query(metadata.load_meta, kind)
 
     def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> asyncio.Future[None]:
         return self._submit(SaveMeta(documents))
@@ -196,45 +208,18 @@ class SqliteStore:
     ) -> asyncio.Future[None]:
         return self._submit(Stage(key, part, checksum, at, runs))
 
-    def load_stages(self) -> asyncio.Future[tuple[list[StagedRun], list[StageWriter]]]:
-        return self._query(staging.load)
-
-    def drop_stages(self, keys: Sequence[StageKey]) -> asyncio.Future[None]:
-        return self._change(staging.drop_stages, keys)
-
-    def commit_stages(
-        self, commit: Commit, stages: Sequence[str], lost: Sequence[StageKey] = (), commits_max: int = 0
-    ) -> asyncio.Future[Commit]:
-        return self._change(staging.commit_stages, commit, stages, lost, commits_max)
-
-    def repeat_commit(self, commit: Commit, keys: Sequence[StageKey]) -> asyncio.Future[None]:
-        return self._change(staging.repeat_commit, commit, keys)
-
-    def find_commit(self, writer: str, topics: Targets) -> asyncio.Future[Commit | None]:
-        return self._query(commits.find_commit, writer, topics)
-
-    def list_targets(self, writer: str) -> asyncio.Future[list[Target]]:
-        return self._query(commits.list_targets, writer)
-
-    def forget_commit(self, writer: str, topics: Targets) -> asyncio.Future[bool]:
-        return self._change(commits.forget_commit, writer, topics)
-
-    def save_writer(self, writer: StageWriter, writers_max: int = 0) -> asyncio.Future[bool]:
-        return self._change(commits.save_writer, writer, writers_max)
-
-    def find_writer(self, name: str) -> asyncio.Future[StageWriter | None]:
-        return self._query(commits.find_writer, name)
-
-    def list_writers(
-        self, after: str, owner: str | None, writers_max: int
-    ) -> asyncio.Future[list[StageWriter]]:
-        return self._query(commits.list_writers, after, owner, writers_max)
-
-    def idle_writers(self, keep: bool, before: int, writers_max: int) -> asyncio.Future[list[StageWriter]]:
-        return self._query(commits.idle_writers, keep, before, writers_max)
-
-    def forget_writers(self, names: Sequence[str]) -> asyncio.Future[None]:
-        return self._change(commits.forget_writers, names)
+    load_stages = _queries(stages.load_stages)
+    drop_stages = _changes(stages.drop_stages)
+    commit_stages = _changes(stages.commit_stages)
+    repeat_commit = _changes(stages.repeat_commit)
+    find_commit = _queries(commits.find_commit)
+    list_targets = _queries(commits.list_targets)
+    forget_commit = _changes(commits.forget_commit)
+    save_writer = _changes(commits.save_writer)
+    find_writer = _queries(commits.find_writer)
+    list_writers = _queries(commits.list_writers)
+    idle_writers = _queries(commits.idle_writers)
+    forget_writers = _changes(commits.forget_writers)
 
     # -- the storage as a whole
 
@@ -251,10 +236,6 @@ class SqliteStore:
         self._running()
         await asyncio.to_thread(copy, self._file, target)
 
-    def _change(self, call: Callable[[Transaction, *Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
-        """Have the writer call `call` within a transaction."""
-        return self._submit(Change(call, arguments))
-
     def _submit(self, work: Work) -> asyncio.Future[Any]:
         if self._started is None:
             work.future.set_exception(_closed())
@@ -262,9 +243,8 @@ class SqliteStore:
             self._started.writer.submit(work)
         return work.future
 
-    @property
-    def _query(self) -> "Callable[..., asyncio.Future[Any]]":
-        return self._running().readers.run
+    def _query(self, query: Callable[[sqlite3.Connection, *Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
+        return self._running().readers.run(query, *arguments)
 
     def _extent(self, ledger: int) -> Extent:
         return self._running().writer.extents.get(ledger) or Extent(ledger)

@@ -17,7 +17,7 @@ from .folder import Files
 from .logs import append, open_logs, read_again
 from .metadata import save_cursors, save_meta
 from .rows import Statement
-from .schema import PAGE_BYTES, STAGING, prepare
+from .schema import PAGE_BYTES, STAGING, number, prepare
 from .stages import stage, staging_extent
 from .trimming import Sweeps
 from .work import (
@@ -172,13 +172,13 @@ class Tables:
         """Whether the files have less room than `needed` within their bounds."""
         if self._size_max_bytes is None:
             return False
-        pages = self._connected().execute("PRAGMA page_count").fetchone()[0]
+        pages = number(self._connected(), "PRAGMA page_count")
         used = (pages + SLACK_PAGES) * PAGE_BYTES - self.free_inside()
-        return bool(used + needed + needed // 8 > self._size_max_bytes) or self.files.outgrown()
+        return used + needed + needed // 8 > self._size_max_bytes or self.files.outgrown()
 
     def free_inside(self) -> int:
         """Bytes of the main file that nothing is stored in."""
-        return int(self._connected().execute("PRAGMA freelist_count").fetchone()[0]) * PAGE_BYTES
+        return number(self._connected(), "PRAGMA freelist_count") * PAGE_BYTES
 
     def free_in_wal(self) -> int:
         """Bytes of the write-ahead log that may be written over; raises sqlite3.Error where the main file cannot
@@ -214,7 +214,7 @@ class Tables:
     def _load(self) -> None:
         """Learn what the file holds: a commit that failed may be in it all the same, once its connection is gone."""
         self._limit(self._size_max_bytes)
-        self._next_ledger = self._connection.execute("SELECT ledger FROM next_ledger").fetchone()[0]
+        self._next_ledger = number(self._connection, "SELECT ledger FROM next_ledger")
         if self._extents:
             self._changed |= read_again(self._connection, self._extents)
         self._extents[STAGING] = staging_extent(self._connection)
@@ -248,14 +248,13 @@ class Tables:
         elif statements or opens:
             with self._transaction():
                 open_logs(opens, transaction)
-                for statement in statements:
-                    self._connection.execute(*statement)
+                transaction.execute(statements)
 
     def _single(self, work: Work, transaction: Transaction) -> None:
         match work:
             case Change():
                 try:
-                    outcome = work.call(transaction, *work.arguments)
+                    outcome = work.call(transaction, *work.args, **work.kwargs)
                 except PenstockError as refusal:
                     outcome = refusal
                 transaction.outcomes.append((work, outcome))

@@ -2,16 +2,17 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from penstock.engines.embedded.ports import CursorChange, LogState
 from penstock.model.entry import NewEntry
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.stage import StageKey, StageRun
 
+from .rows import Statement
 from .schema import PAGE_BYTES
 
 
@@ -94,10 +95,11 @@ class SaveMeta(Work, eq=False):
 
 
 class Change(Work, eq=False):
-    """Any other call: `call(transaction, *arguments)`, which raises PenstockError before it writes, or not at all."""
+    """Any other call: `call(transaction, *args, **kwargs)`, which raises PenstockError before it writes, or not at all."""
 
     call: Callable[..., Any]
-    arguments: tuple[Any, ...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = {}
 
     @property
     def kind(self) -> object:
@@ -168,6 +170,10 @@ class Transaction:
         self.freed: list[tuple[int, int]] = []
         self.outcomes: list[tuple[Work, Any]] = []  # a PenstockError is one, too
 
+    def execute(self, statements: Iterable[Statement]) -> None:
+        for text, values in statements:
+            self.connection.execute(text, values)
+
     def extent(self, ledger: int) -> Extent | None:
         """A log with the changes so far, or None when it is not open."""
         return self.changed[ledger] if ledger in self.changed else self._extents.get(ledger)
@@ -177,8 +183,3 @@ class Transaction:
         if start < until:
             self.connection.execute("INSERT INTO sweeps VALUES (?, ?)", (start, until))
             self.freed.append((start, until))
-
-
-def no_log(ledger: int) -> PenstockError:
-    """What a work fails with, alone, for want of its log."""
-    return PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"there is no log with ledger {ledger}")

@@ -43,12 +43,12 @@ class Writer:
         self._backlog: deque[Work] = deque()
         self._sweeps_fail = False  # until something is written again
         self._thread = threading.Thread(target=self._run, name="penstock-writer", daemon=True)
-        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._opening = Work()
 
     def start(self) -> asyncio.Future[None]:
         """Open the file; completes when it is, or raises why it cannot be."""
         self._thread.start()
-        return self._started
+        return self._opening.future
 
     def submit(self, work: Work) -> None:
         """Hand `work` over, together with all that is submitted in this turn of the loop."""
@@ -66,14 +66,10 @@ class Writer:
         self._inbox.put(self._gathered)
         self._gathered = []
 
-    def _opened(self, error: PenstockError | None) -> None:
-        if error is None:
-            if self._started.cancelled():
-                self._inbox.put([Stop()])
-            else:
-                self._started.set_result(None)
-        elif not self._started.cancelled():
-            self._started.set_exception(error)
+    def _opened(self) -> None:
+        if self._opening.future.cancelled() and self._opening.error is None:
+            self._inbox.put([Stop()])
+        self._opening.complete()
 
     def _complete(self, works: list[Work], changes: ExtentChanges) -> None:
         """The thread's report, on the loop."""
@@ -89,9 +85,10 @@ class Writer:
         except Exception as error:
             reason = error.message if isinstance(error, PenstockError) else str(error)
             message = f"{self._disk.file} cannot be opened: {reason}"
-            self._disk.report(self._opened, PenstockError(ErrorKind.UNAVAILABLE, message))
+            self._opening.error = PenstockError(ErrorKind.UNAVAILABLE, message)
+            self._disk.report(self._opened)
             return
-        self._disk.report(self._opened, None)
+        self._disk.report(self._opened)
         while self._turn(tables):
             pass
 
