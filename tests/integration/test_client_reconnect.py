@@ -88,7 +88,7 @@ async def cuttable(server: Address) -> AsyncIterator[tuple[Cutter, penstock.aio.
     there = await asyncio.get_running_loop().create_server(lambda: End(cutter), "127.0.0.1", 0)
     port = there.sockets[0].getsockname()[1]
     client = penstock.aio.Client(f"pulsar://127.0.0.1:{port}", operation_timeout_seconds=30)
-    here = client._service._pool
+    here = client._context._pool
     connect = here.link
 
     async def through_here(address, proxy_to=None):  # type: ignore[no-untyped-def]

@@ -1,6 +1,6 @@
 """Everything the client offers, by the names under which `penstock` shows it."""
 
-from . import aio, schema
+from . import aio, errors, schema
 from .authentication import (
     Authentication,
     AuthenticationBasic,
@@ -23,13 +23,11 @@ from .enums import (
     Result,
 )
 from .errors import *  # noqa: F403
-from .errors import __all__ as _errors
 from .interceptor import ProducerInterceptor
 from .message import Message
 from .message_id import MessageId
 from .policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from .schema import *  # noqa: F403
-from .schema import __all__ as _schemas
 
 __all__ = [
     "Authentication",
@@ -63,5 +61,5 @@ __all__ = [
     "aio",
     "schema",
 ]
-__all__ += _errors
-__all__ += _schemas
+__all__ += errors.__all__
+__all__ += schema.__all__

@@ -73,7 +73,7 @@ class Interceptors:
 
 
 class Intercepted:
-    """Tells the interceptors of a message, then the message's token."""
+    """A token that calls the interceptors, then the message's own token."""
 
     def __init__(self, interceptors: Interceptors, producer: Any, made: Draft, token: Any) -> None:
         self._interceptors = interceptors

@@ -181,11 +181,11 @@ async def open_consumer(
     if policy is not None:
         incoming.dead_letters = DeadLetters(context, policy, subscription_name)
     subscribing = Subscribing(
-        context,
-        incoming,
-        how,
-        receiving,
-        schema,
+        context=context,
+        incoming=incoming,
+        how=how,
+        receiving=receiving,
+        schema=schema,
         total_queue_size=options["max_total_receiver_queue_size_across_partitions"],
         inclusive=options["start_message_id_inclusive"],
     )

@@ -107,11 +107,11 @@ async def open_reader(
         schema=schema.schema_info() if schema.registered else None,
     )
     subscribing = Subscribing(
-        context,
-        incoming,
-        how,
-        Receiving(queue_size=size, crypto=options["crypto_failure_action"]),
-        schema,
+        context=context,
+        incoming=incoming,
+        how=how,
+        receiving=Receiving(queue_size=size, crypto=options["crypto_failure_action"]),
+        schema=schema,
         total_queue_size=_TOTAL_QUEUE_SIZE,
         start=start_message_id,
         inclusive=options["start_message_id_inclusive"],

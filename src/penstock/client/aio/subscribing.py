@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,36 +27,25 @@ from .tasks import log
 REFRESH_S = 60.0  # how often new partitions are looked for, as in Pulsar's clients
 
 
+@dataclass(frozen=True, kw_only=True)
 class Subscribing:
     """Adds receivers to a consumer as topics and partitions come, and takes them away when topics go."""
 
-    def __init__(
-        self,
-        context: Context,
-        incoming: Incoming,
-        how: Subscription,
-        receiving: Receiving,
-        schema: Schema,
-        *,
-        total_queue_size: int,
-        start: MessageId | None = None,
-        inclusive: bool = False,
-    ) -> None:
-        self._context = context
-        self._incoming = incoming
-        self._how = how
-        self._receiving = receiving
-        self._schema = schema
-        self._total = total_queue_size
-        self._start = start
-        self._inclusive = inclusive
+    context: Context
+    incoming: Incoming
+    how: Subscription
+    receiving: Receiving
+    schema: Schema
+    total_queue_size: int
+    start: MessageId | None = None
+    inclusive: bool = False
 
     async def topics(self, names: Iterable[str]) -> None:
         """Subscribe to topics and all their partitions, and to partitions that come later."""
         bases = [topic_name(name) for name in names]
         found = await asyncio.gather(*(self._parts(base) for base in bases))
         parts = [part for parts in found for part in parts]
-        await self._add(parts, self._how.initial_position)
+        await self._add(parts, self.how.initial_position)
         if any(part.partition >= 0 and part.base in bases for part in parts):
             self._later(self._follow_partitions(bases), "look for partitions")
 
@@ -68,36 +58,36 @@ class Subscribing:
             parts = ["public", "default", rest]
         namespace = f"{parts[0]}/{parts[1]}"
         expression = re.compile("/".join(parts))
-        await self._match(namespace, expression, mode, self._how.initial_position)
+        await self._match(namespace, expression, mode, self.how.initial_position)
         self._later(self._follow_pattern(namespace, expression, mode, period_s), "look for topics")
 
     def _later(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._context.tasks.spawn(work, f"{name} of {self._incoming.topic}")
-        self._incoming.jobs.append(task)
+        task = self.context.tasks.spawn(work, f"{name} of {self.incoming.topic}")
+        self.incoming.jobs.append(task)
 
     async def _parts(self, name: TopicName) -> list[TopicName]:
         if name.partition >= 0:
             return [name]
-        count = await self._context.lookup.partitions(str(name))
+        count = await self.context.lookup.partitions(str(name))
         return [name.of_partition(number) for number in range(count)] if count else [name]
 
     async def _add(self, parts: list[TopicName], position: InitialPosition) -> None:
-        incoming = self._incoming
+        incoming = self.incoming
         parts = [part for part in parts if str(part) not in incoming.receivers]
-        size = self._receiving.queue_size
+        size = self.receiving.queue_size
         count = len(parts) + len(incoming.receivers)
         if count > 1 and size > 0:
-            size = max(1, min(size, self._total // count))
-        receiving = replace(self._receiving, queue_size=size)
+            size = max(1, min(size, self.total_queue_size // count))
+        receiving = replace(self.receiving, queue_size=size)
         made = [
             Receiver(
-                self._context,
+                self.context,
                 incoming,
-                replace(self._how, topic=str(part), initial_position=position),
+                replace(self.how, topic=str(part), initial_position=position),
                 receiving,
-                self._schema,
-                self._start,
-                inclusive=self._inclusive,
+                self.schema,
+                self.start,
+                inclusive=self.inclusive,
             )
             for part in parts
         ]
@@ -123,7 +113,7 @@ class Subscribing:
                     # A partition that is new has nothing from before: all of it is to be received.
                     await self._add(await self._parts(base), InitialPosition.Earliest)
             except PulsarException as error:
-                log.info("the partitions of %s are not known now: %s", self._incoming.topic, error)
+                log.info("the partitions of %s are not known now: %s", self.incoming.topic, error)
 
     async def _follow_pattern(
         self, namespace: str, expression: re.Pattern[str], mode: RegexSubscriptionMode, period_s: float
@@ -143,7 +133,7 @@ class Subscribing:
         mode: RegexSubscriptionMode,
         position: InitialPosition,
     ) -> None:
-        listed = [topic_name(name) for name in await self._context.lookup.topics(namespace, mode)]
+        listed = [topic_name(name) for name in await self.context.lookup.topics(namespace, mode)]
         matching = {
             name.base
             for name in listed
@@ -156,5 +146,5 @@ class Subscribing:
             except TopicNotFound:  # gone meanwhile
                 continue
         await self._add(parts, position)
-        for topic in set(self._incoming.receivers) - {str(part) for part in parts}:
-            await self._incoming.receivers.pop(topic).close()
+        for topic in set(self.incoming.receivers) - {str(part) for part in parts}:
+            await self.incoming.receivers.pop(topic).close()

@@ -213,10 +213,19 @@ def _posted(post: Callable[[Any, Token], object], message: Any, token: Token) ->
 
 
 def _token(callback: Callback | None) -> Token:
-    """A callback in the official client's form as the token of a message."""
-    if callback is None:
-        return None
-    return lambda error, message_id: callback(Result.Ok if error is None else error.error(), message_id)
+    return None if callback is None else _OfficialCallback(callback)
+
+
+class _OfficialCallback:
+    """A callback in the official client's form; a closure would cost the garbage collector more."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
+
+    def __call__(self, error: PulsarException | None, message_id: MessageId | None) -> None:
+        self._callback(Result.Ok if error is None else error.error(), message_id)
 
 
 class Waiter:

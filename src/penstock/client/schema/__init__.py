@@ -1,6 +1,5 @@
 """Schemas, records and their fields."""
 
-from .auto import AutoConsumeSchema, AutoProduceBytesSchema
 from .field import (
     Array,
     Boolean,
@@ -17,7 +16,14 @@ from .field import (
 )
 from .key_value import KeyValueSchema
 from .record import Record
-from .schema import BytesSchema, PrimitiveSchema, Schema, StringSchema
+from .schema import (
+    AutoConsumeSchema,
+    AutoProduceBytesSchema,
+    BytesSchema,
+    PrimitiveSchema,
+    Schema,
+    StringSchema,
+)
 from .structured import AvroSchema, JsonSchema, ProtobufNativeSchema
 
 __all__ = [

@@ -89,15 +89,14 @@ class Hello(NamedTuple):
 class Connection:
     """The protocol's state. `ready` once the broker has answered; `broken` says why it cannot be used any more."""
 
-    def __init__(self, hello: Hello, now: float, keep_alive_s: float = KEEP_ALIVE_S) -> None:
+    def __init__(self, hello: Hello, now: float) -> None:
         self.ready = False
         self.broken: PulsarException | None = None
         self.max_message_size = MESSAGE_BYTES_MAX
         self.supports_request_reply = False
         self._authentication = hello.authentication
-        self._keep_alive_s = keep_alive_s
         self._heard = now
-        self._ping_due = now + keep_alive_s
+        self._ping_due = now + KEEP_ALIVE_S
         self._decoder = FrameDecoder()
         self._out: list[bytes] = [framed(_connect(hello))]
 
@@ -125,11 +124,11 @@ class Connection:
     def tick(self, now: float) -> float:
         """Keep alive; returns when to call again."""
         if now >= self._ping_due:
-            if now - self._heard >= 2 * self._keep_alive_s:
+            if now - self._heard >= 2 * KEEP_ALIVE_S:
                 self.broken = ReadError(f"the broker has been silent for {now - self._heard:.0f} s")
-            elif now - self._heard >= self._keep_alive_s:
+            elif now - self._heard >= KEEP_ALIVE_S:
                 self.send(_PING)
-            self._ping_due = now + self._keep_alive_s
+            self._ping_due = now + KEEP_ALIVE_S
         return self._ping_due
 
     def _own(self, command: BaseCommand) -> bool:

@@ -37,11 +37,7 @@ class Inbox:
         self._settings = settings
         self._schema = schema
         self._acks = Acks(consumer_id, by_index=settings.batch_index_ack)
-        self._redelivery = Redelivery(
-            delay_s=settings.nack_delay_s,
-            timeout_s=settings.unacked_timeout_s,
-            dead_after=settings.dead_after,
-        )
+        self._redelivery = Redelivery(settings)
         self._chunks = Chunks(settings.chunked_max)
         self._writers: dict[int, SchemaInfo | None] = {}
         self._waiting: deque[Message] = deque()

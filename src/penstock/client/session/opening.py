@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
+import msgspec
+
 from penstock.client.enums import ConsumerCryptoFailureAction
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -74,13 +76,10 @@ def _chunk(metadata: MessageMetadata, payload: bytes, place: Place, chunks: Chun
     return Opened(messages, 1, whole.places)
 
 
-class _Parts:
-    __slots__ = ("data", "places", "total")
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.data: list[bytes] = []
-        self.places: list[Place] = []
+class _Parts(msgspec.Struct):
+    total: int  # bytes of the whole message
+    data: list[bytes] = []
+    places: list[Place] = []
 
 
 class Whole(NamedTuple):

@@ -191,8 +191,9 @@ class Outbox:
 
     def tick(self, now: float) -> None:
         """Send batches that have waited long enough; give up messages that have waited too long."""
-        if self._batches and now >= self._first_born() + self.settings.batch_delay_s and self._encoder.name:
-            self.flush(now)
+        first = min((batch.born for batch in self._batches.values()), default=now)
+        if self._batches and now >= first + self.settings.batch_delay_s:
+            self.flush_if_named(now)
         if self.settings.timeout_s <= 0:
             return
         limit = now - self.settings.timeout_s
@@ -222,9 +223,6 @@ class Outbox:
         times = [batch.born for batch in self._batches.values()]
         times += [queue[0].born for queue in (self._sent, self._held) if queue]
         return min(times, default=None)
-
-    def _first_born(self) -> float:
-        return min(batch.born for batch in self._batches.values())
 
     def _ready(self, held: Held) -> bool:
         return held.schema is None or held.schema.identity in self._versions

@@ -13,7 +13,10 @@ from .acks import Place
 
 
 class Receiving(msgspec.Struct, frozen=True, kw_only=True):
-    """How a consumer receives. Times are in seconds."""
+    """How a consumer receives. Times are in seconds; `unacked_timeout_s` 0 is never.
+
+    `dead_after` is how many redeliveries a message gets before it goes to the dead-letter topic.
+    """
 
     type: ConsumerType = ConsumerType.Exclusive
     queue_size: int = 1000
@@ -32,15 +35,12 @@ class Receiving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redelivery:
-    """One consumer's. Entries are delivered again whole. Times are in seconds; `timeout_s` 0 is never.
+    """One consumer's. Entries are delivered again whole."""
 
-    `dead_after` is how many redeliveries a message gets before it goes to the dead-letter topic.
-    """
-
-    def __init__(self, *, delay_s: float, timeout_s: float, dead_after: int | None) -> None:
-        self._delay_s = delay_s
-        self._timeout_s = timeout_s
-        self._dead_after = dead_after
+    def __init__(self, settings: Receiving) -> None:
+        self._delay_s = settings.nack_delay_s
+        self._timeout_s = settings.unacked_timeout_s
+        self._dead_after = settings.dead_after
         self._refused: dict[Place, float] = {}  # by when they are due, which is the order they came in
         self._out: dict[Place, float] = {}
         self._last_chance: dict[Place, list[Message]] = {}
