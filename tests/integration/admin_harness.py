@@ -9,7 +9,8 @@ import httpx
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.settings import BrokerSettings
-from penstock.protocols.session import Limits, ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.limits import Limits
 from penstock.server.app import build_for
 from penstock.server.stores import TRANSIENT_LEDGERS
 from penstock.testing.clock import ManualClock

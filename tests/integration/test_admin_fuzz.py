@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.runtime.clock import LoopClock
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
 from penstock.server.describe import openapi
 from penstock.testing.server import Address, running
 from penstock.wire.entry import WireFormat

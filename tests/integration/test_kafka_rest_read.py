@@ -13,7 +13,7 @@ from tests.integration.kafka_rest_harness import FOO, LOG, X_KAFKA, consumed, fr
 from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.model.names import TopicName
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.testing.clock import settle
 
 

@@ -19,7 +19,8 @@ from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.engines.embedded.settings import BrokerSettings
-from penstock.protocols.session import Limits, ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.limits import Limits
 from penstock.server.describe import openapi
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running

@@ -19,7 +19,8 @@ from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
-from penstock.protocols.session import Limits, ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.limits import Limits
 from penstock.protocols.websocket.routes import routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.server.app import build_for

@@ -4,6 +4,7 @@ Two marks in time a role say when all that it did so far is paid for (a leaky bu
 refused it is, with the time after which it would not be; where it cannot, the server reads or delivers later.
 """
 
+import asyncio
 from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Final
@@ -13,8 +14,6 @@ import msgspec
 
 from penstock.engines.embedded.ports import Clock
 from penstock.model.errors import ErrorKind, PenstockError
-
-from .pause import pause
 
 BURST_MS: Final = 1000  # what was not used may be used at once, as far back as this
 # No longer at a time: clients take half a minute without a sign of life for a lost connection.
@@ -146,3 +145,13 @@ class Rates:
     def _sweep(self) -> None:
         self._kept = {who: one for who, one in self._kept.items() if one.owes}
         self._sweep_at = max(KNOWN_MAX, 2 * len(self._kept))
+
+
+async def pause(clock: Clock, ms: float) -> None:
+    """Complete after `ms` of a clock that tests can turn."""
+    over = asyncio.Event()
+    timer = clock.call_later(ms, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()

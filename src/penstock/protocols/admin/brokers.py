@@ -67,14 +67,14 @@ async def version(call: Call) -> Answer:
 @table.on("GET", "/admin/v2/brokers/backlog-quota-check", status=204, fixed=True)
 async def check_quotas(call: Call) -> Answer:
     """Answer at once: quotas are checked whenever something is published."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return NO_CONTENT
 
 
 @table.on("GET", "/admin/v2/brokers/internal-configuration", fixed=True)
 async def internal_configuration(call: Call) -> Answer:
     """Name the metadata stores of a cluster: there are none beside the server's own."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return Answer(body={"ledgersRootPath": "", "metadataStoreUrl": "", "configurationMetadataStoreUrl": ""})
 
 
@@ -93,7 +93,7 @@ async def dynamic_values(call: Call) -> Answer:
 @table.on("GET", "/admin/v2/brokers/configuration/runtime", answer=dict[str, str])
 async def runtime_configuration(call: Call) -> Answer:
     """The settings that Pulsar has too, under Pulsar's names."""
-    call.session.may_administer()
+    call.caller.may_administer()
     settings = call.broker.settings
     found = {
         "clusterName": CLUSTER,
@@ -125,7 +125,7 @@ def _property(value: object) -> str:
 @table.on("GET", "/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces")
 async def owned(call: Call) -> Answer:
     """The bundles that a broker serves: every namespace's."""
-    call.session.may_administer()
+    call.caller.may_administer()
     check_cluster(call)
     if call.path["broker"] != call.host:
         raise PenstockError(ErrorKind.NOT_FOUND, f"broker {call.path['broker'][:80]!r} is not {call.host}")
@@ -134,7 +134,7 @@ async def owned(call: Call) -> Answer:
 
 
 def _url(call: Call) -> str:
-    return call.reached(call.session.context.http_url) or f"http://{call.host}"
+    return call.reached(call.caller.context.http_url) or f"http://{call.host}"
 
 
 # -- load
@@ -143,7 +143,7 @@ def _url(call: Call) -> str:
 @table.on("GET", "/admin/v2/broker-stats/topics", "/admin/v2/broker-stats/destinations")
 async def all_stats(call: Call) -> Answer:
     """The statistics of the topics in use, by namespace, bundle and domain."""
-    call.session.may_administer()
+    call.caller.may_administer()
     found: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
     for topic in call.broker.topics.open_topics:
         bundles = found.setdefault(str(topic.name.namespace_name), {BUNDLE: {}})
@@ -155,7 +155,7 @@ async def all_stats(call: Call) -> Answer:
 @table.on("GET", "/admin/v2/broker-stats/metrics", answer=list[dict[str, Any]])
 async def metrics(call: Call) -> Answer:
     """The rates of each namespace over the last minute, of its topics in use."""
-    call.session.may_administer()
+    call.caller.may_administer()
     sums: dict[str, dict[str, float]] = {}
     for topic in call.broker.topics.open_topics:
         one = sums.setdefault(str(topic.name.namespace_name), dict.fromkeys(_METRICS, 0.0))
@@ -186,21 +186,21 @@ _METRICS: Final = (
 @table.on("GET", "/admin/v2/broker-stats/mbeans", answer=list[dict[str, Any]], fixed=True)
 async def mbeans(call: Call) -> Answer:
     """List the MBeans of a Java process: none."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return Answer(body=[])
 
 
 @table.on("GET", "/admin/v2/broker-stats/bookieops", fixed=True)
 async def bookie_operations(call: Call) -> Answer:
     """List the operations that wait for bookies: none."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return Answer(body={})
 
 
 @table.on("GET", "/admin/v2/broker-stats/load-report", status=204, fixed=True)
 async def load_report(call: Call) -> Answer:
     """Answer nothing, as a standalone Pulsar does: there is no load to balance."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return NO_CONTENT
 
 
@@ -212,26 +212,26 @@ async def load_report(call: Call) -> Answer:
 )
 async def resource_quota(call: Call) -> Answer:
     """What is set aside for a bundle: nothing."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return Answer(body=_QUOTA)
 
 
 @table.on("GET", "/admin/v2/resourcegroups", answer=list[str], fixed=True)
 async def resource_groups(call: Call) -> Answer:
     """List the resource groups: none."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return Answer(body=[])
 
 
 @table.on("GET", "/admin/v2/bookies/all", fixed=True)
 async def bookies(call: Call) -> Answer:
     """List the bookies: none."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return Answer(body={"bookies": []})
 
 
 @table.on("GET", "/admin/v2/bookies/racks-info", fixed=True)
 async def racks(call: Call) -> Answer:
     """List the racks of bookies: none."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return Answer(body={})

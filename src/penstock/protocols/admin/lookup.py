@@ -14,7 +14,7 @@ async def lookup(call: Call) -> Answer:
     topic, broker = call.seen_topic, call.broker
     if not broker.topics.exists(topic) and not broker.topics.auto(topic).allowed:
         raise broker.topics.missing(topic)
-    context = call.session.context
+    context = call.caller.context
     plain = call.reached(context.pulsar_url, context.pulsar_advertised)
     tls = call.reached(context.pulsar_tls_url, context.pulsar_tls_advertised)
     return Answer(

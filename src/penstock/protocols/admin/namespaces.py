@@ -62,9 +62,9 @@ async def of_tenant(call: Call) -> Answer:
     """List a tenant's namespaces."""
     tenant = call.path["tenant"]
     found = [name for name in call.broker.namespaces.all() if name.tenant == tenant]
-    seen = [str(name) for name in found if call.session.knows(name)]
+    seen = [str(name) for name in found if call.caller.knows(name)]
     if not seen:
-        call.session.may_administer_tenant(tenant)
+        call.caller.may_administer_tenant(tenant)
         call.broker.namespaces.check_tenant(tenant)
     return Answer(body=seen)
 

@@ -19,8 +19,8 @@ table = Table()
 @table.on("GET", "/admin/v2/proxy-stats/metrics", answer=list[dict[str, Any]])
 async def metrics(call: Call) -> Answer:
     """List the rates of each namespace over the last minute."""
-    call.session.may_administer()
-    proxied = call.session.context.proxied
+    call.caller.may_administer()
+    proxied = call.caller.context.proxied
     found = [
         {"metrics": _metrics(meter), "dimensions": {"namespace": str(namespace)}}
         for namespace, meter in sorted(proxied.meters.items(), key=lambda item: str(item[0]))
@@ -31,9 +31,9 @@ async def metrics(call: Call) -> Answer:
 @table.on("GET", "/admin/v2/proxy-stats/stats")
 async def stats(call: Call) -> Answer:
     """Describe the sockets of every topic."""
-    call.session.may_administer()
+    call.caller.may_administer()
     by_topic: dict[str, dict[str, Any]] = {}
-    for socket in call.session.context.proxied:
+    for socket in call.caller.context.proxied:
         for topic in socket.topics:
             _add(by_topic.setdefault(str(topic), _empty()), socket)
     return Answer(body=dict(sorted(by_topic.items())))
@@ -42,10 +42,10 @@ async def stats(call: Call) -> Answer:
 @table.on("GET", "/admin/v2/proxy-stats/{domain}/{tenant}/{namespace}/{topic}/stats")
 async def topic_stats(call: Call) -> Answer:
     """Describe the sockets of a topic."""
-    call.session.may_administer()
+    call.caller.may_administer()
     path = call.path
     topic = TopicName.of(path["domain"], path["tenant"], path["namespace"], path["topic"])
-    sockets = [socket for socket in call.session.context.proxied if topic in socket.topics]
+    sockets = [socket for socket in call.caller.context.proxied if topic in socket.topics]
     if not sockets and not call.broker.topics.exists(topic):
         raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, "Topic does not exist")
     found = _empty()

@@ -5,9 +5,10 @@ from urllib.parse import parse_qsl
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange, raw_path
-from penstock.protocols.session import ServerContext
 
 from . import (
     brokers,
@@ -75,7 +76,7 @@ async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
         raise not_allowed(
             exchange.method, allowed, found.reason or f"{exchange.method} is not for {scope['path']}"
         )
-    session = await context.admit(exchange.authorization, scope)
+    caller = await Caller.admit(context, exchange.authorization, scope)
     try:
         names = named(found.endpoint, found.segments)
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
@@ -84,8 +85,8 @@ async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
     content = b""
     if found.endpoint.request is not None:
         content = await exchange.body(context.limits.max_request_bytes, encoded=True)
-    call = Call(session, names, query, content, exchange.header(b"host") or "")
+    call = Call(caller, names, query, content, exchange.header(b"host") or "")
     answer: Answer = await found.endpoint.handler(call)
     if method != "GET":
-        context.audit.changed(session.role, scope, answer.status, proxy=session.proxy)
+        context.audit.changed(caller.role, scope, answer.status, proxy=caller.proxy)
     return answer

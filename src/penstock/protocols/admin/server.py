@@ -34,7 +34,7 @@ async def clusters(call: Call) -> Answer:
 async def cluster(call: Call) -> Answer:
     """Describe a cluster."""
     check_cluster(call)
-    context = call.session.context
+    context = call.caller.context
     encrypted = {
         "serviceUrlTls": call.reached(context.https_url),
         "brokerServiceUrlTls": call.reached(context.pulsar_tls_url, context.pulsar_tls_advertised),
@@ -82,14 +82,14 @@ async def isolated(call: Call) -> Answer:
 @table.on("GET", "/admin/v2/tenants", answer=list[str])
 async def tenants(call: Call) -> Answer:
     """List the tenants."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return Answer(body=call.broker.namespaces.tenants)
 
 
 @table.on("GET", "/admin/v2/tenants/{tenant}")
 async def tenant(call: Call) -> Answer:
     """Describe a tenant."""
-    call.session.may_administer_tenant(call.path["tenant"])
+    call.caller.may_administer_tenant(call.path["tenant"])
     found = call.broker.namespaces.tenant(call.path["tenant"])
     return Answer(body={"adminRoles": found.admin_roles, "allowedClusters": [CLUSTER]})
 
@@ -108,7 +108,7 @@ def _info(call: Call) -> TenantInfo:
 @table.on("PUT", "/admin/v2/tenants/{tenant}", body=dict[str, Any])
 async def create_tenant(call: Call) -> Answer:
     """Create a tenant; its adminRoles may do everything in it."""
-    call.session.may_administer()
+    call.caller.may_administer()
     name = check_entity("tenant", call.path["tenant"])
     await call.broker.namespaces.create_tenant(name, _info(call))
     return NO_CONTENT
@@ -117,7 +117,7 @@ async def create_tenant(call: Call) -> Answer:
 @table.on("POST", "/admin/v2/tenants/{tenant}", body=dict[str, Any])
 async def update_tenant(call: Call) -> Answer:
     """Say which roles administer a tenant."""
-    call.session.may_administer()
+    call.caller.may_administer()
     await call.broker.namespaces.update_tenant(call.path["tenant"], _info(call))
     return NO_CONTENT
 
@@ -125,6 +125,6 @@ async def update_tenant(call: Call) -> Answer:
 @table.on("DELETE", "/admin/v2/tenants/{tenant}", query=("force",))
 async def delete_tenant(call: Call) -> Answer:
     """Delete a tenant; with `force` also its namespaces and their topics."""
-    call.session.may_administer()
+    call.caller.may_administer()
     await call.broker.delete_tenant(call.path["tenant"], force=call.flag("force"))
     return NO_CONTENT

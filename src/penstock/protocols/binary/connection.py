@@ -9,11 +9,11 @@ from penstock.engines.embedded.ports import Clock, Timer
 from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.certificates import peer_role
-from penstock.protocols.clients import address_of
-from penstock.protocols.load import Holding
-from penstock.protocols.pieces import Pieces
+from penstock.protocols.caller import address_of
+from penstock.protocols.context import ServerContext
+from penstock.protocols.holding import Holding
 from penstock.protocols.rates import Allowance
-from penstock.protocols.session import ServerContext
+from penstock.protocols.transport import Pieces
 from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder, encode
 
 from .commands import HANDLERS

@@ -6,8 +6,8 @@ import ssl
 from typing import Final
 
 from penstock.engines.embedded.runtime.tasks import Tasks
-from penstock.protocols.handshakes import TlsServer
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.transport import TlsServer
 
 from .connection import Connection
 

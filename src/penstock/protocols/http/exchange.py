@@ -6,8 +6,8 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.load import Holding, holding_of
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.holding import Holding, holding_of
 from penstock.protocols.trace import trace_of
 
 from .answers import JSON_TYPE, Answer, Dialect, Header, error_body, error_headers

@@ -8,8 +8,8 @@ from typing import Any, Self
 from penstock.engines.embedded.ports import Clock
 from penstock.engines.embedded.runtime.tasks import Tasks
 from penstock.model.errors import PenstockError
-from penstock.protocols.holds import Hold
-from penstock.protocols.session import Session
+from penstock.protocols.caller import Caller
+from penstock.protocols.permission_watch import PermissionWatch
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -23,29 +23,29 @@ class LongPoll:
     def __init__(self, waits: "LongPolls", receive: Receive) -> None:
         self.gone = False
         self.lapsed: PenstockError | None = None
-        self._hold: Hold | None = None
+        self._permission: PermissionWatch | None = None
         self._waits = waits
         self._receive = receive
         self._scope: asyncio.Timeout | None = None
-        self._watch: asyncio.Task[Any] | None = None
+        self._watcher: asyncio.Task[Any] | None = None
 
     async def __aenter__(self) -> Self:
         self._waits.running.add(self)
-        self._watch = self._waits.tasks.spawn(self._watch_client(), "watch client")
+        self._watcher = self._waits.tasks.spawn(self._watch_client(), "watch client")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._waits.running.discard(self)
-        if self._watch is not None:
-            self._watch.cancel()
-        if self._hold is not None:
-            self._hold.close()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self._permission is not None:
+            self._permission.close()
 
-    def hold(self, session: Session, check: Callable[[], object]) -> None:
-        """Wait no longer than the session may; raises what `check` does now."""
-        self._hold = session.hold(check, self._lapse)
+    def watch(self, caller: Caller, check: Callable[[], object]) -> None:
+        """Wait no longer than the caller may; raises what `check` does now."""
+        self._permission = caller.watch(check, self._lapse)
 
     def _lapse(self, error: PenstockError) -> None:
         self.lapsed = error

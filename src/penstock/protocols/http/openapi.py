@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
 
 from .operations import Operation
 from .params import Parameter

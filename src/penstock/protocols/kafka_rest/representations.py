@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.media import choose_type, weights
+from penstock.protocols.http.media import choose_type, weights
 
 from .charsets import UTF_8, codec_of
 from .framing import MEDIA_TYPE, payloads_in

@@ -4,7 +4,7 @@ from typing import Final
 
 from penstock.protocols.http.answers import JSON_TYPE
 from penstock.protocols.http.exchange import Exchange
-from penstock.protocols.pieces import COUNTED
+from penstock.protocols.transport import COUNTED
 
 SMALL_BYTES: Final = 64 * 1024  # an answer that nobody counts
 

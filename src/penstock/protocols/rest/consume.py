@@ -14,14 +14,14 @@ from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import SchemaInfo
-from penstock.protocols.clients import client_of
+from penstock.protocols.caller import Caller, client_of
 from penstock.protocols.declarations import Declaration, declared
 from penstock.protocols.http.answers import JSON_TYPE, NO_CONTENT, to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll, LongPolls
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Params
-from penstock.protocols.session import Limits, Session
+from penstock.protocols.limits import Limits
 from penstock.protocols.values import Values
 
 from .answer_shapes import FetchAnswer
@@ -79,20 +79,20 @@ class Consume:
             ErrorKind.TOO_MANY_REQUESTS,
         ),
     )
-    async def create(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_consume(target.topic, target.subscription)
+    async def create(self, caller: Caller, target: Target, exchange: Exchange) -> None:
+        caller.may_consume(target.topic, target.subscription)
         body = await exchange.body(self._limits.max_request_bytes)
         wanted = decoded(consumer_request, body or b"{}")
         found = (
             None
             if wanted.id is None
-            else self._instances.find(wanted.id, target.topic, target.subscription, session.role)
+            else self._instances.find(wanted.id, target.topic, target.subscription, caller.role)
         )
         if found is None:
             options = msgspec.structs.replace(
                 consumer_options(target.topic, wanted), client=client_of(exchange.scope)
             )
-            session.may_bury(target.topic, target.subscription, options.dead_letter)
+            caller.may_dead_letter(target.topic, target.subscription, options.dead_letter)
             reader = self._reader(target.topic, wanted)
             timeout_ms = wanted.consumer_timeout_ms or self._limits.consumer_timeout_ms
             found = await self._instances.create(
@@ -101,8 +101,8 @@ class Consume:
                 options,
                 reader,
                 timeout_ms,
-                session.role,
-                session.proxy,
+                caller.role,
+                caller.proxy,
             )
         version = None if found.reader is None else self._broker.schemas.find(target.topic.base, found.reader)
         answer = ConsumerAnswer(
@@ -143,9 +143,9 @@ class Consume:
         status=204,
         errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
     )
-    async def delete(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_consume(target.topic, target.subscription)
-        found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
+    async def delete(self, caller: Caller, target: Target, exchange: Exchange) -> None:
+        caller.may_consume(target.topic, target.subscription)
+        found = self._instances.get(target.consumer, target.topic, target.subscription, caller.role)
         await self._instances.remove(found)
         await exchange.give(NO_CONTENT)
 
@@ -157,19 +157,19 @@ class Consume:
         answer=FetchAnswer,
         errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
     )
-    async def fetch(self, session: Session, target: Target, exchange: Exchange) -> None:
+    async def fetch(self, caller: Caller, target: Target, exchange: Exchange) -> None:
         """What is handed out and not written is given back at once."""
-        session.may_consume(target.topic, target.subscription)
+        caller.may_consume(target.topic, target.subscription)
         params = Params(exchange.scope["query_string"], FETCH)
         timeout = params.number("timeout", most=self._limits.max_wait_ms)
         messages_max = params.number("max_messages") or DEFAULT_MESSAGES
         bytes_max = params.number("max_bytes") or self._limits.max_read_bytes
         form = next(form for form in FORMS if form == params.choice("encoding"))
-        found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
+        found = self._instances.get(target.consumer, target.topic, target.subscription, caller.role)
         found.asking += 1
         try:
             async with LongPoll(self._waits, exchange.receive) as poll:
-                poll.hold(session, partial(session.may_consume, target.topic, target.subscription))
+                poll.watch(caller, partial(caller.may_consume, target.topic, target.subscription))
                 fetched = Fetch(
                     self._decoding,
                     found.consumer,
@@ -189,7 +189,7 @@ class Consume:
                 await self._hand_out(exchange, poll, fetched)
         finally:
             found.asking -= 1
-            self._instances.find(found.id, target.topic, target.subscription, session.role)
+            self._instances.find(found.id, target.topic, target.subscription, caller.role)
 
     @staticmethod
     async def _hand_out(exchange: Exchange, poll: LongPoll, fetched: Fetch) -> None:

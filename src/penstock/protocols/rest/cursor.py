@@ -9,11 +9,12 @@ from penstock.engines.embedded.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import SubscriptionType
+from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Table
-from penstock.protocols.reply_values import check_reply
-from penstock.protocols.session import Limits, Session
+from penstock.protocols.limits import Limits
+from penstock.protocols.values import check_reply
 
 from .consume_shapes import (
     Acknowledgement,
@@ -49,8 +50,8 @@ class Cursors:
         answer=CursorAnswer,
         errors=CONSUMING,
     )
-    async def get(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_consume(target.topic, target.subscription)
+    async def get(self, caller: Caller, target: Target, exchange: Exchange) -> None:
+        caller.may_consume(target.topic, target.subscription)
         found = await self._broker.subscriptions.of(target.topic, target.subscription)
         parts = [await _partition(one) for one in found]
         whole = parts[0] if len(parts) == 1 and found[0].topic.name.partition < 0 else None
@@ -76,9 +77,9 @@ class Cursors:
         answer=CursorResult,
         errors=(*CONSUMING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
     )
-    async def post(self, session: Session, target: Target, exchange: Exchange) -> None:
+    async def post(self, caller: Caller, target: Target, exchange: Exchange) -> None:
         """What it answers is durable."""
-        session.may_consume(target.topic, target.subscription)
+        caller.may_consume(target.topic, target.subscription)
         body = await exchange.body(self._limits.max_request_bytes)
         wanted = decoded(cursor_request, body)
         if len(wanted.message_ids) > self._limits.max_messages_per_request:
@@ -87,7 +88,7 @@ class Cursors:
                 f"{len(wanted.message_ids)} ids; the most is {self._limits.max_messages_per_request}",
             )
         found = await self._broker.subscriptions.of(target.topic, target.subscription)
-        results = await Answering(wanted, found, self._broker.schemas, session.role).run()
+        results = await Answering(wanted, found, self._broker.schemas, caller.role).run()
         await asyncio.gather(*(one.flush() for one in found))
         await exchange.answer(to_json(CursorResult(message_ids=results)))
 

@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send, raw_path
 from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.http.operations import Operation
-from penstock.protocols.session import ServerContext, Session
 
 from .consume import Consume
 from .cursor import Cursors
@@ -23,7 +24,7 @@ from .request import Ask
 from .shipped import ShippedProduce
 from .target import DOMAINS, PREFIX, Paths, Target, below
 
-Handler = Callable[[Session, Target, Exchange], Awaitable[None]]
+Handler = Callable[[Caller, Target, Exchange], Awaitable[None]]
 
 TARGETS_MAX: Final = 4096  # paths whose meaning is remembered
 TARGET_BYTES_MAX: Final = 1024  # of each: a stranger's may be as long as a head
@@ -69,8 +70,8 @@ class RestEndpoint:
             handler = methods.get(scope["method"])
             if handler is None:
                 raise not_allowed(exchange.method, list(methods))
-            session = await self._context.admit(exchange.authorization, scope)
-            await handler(session, target, exchange)
+            caller = await Caller.admit(self._context, exchange.authorization, scope)
+            await handler(caller, target, exchange)
         except Exception as error:
             dialect = Dialect.PULSAR if shipped or _shipped(scope) else Dialect.REST
             await exchange.fail(error, self._context, dialect)

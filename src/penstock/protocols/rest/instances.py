@@ -10,7 +10,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.model.schema import SchemaInfo
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 
 
 class Instance:

@@ -15,11 +15,12 @@ from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
+from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll, LongPolls
 from penstock.protocols.http.operations import Table
-from penstock.protocols.session import Limits, Session
+from penstock.protocols.limits import Limits
 
 from .logs_shapes import (
     LogOffsets,
@@ -67,17 +68,17 @@ class Logs:
         answer=ManyOffsets,
         errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
     )
-    async def offsets(self, session: Session, target: Target, exchange: Exchange) -> None:
+    async def offsets(self, caller: Caller, target: Target, exchange: Exchange) -> None:
         wanted = await self._body(exchange, _offsets_request)
         if wanted.wait_ms > self._limits.max_wait_ms:
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"wait_ms is at most {self._limits.max_wait_ms}")
         if wanted.wait_ms and wanted.publish_times:
             raise PenstockError(ErrorKind.BAD_PARAMETER, "wait_ms and publish_times exclude one another")
-        names = Names(self._broker, session, wanted)
+        names = Names(self._broker, caller, wanted)
         if wanted.wait_ms and wanted.seen is not None:
             news = News(wanted.seen)
             async with LongPoll(self._waits, exchange.receive) as poll:
-                poll.hold(session, names.check)
+                poll.watch(caller, names.check)
                 await poll.until(self._changed(names, news), wanted.wait_ms)
                 if poll.lapsed is not None:
                     raise poll.lapsed
@@ -144,11 +145,11 @@ class Logs:
         answer=SizesAnswer,
         errors=(*READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
     )
-    async def sizes(self, session: Session, target: Target, exchange: Exchange) -> None:
+    async def sizes(self, caller: Caller, target: Target, exchange: Exchange) -> None:
         wanted = await self._body(exchange, _sizes_request)
         names = [TopicName.parse(each.topic) for each in wanted.ranges]
         for name in set(names):
-            session.may_consume(name)
+            caller.may_consume(name)
         sizes = [
             await _size(await log_of(self._broker, name, each.partition), each)
             for name, each in zip(names, wanted.ranges, strict=True)
@@ -164,13 +165,13 @@ class Logs:
         answer=MarksAnswer,
         errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
     )
-    async def cursors(self, session: Session, target: Target, exchange: Exchange) -> None:
+    async def cursors(self, caller: Caller, target: Target, exchange: Exchange) -> None:
         """What it answers is durable."""
         wanted = await self._body(exchange, _marks_request)
         check_local("subscription", wanted.subscription)
         names = [TopicName.parse(mark.topic) for mark in wanted.marks]
         for name in set(names):
-            session.may_consume(name, wanted.subscription)
+            caller.may_consume(name, wanted.subscription)
         results: list[MarkResult] = []
         moved: set[Subscription] = set()
         for name, mark in zip(names, wanted.marks, strict=True):
@@ -216,9 +217,9 @@ class News:
 class Names:
     """The topics that a request is about, as they are at any moment."""
 
-    def __init__(self, broker: Broker, session: Session, wanted: OffsetsRequest) -> None:
+    def __init__(self, broker: Broker, caller: Caller, wanted: OffsetsRequest) -> None:
         self._broker = broker
-        self._session = session
+        self._session = caller
         self._named = {TopicName.parse(name) for name in wanted.topics}
         self._namespaces: set[NamespaceName] = set()
         self._patterns: list[tuple[NamespaceName, Callable[[str], bool]]] = []

@@ -5,10 +5,11 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import PenstockError
+from penstock.protocols.caller import Caller
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Table
-from penstock.protocols.session import Limits, Session
+from penstock.protocols.limits import Limits
 
 from . import receipts
 from .answer_shapes import ProduceAnswer
@@ -49,8 +50,8 @@ class Produce:
         "POST", "/partitions/{partition}", summary="Publish messages to one partition.", **_PRODUCE
     )
     @operations.on("POST", "", summary="Publish messages.", **_PRODUCE)
-    async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_produce(target.topic)
+    async def __call__(self, caller: Caller, target: Target, exchange: Exchange) -> None:
+        caller.may_produce(target.topic)
         body = await exchange.body(self._limits.max_request_bytes)
         trace = exchange.trace()
         if trace is None:

@@ -11,8 +11,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
+from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import BoundSchema, TopicSchemas
-from penstock.protocols.session import Limits
 from penstock.protocols.trace import traced
 
 from .produce_shapes import ProduceMessage

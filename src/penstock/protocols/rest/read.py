@@ -8,12 +8,13 @@ from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll, LongPolls
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter, Params
-from penstock.protocols.session import Limits, Session
+from penstock.protocols.limits import Limits
 from penstock.protocols.values import Form, Values
 
 from .answer_shapes import OffsetsAnswer, ReadAnswer
@@ -125,8 +126,8 @@ class Read:
         answers=(LINES, EVENTS, ENTRIES),
         errors=READING,
     )
-    async def messages(self, session: Session, target: Target, exchange: Exchange) -> None:
-        allowed = partial(session.may_consume, target.topic)
+    async def messages(self, caller: Caller, target: Target, exchange: Exchange) -> None:
+        allowed = partial(caller.may_consume, target.topic)
         allowed()
         params = Params(exchange.scope["query_string"], READ)
         kind = negotiate(exchange.header(b"accept"))
@@ -155,7 +156,7 @@ class Read:
                 wait_ms=wait_ms,
             )
             async with LongPoll(self._waits, exchange.receive) as poll:
-                poll.hold(session, allowed)
+                poll.watch(caller, allowed)
                 await (stream_events if kind == EVENTS else stream_lines)(exchange, poll, stream)
             return
         if wait_ms and topic.next_offset <= start and (end is None or end > start):
@@ -207,8 +208,8 @@ class Read:
         answer=OffsetsAnswer,
         errors=READING,
     )
-    async def offsets(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_consume(target.topic)
+    async def offsets(self, caller: Caller, target: Target, exchange: Exchange) -> None:
+        caller.may_consume(target.topic)
         params = Params(exchange.scope["query_string"], SINCE)
         topic = await log_of(self._broker, target.topic, target.partition or 0)
         publish_time = params.number("publish_time")

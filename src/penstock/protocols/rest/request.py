@@ -8,13 +8,14 @@ from msgspec import UNSET, UnsetType
 from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.topic.requests import Reply, Requests
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import ClientGoneError, Exchange
 from penstock.protocols.http.long_poll import LongPoll, LongPolls
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter, Params
-from penstock.protocols.reply_values import value_of
-from penstock.protocols.session import Limits, Session
+from penstock.protocols.limits import Limits
+from penstock.protocols.values import value_of
 
 from . import shipped
 from .answer_shapes import ReplyAnswer
@@ -56,8 +57,8 @@ class Ask:
         answer=ReplyAnswer,
         errors=(*PRODUCING, ErrorKind.REQUEST_TIMEOUT),
     )
-    async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_produce(target.topic)
+    async def __call__(self, caller: Caller, target: Target, exchange: Exchange) -> None:
+        caller.may_produce(target.topic)
         params = Params(exchange.scope["query_string"], _TIMEOUT)
         timeout_ms = params.number("timeout") or DEFAULT_TIMEOUT_MS
         self._requests.check(timeout_ms)  # before a topic is made for it

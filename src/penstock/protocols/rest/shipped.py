@@ -13,11 +13,12 @@ from penstock.codec.definition import avro_type
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaType
+from penstock.protocols.caller import Caller
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Table
+from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import BoundSchema
-from penstock.protocols.session import Limits, Session
 
 from . import receipts
 from .answer_shapes import ShippedAnswer
@@ -57,8 +58,8 @@ class ShippedProduce:
         **_PRODUCE,
     )
     @operations.on("POST", "", summary="Publish messages, in the dialect that Pulsar shipped.", **_PRODUCE)
-    async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_produce(target.topic)
+    async def __call__(self, caller: Caller, target: Target, exchange: Exchange) -> None:
+        caller.may_produce(target.topic)
         body = await exchange.body(self._limits.max_request_bytes)
         job = job_of(target, body, self._limits, exchange.trace())
         done = await self._publishing.publish(job)

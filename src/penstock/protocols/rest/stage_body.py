@@ -8,7 +8,7 @@ from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.protocols.session import Session
+from penstock.protocols.caller import Caller
 from penstock.wire.bulk import read_sections
 from penstock.wire.entry import admit_versioned
 from penstock.wire.frames import OVERHEAD_BYTES
@@ -18,7 +18,7 @@ MEDIA: Final = "application/vnd.penstock.sections"
 Sections = Sequence[tuple[Topic, Sequence[NewEntry]]]
 
 
-async def sections_of(broker: Broker, session: Session, body: bytes) -> Sections:
+async def sections_of(broker: Broker, caller: Caller, body: bytes) -> Sections:
     """The entries of a body by topic; topics that are missing are made, as configured.
 
     Raises BAD_ENCODING, CHECKSUM, TOO_LARGE, SCHEMA_NOT_FOUND, INCOMPATIBLE_SCHEMA, FORBIDDEN, TOPIC_NOT_FOUND,
@@ -28,7 +28,7 @@ async def sections_of(broker: Broker, session: Session, body: bytes) -> Sections
     found: list[tuple[TopicName, list[NewEntry]]] = []
     for text, blobs in read_sections(body):
         name = TopicName.parse(text)
-        session.may_produce(name)
+        caller.may_produce(name)
         entries: list[NewEntry] = []
         versions: set[int | None] = set()
         for blob in blobs:

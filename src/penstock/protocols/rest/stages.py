@@ -15,17 +15,18 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.engines.embedded.broker.writers import Caller
+from penstock.engines.embedded.broker.writers import Caller as StagingCaller
 from penstock.engines.embedded.topic.publish import publish_bulk
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
 from penstock.model.stage import StageKey, Writer
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, not_allowed, to_json
 from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send
 from penstock.protocols.http.params import Params, whole_number
 from penstock.protocols.load import network_of
-from penstock.protocols.session import ServerContext, Session
 from penstock.wire.checksum import crc32c
 
 from .produce_shapes import decoded
@@ -51,7 +52,7 @@ from .stage_shapes import (
 
 T = TypeVar("T")
 Path = tuple[str, ...]
-Handler = Callable[[Session, Path, Exchange], Awaitable[msgspec.Struct]]
+Handler = Callable[[Caller, Path, Exchange], Awaitable[msgspec.Struct]]
 
 COMMIT_BYTES_MAX: Final = 64 << 20  # a count for each task of the largest job
 WRITERS_LISTED: Final = 100  # in one answer, unless the request says otherwise
@@ -88,17 +89,17 @@ class StagesEndpoint:
             handler = methods.get(scope["method"])
             if handler is None:
                 raise not_allowed(exchange.method, list(methods))
-            session = await self._context.admit(exchange.authorization, scope)
-            answer = await handler(session, path[1:], exchange)
+            caller = await Caller.admit(self._context, exchange.authorization, scope)
+            answer = await handler(caller, path[1:], exchange)
             await exchange.answer(to_json(answer))
         except Exception as error:
             await exchange.fail(error, self._context, Dialect.REST)
 
-    async def _open(self, session: Session, path: Path, exchange: Exchange) -> OpenAnswer:
+    async def _open(self, caller: Caller, path: Path, exchange: Exchange) -> OpenAnswer:
         wanted = await self._json(exchange, _open_request)
         names = [TopicName.parse(text) for text in wanted.topics]
         for name in names:
-            session.may_produce(name)
+            caller.may_produce(name)
         found: list[OpenTopic] = []
         for name in names:
             for topic in await self._broker.topics.all_of(name):
@@ -110,46 +111,46 @@ class StagesEndpoint:
             max_message_bytes=self._broker.settings.max_message_bytes,
         )
 
-    async def _stage(self, session: Session, path: Path, exchange: Exchange) -> StageAnswer:
+    async def _stage(self, caller: Caller, path: Path, exchange: Exchange) -> StageAnswer:
         key = StageKey(_writer(path[0]), whole_number("batch", path[1]), check_local("stage", path[2]))
         part = whole_number("part", path[3])
         body = await self._sections(exchange)
-        sections = await sections_of(self._broker, session, body)
-        await self._staging.stage(key, part, crc32c(body), sections, _caller(session, exchange))
+        sections = await sections_of(self._broker, caller, body)
+        await self._staging.stage(key, part, crc32c(body), sections, _staging_caller(caller, exchange))
         return StageAnswer(
             messages=sum(entry.count for _, entries in sections for entry in entries),
             size_bytes=sum(len(entry.data) for _, entries in sections for entry in entries),
         )
 
-    async def _commit(self, session: Session, path: Path, exchange: Exchange) -> CommitAnswer:
+    async def _commit(self, caller: Caller, path: Path, exchange: Exchange) -> CommitAnswer:
         writer, batch = _writer(path[0]), whole_number("batch", path[1])
         if path[2] != "commit":
             raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, "POST is for …/commit; a stage's parts are PUT")
-        session.may_produce_somewhere()  # a batch of nothing names no topic, and takes the writer's name all the same
+        caller.may_produce_somewhere()  # a batch of nothing names no topic, and takes the writer's name all the same
         wanted = await self._json(exchange, _commit_request, COMMIT_BYTES_MAX)
         commit, new = await self._staging.commit(
             writer,
             batch,
             [each.expected() for each in wanted.stages],
-            _caller(session, exchange),
+            _staging_caller(caller, exchange),
             topics=[TopicName.parse(text) for text in wanted.topics],
             keep=wanted.keep,
         )
         return CommitAnswer.of(commit, repeated=not new)
 
-    async def _abort(self, session: Session, path: Path, exchange: Exchange) -> AbortAnswer:
+    async def _abort(self, caller: Caller, path: Path, exchange: Exchange) -> AbortAnswer:
         writer, batch = _writer(path[0]), whole_number("batch", path[1])
-        session.may_produce_somewhere()
+        caller.may_produce_somewhere()
         stage = check_local("stage", path[2]) if len(path) > 2 else None
         return AbortAnswer(
-            dropped=await self._staging.abort(writer, batch, _caller(session, exchange), stage)
+            dropped=await self._staging.abort(writer, batch, _staging_caller(caller, exchange), stage)
         )
 
-    async def _list(self, session: Session, path: Path, exchange: Exchange) -> WritersAnswer:
+    async def _list(self, caller: Caller, path: Path, exchange: Exchange) -> WritersAnswer:
         params = Params(exchange.scope["query_string"], LIST_PARAMETERS)
         most = params.number("max_writers", most=WRITERS_LISTED_MAX) or WRITERS_LISTED
         found, more = await self._staging.writers(
-            _caller(session, exchange), params.text("after") or "", most
+            _staging_caller(caller, exchange), params.text("after") or "", most
         )
         return WritersAnswer(
             writers=[
@@ -166,10 +167,10 @@ class StagesEndpoint:
             next=found[-1][0].name if more and found else None,
         )
 
-    async def _status(self, session: Session, path: Path, exchange: Exchange) -> WriterAnswer:
+    async def _status(self, caller: Caller, path: Path, exchange: Exchange) -> WriterAnswer:
         name = _writer(path[0])
-        session.may_produce_somewhere()
-        found = await self._staging.writer(name, _caller(session, exchange))
+        caller.may_produce_somewhere()
+        found = await self._staging.writer(name, _staging_caller(caller, exchange))
         writer, targets = found or (Writer(name, "", "", 0), [])
         return WriterAnswer(
             writer=name,
@@ -179,19 +180,21 @@ class StagesEndpoint:
             staged=[StagedBatch.of(batch, held) for batch, held in self._staging.batches(name).items()],
         )
 
-    async def _forget(self, session: Session, path: Path, exchange: Exchange) -> ForgetAnswer:
+    async def _forget(self, caller: Caller, path: Path, exchange: Exchange) -> ForgetAnswer:
         name = _writer(path[0])
-        session.may_produce_somewhere()
+        caller.may_produce_somewhere()
         params = Params(exchange.scope["query_string"], FORGET_PARAMETERS)
         given = params.texts("topics")
         topics = None if given is None else [TopicName.parse(text) for text in given if text]
-        await self._staging.forget(name, _caller(session, exchange), topics, force=params.flag("force"))
+        await self._staging.forget(
+            name, _staging_caller(caller, exchange), topics, force=params.flag("force")
+        )
         told = None if topics is None else sorted({str(topic.base) for topic in topics})
         return ForgetAnswer(forgotten=name, topics=told)
 
-    async def _publish(self, session: Session, path: Path, exchange: Exchange) -> AppendAnswer:
+    async def _publish(self, caller: Caller, path: Path, exchange: Exchange) -> AppendAnswer:
         deduplicate = Params(exchange.scope["query_string"], APPEND_PARAMETERS).flag("deduplicate")
-        sections = await sections_of(self._broker, session, await self._sections(exchange))
+        sections = await sections_of(self._broker, caller, await self._sections(exchange))
         for topic, _ in sections:
             topic.check_open()
         results: list[Appended] = []
@@ -221,15 +224,15 @@ class StagesEndpoint:
         return decoded(decoder, body)
 
 
-def _caller(session: Session, exchange: Exchange) -> Caller:
+def _staging_caller(caller: Caller, exchange: Exchange) -> StagingCaller:
     """Who stages, for what is kept of him: his role, or where that is off the address that he comes from."""
     address = (exchange.scope.get("client") or ("",))[0]
-    return Caller(
-        role=session.role or "",
-        origin=session.role or f"address {network_of(address)}",
-        superuser=session.is_super,
-        may_produce=session.may_produce,
-        forbidden=session.forbidden_writer,
+    return StagingCaller(
+        role=caller.role or "",
+        origin=caller.role or f"address {network_of(address)}",
+        superuser=caller.is_super,
+        may_produce=caller.may_produce,
+        forbidden=caller.forbidden_writer,
     )
 
 

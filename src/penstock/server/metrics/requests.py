@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp
 
 from penstock.engines.embedded.runtime.histogram import SECONDS, Histogram
-from penstock.protocols.pieces import PIECE_BYTES, send_in_pieces
+from penstock.protocols.transport import PIECE_BYTES, send_in_pieces
 
 access = logging.getLogger("penstock.access")
 
