@@ -10,7 +10,7 @@ from penstock.protocols.http.openapi import document
 from penstock.protocols.http.operations import Operation
 from penstock.protocols.kafka_rest.endpoint import OPERATIONS as KAFKA_REST
 from penstock.protocols.rest.endpoint import OPERATIONS
-from penstock.protocols.rest.stage_operations import OPERATIONS as STAGES
+from penstock.protocols.rest.stages import OPERATIONS as STAGES
 from penstock.protocols.websocket import asyncapi as websocket
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from penstock.engines.embedded.ports import Clock
 from penstock.engines.embedded.runtime.tasks import Tasks
@@ -11,6 +11,7 @@ from penstock.model.errors import PenstockError
 from penstock.protocols.caller import Caller
 from penstock.protocols.permission_watch import PermissionWatch
 
+T = TypeVar("T")
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
@@ -62,17 +63,17 @@ class LongPoll:
         """Whether there is no more reason to wait for anything."""
         return self.gone or self._waits.draining or self.lapsed is not None
 
-    async def until(self, news: Coroutine[Any, Any, bool], wait_ms: float | None) -> bool:
-        """Await `news`, for at most `wait_ms`; False when that was in vain."""
+    async def until(self, news: Coroutine[Any, Any, T], wait_ms: float | None) -> T | None:
+        """Await `news`, for at most `wait_ms`; None when that was in vain."""
         if self.over or (wait_ms is not None and wait_ms <= 0):
             news.close()
-            return False
+            return None
         timer = None if wait_ms is None else self._waits.clock.call_later(wait_ms, self.stop)
         try:
             async with asyncio.timeout(None) as self._scope:
                 return await news
         except TimeoutError:
-            return False
+            return None
         finally:
             self._scope = None
             if timer is not None:

@@ -5,8 +5,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock.model.errors import ErrorKind
+from penstock.model.errors import ErrorKind, PenstockError
 
+from .answers import not_allowed
 from .params import Parameter
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -81,10 +82,35 @@ class Router:
             pattern = path.split("/")[1:]
             self._by_count.setdefault(len(pattern), {})[path] = pattern
 
-    def find(self, segments: Sequence[str]) -> tuple[str, dict[str, str]] | None:
-        """The path that segments, decoded, are of, and what stands for its names; None where there is none."""
+    def matches(self, segments: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+        """The paths that segments, decoded, are of, and what stands for their names."""
         for path, pattern in self._by_count.get(len(segments), {}).items():
             pairs = list(zip(pattern, segments, strict=True))
             if all(wanted == given for wanted, given in pairs if wanted[0] != "{"):
-                return path, {wanted[1:-1]: given for wanted, given in pairs if wanted[0] == "{"}
-        return None
+                yield path, {wanted[1:-1]: given for wanted, given in pairs if wanted[0] == "{"}
+
+    def find(self, segments: Sequence[str]) -> tuple[str, dict[str, str]] | None:
+        """The first that matches; None where there is none."""
+        return next(self.matches(segments), None)
+
+
+class Handlers:
+    """Finds what serves a request; a path without names goes before one with them, where it was declared before."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._methods: dict[str, dict[str, Any]] = {}
+        for operation in operations:
+            self._methods.setdefault(operation.path, {})[operation.method] = operation.handler
+        self._router = Router(self._methods)
+
+    def find(self, method: str, segments: Sequence[str]) -> tuple[Any, dict[str, str]]:
+        """The handler, and what stands for the names of its path; raises NOT_FOUND, METHOD_NOT_ALLOWED."""
+        allowed: list[str] = []
+        for path, names in self._router.matches(segments):
+            methods = self._methods[path]
+            if method in methods:
+                return methods[method], names
+            allowed += methods
+        if allowed:
+            raise not_allowed(method, allowed)
+        raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {'/' + '/'.join(segments)[:199]}")
