@@ -144,10 +144,13 @@ class TopicSchemas:
         """Give a fresh scheme its version; raises INCOMPATIBLE_SCHEMA."""
         schema = scheme.fresh
         if schema is not None:
+            of_texts = scheme is self.string
             scheme.version = await self._schemas.get_or_create(self._topic, schema)
             scheme.fresh = None
             self._refresh()
             self._remember(_key(schema), scheme)
+            if of_texts and self.newest is not None and self.newest.version == scheme.version:
+                self.string = scheme
         return scheme
 
     def unnamed(self, value: Any) -> BoundSchema:

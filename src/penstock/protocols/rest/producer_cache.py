@@ -74,15 +74,16 @@ class ProducerCache:
         """Whether a topic is there, or is made when something is published to it."""
         return self._broker.topics.exists(topic) or self._broker.topics.auto(topic.base).allowed
 
-    async def get(self, topic: TopicName, producer_name: str = "") -> CachedProducer:
-        """A cached producer; creates the topic as configured. Raises what `Broker.producer` does."""
+    async def get(self, topic: TopicName, producer_name: str, topic_schemas: TopicSchemas) -> CachedProducer:
+        """A cached producer, a new one with `topic_schemas`; creates the topic as configured. Raises what
+        `Broker.producer` does."""
         cached = self.ready(topic, producer_name)
         if cached is None:
             if producer_name:
                 check_local("producer", producer_name)
             options = ProducerOptions(name=producer_name, shared_name=True)
             producer = await self._broker.producer(topic, options)
-            cached = CachedProducer(producer, TopicSchemas(self._broker.schemas, topic))
+            cached = CachedProducer(producer, topic_schemas)
             key = topic, producer_name
             self._cached[key] = cached
             self._keys[topic.base].add(key)

@@ -123,7 +123,7 @@ class Publishing:
         prepared = await self._encode_all(job, topic_schemas, partitions)
         prepared.check()
         if cached is None:
-            cached = await self._cached.get(topic, job.producer_name)
+            cached = await self._cached.get(topic, job.producer_name, topic_schemas)
         fresh = {id(one.schema): one.schema for one in prepared.ready if one.schema.fresh is not None}
         if fresh:
             cached.producer.topics[0].check_open()  # a terminated topic gets no more schemas either
