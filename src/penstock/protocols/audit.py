@@ -1,4 +1,4 @@
-"""The audit log: who was refused, and what an administrator changed. One JSON line each, without any secret.
+"""The audit log: refused callers, and what an administrator changed. One JSON line each, without any secret.
 
 Queries and headers are never part of it, as they may hold tokens. Refusals are bounded in number, lest a client
 without rights fill the disk.
@@ -37,7 +37,7 @@ class LogLimit:
         return False
 
     def suppressed(self) -> int:
-        """How many were not written, told once: 0 until the interval in which that was is over."""
+        """How many were not written, once: 0 until the interval in which that was is over."""
         if not self._suppressed or self._now() - self._began < INTERVAL_S:
             return 0
         count, self._suppressed = self._suppressed, 0

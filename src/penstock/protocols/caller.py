@@ -1,4 +1,4 @@
-"""Who calls an endpoint and what they may do: made for each request, and for each connection that lasts."""
+"""The caller of an endpoint and its permissions: made for each request, and for each connection that lasts."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self

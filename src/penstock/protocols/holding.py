@@ -73,7 +73,8 @@ class Holding:
         return self._share.bytes > load.factor * free and self._beyond_least(free)
 
     def _beyond_least(self, free: int) -> bool:
-        """Whether it may be refused: who holds little is served, while others are only a little beyond the bound."""
+        """Whether it may be refused: a principal that holds little is served, while others are only a little beyond the
+        bound."""
         load = self._load
         return self._share.bytes > load.bytes_max // LEAST or free * LEAST_FREE < -load.bytes_max
 

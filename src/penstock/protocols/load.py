@@ -101,7 +101,7 @@ class Load:
         return self.held + self.unwritten > self.bytes_max
 
     def full_reason(self) -> str:
-        """The sentence for who is refused."""
+        """The sentence for a caller that is refused."""
         return f"the server holds limits.max_bytes_in_flight = {self.bytes_max} bytes of others; try again"
 
     @property

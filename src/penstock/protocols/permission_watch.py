@@ -30,8 +30,8 @@ class PermissionWatches:
 class PermissionWatch:
     """That of one connection, stream or wait.
 
-    `check` raises FORBIDDEN where it may not go on, and is called when permissions change; `ended` is told why,
-    once, also UNAUTHENTICATED when `expires_ms` (ms since the epoch; None: never) has come.
+    `check` raises FORBIDDEN where it may not go on, and is called when permissions change; `ended` is
+    called with the reason, once, also with UNAUTHENTICATED when `expires_ms` (ms since the epoch; None: never) has come.
     """
 
     __slots__ = ("_check", "_ended", "_expires_ms", "_timer", "_watches", "open")

@@ -42,7 +42,7 @@ class Counted(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Let go of what knows this object: the connection will never be made, and so never be lost."""
+        """Drop what refers to this object: the connection will never be made, and so never be lost."""
         ...
 
 
@@ -95,7 +95,7 @@ class TlsServer:
     def _enter(self, connection: socket.socket, address: str) -> None:
         connection.setblocking(False)
         refusal = self._load.enter(address)
-        if refusal:  # nothing is told: a handshake would cost more than the connection
+        if refusal:  # without a word: a handshake would cost more than the connection
             log.warning("refused a connection", extra={"peer": address, "reason": refusal})
             connection.close()
             return

@@ -153,7 +153,7 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
 
     async def give(self, answer: Answer) -> None:
-        """A whole answer; HEAD is told the length of its body only."""
+        """A whole answer; of HEAD the length of its body only."""
         body, headers = answer.content()
         if body is not None:
             headers.append((b"content-length", b"%d" % len(body)))

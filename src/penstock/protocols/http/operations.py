@@ -45,7 +45,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secured(self) -> bool:
-        """Whether it asks who calls, where authentication is on."""
+        """Whether it needs credentials, where authentication is on."""
         return ErrorKind.UNAUTHENTICATED in self.errors
 
 
@@ -66,8 +66,8 @@ class Table:
         def declare(handler: H) -> H:
             for path in paths:
                 for base in self._bases:
-                    told = {"tag": self._tag, "handler": handler, **about}
-                    self._operations.append(Operation(method=method, path=base + path, **told))
+                    fields = {"tag": self._tag, "handler": handler, **about}
+                    self._operations.append(Operation(method=method, path=base + path, **fields))
             return handler
 
         return declare

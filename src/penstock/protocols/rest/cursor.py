@@ -1,6 +1,7 @@
 """GET and POST of a subscription's cursor: acknowledge, give back, seek (PIP-64; docs/rest.md)."""
 
 import asyncio
+from itertools import islice
 from typing import Final, Literal
 
 import msgspec
@@ -19,6 +20,7 @@ from penstock.protocols.http.operations import Table
 from penstock.protocols.values import check_reply
 
 from .operations import CONSUMING, SHIPPED, TOPIC, Ms, Target, error_code
+from .partition import id_at
 from .services import Services
 
 RANGES_MAX: Final = 1000  # of acknowledged messages shown; there may be millions
@@ -251,24 +253,15 @@ class CursorChange:
 
 
 async def _partition(one: Subscription) -> PartitionCursor:
-    ranges: list[tuple[int, int]] = []
-    more = False
-    for run in one.cursor.ranges():
-        if len(ranges) == RANGES_MAX:
-            more = True
-            break
-        ranges.append(run)
+    ranges = list(islice(one.cursor.ranges(), RANGES_MAX + 1))
     last = one.cursor.mark - 1
-    position = None
-    if last >= one.topic.first_offset:
-        entry = (await one.topic.read_at(last, 1))[0]
-        position = str(one.topic.id_of(entry, last - entry.offset if entry.count > 1 else -1))
+    position = await id_at(one.topic, last) if last >= one.topic.first_offset else None
     return PartitionCursor(
         partition=one.topic.partition,
         mark_delete_position=position,
         mark_delete_offset=last if last >= 0 else None,
-        individually_acknowledged=ranges,
-        more=more,
+        individually_acknowledged=ranges[:RANGES_MAX],
+        more=len(ranges) > RANGES_MAX,
         backlog=one.backlog,
         unacknowledged=one.unacked,
     )

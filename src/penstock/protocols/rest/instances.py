@@ -25,20 +25,17 @@ _QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the l
 _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
 
 
-class Instance:
+class Instance(msgspec.Struct, eq=False):
     """A consumer with a name to ask for it, of the role that made it. `turn` lets one fetch at a time have it."""
 
-    def __init__(
-        self, id: str, topic: TopicName, consumer: Consumer, reader: SchemaInfo | None, timeout_ms: int
-    ) -> None:
-        self.id = id
-        self.topic = topic
-        self.consumer = consumer
-        self.reader = reader
-        self.timeout_ms = timeout_ms
-        self.turn = asyncio.Lock()
-        self.requests = 0  # that use it now; it cannot expire meanwhile
-        self.expires_ms = 0
+    id: str
+    topic: TopicName
+    consumer: Consumer
+    reader: SchemaInfo | None
+    timeout_ms: int
+    expires_ms: int
+    turn: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    requests: int = 0  # that use it now; it cannot expire meanwhile
 
 
 class Instances:
@@ -69,9 +66,9 @@ class Instances:
             [topic], subscription, options, unique_name=bool(options.name)
         )
         caller.set_owner(consumer)
-        made = Instance(secrets.token_urlsafe(12), topic, consumer, reader, timeout_ms)
+        expires_ms = self._broker.clock.monotonic_ms() + timeout_ms
+        made = Instance(secrets.token_urlsafe(12), topic, consumer, reader, timeout_ms, expires_ms)
         self._instances[made.id] = made
-        made.expires_ms = self._broker.clock.monotonic_ms() + timeout_ms
         self._timers.at(made.expires_ms, self._expire, made)
         return made
 
@@ -172,7 +169,7 @@ class Fetch:
 
     def _add(self, delivery: Delivery) -> None:
         """Take the messages that are within the bounds; the rest of the delivery goes back."""
-        kept = 0
+        taken = 0
         topic = delivery.topic
         first = delivery.entry.offset
         for one in messages_of(
@@ -183,11 +180,11 @@ class Fetch:
                 break
             self.found.append(one)
             self._size += one.size
-            kept |= 1 << (one.shown.offset - first)
-        if kept:
-            self._handed.append(msgspec.structs.replace(delivery, mask=kept))
-        if delivery.mask & ~kept:
-            self.consumer.give_back([msgspec.structs.replace(delivery, mask=delivery.mask & ~kept)])
+            taken |= 1 << (one.shown.offset - first)
+        if taken:
+            self._handed.append(msgspec.structs.replace(delivery, mask=taken))
+        if delivery.mask & ~taken:
+            self.consumer.give_back([msgspec.structs.replace(delivery, mask=delivery.mask & ~taken)])
 
     def give_back(self) -> None:
         """No client got it: let it be delivered again."""

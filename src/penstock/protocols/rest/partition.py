@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.subscription.source import SubscribedLog
 from penstock.engines.embedded.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -58,6 +59,13 @@ async def start_of(topic: Topic, params: Params, last_event_id: str | None = Non
     return topic.first_offset if offset is None else max(offset, topic.first_offset)
 
 
+async def id_at(topic: SubscribedLog, offset: int) -> str | None:
+    """The id of the message at an offset; None where it was trimmed."""
+    for entry in await topic.read_at(offset, 1):
+        return str(topic.id_of(entry, offset - entry.offset if entry.count > 1 else -1))
+    return None
+
+
 class Messages:
     """The messages of a partition from the offset `at` on; `full` once so many, or so many bytes, were taken.
 
@@ -91,26 +99,30 @@ class Messages:
     def take(self, entries: Sequence[Entry], end: int) -> list[Found]:
         """The messages of the entries that follow, before the offset `end`."""
         found: list[Found] = []
-        for entry in entries:
-            for one in messages_of(self._decoding, self._values, self.topic, entry):
-                offset = one.shown.offset
-                if offset < self.at:
-                    continue
-                if offset >= end:
-                    self.at = end
-                    return found
-                if self.count and self.size + one.size > self._bytes_max:
-                    self.full = True
-                    return found
-                found.append(one)
-                self.at = offset + 1
-                self.count += 1
-                self.size += one.size
-                if self.count == self._messages_max or self.size >= self._bytes_max:
-                    self.full = True
-                    return found
-            self.at = max(self.at, entry.end)
-        return found
+        at, count, size = self.at, self.count, self.size
+        try:
+            for entry in entries:
+                for one in messages_of(self._decoding, self._values, self.topic, entry):
+                    offset = one.shown.offset
+                    if offset < at:
+                        continue
+                    if offset >= end:
+                        at = end
+                        return found
+                    if count and size + one.size > self._bytes_max:
+                        self.full = True
+                        return found
+                    found.append(one)
+                    at = offset + 1
+                    count += 1
+                    size += one.size
+                    if count == self._messages_max or size >= self._bytes_max:
+                        self.full = True
+                        return found
+                at = max(at, entry.end)
+            return found
+        finally:
+            self.at, self.count, self.size = at, count, size
 
 
 class Answered:

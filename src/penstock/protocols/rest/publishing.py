@@ -46,7 +46,7 @@ class Job(msgspec.Struct, kw_only=True):
     trace: dict[str, str] | None = None  # properties that carry on the request's trace
 
 
-class Ready(msgspec.Struct):
+class Ready(msgspec.Struct, gc=False):
     """A message that can be published, its schema, and its place in the request."""
 
     out: OutMessage
@@ -144,7 +144,7 @@ class Publishing:
         if not job.declaration.empty:
             named = await topic_schemas.scheme(job.declaration, register=False)
         done = Prepared(named)
-        now = self._broker.clock.now_ms()
+        now, bytes_max = self._broker.clock.now_ms(), self._broker.settings.max_message_bytes
         for index, message in enumerate(job.messages):
             try:
                 if isinstance(message, PenstockError):
@@ -163,20 +163,18 @@ class Publishing:
                 _fill(out, message, job.target.partition, now, self._limits)
                 if job.trace is not None:
                     out.properties = traced(out.properties, job.trace)
-                self._check_place(out, partitions)
+                # What the producer checks too: here before a topic is made or a schema registered for nothing.
+                if len(out.payload) > bytes_max:
+                    raise PenstockError(
+                        ErrorKind.TOO_LARGE, f"a message of {len(out.payload)} bytes; the most is {bytes_max}"
+                    )
+                if out.partition is not None:
+                    check_partition(out.partition, partitions)
             except PenstockError as error:
                 done.failed[index] = error
             else:
                 done.ready.append(Ready(out, schema, index))
         return done
-
-    def _check_place(self, out: OutMessage, partitions: int) -> None:
-        """What the producer checks too: here before a topic is made or a schema registered for nothing."""
-        size, most = len(out.payload), self._broker.settings.max_message_bytes
-        if size > most:
-            raise PenstockError(ErrorKind.TOO_LARGE, f"a message of {size} bytes; the most is {most}")
-        if out.partition is not None:
-            check_partition(out.partition, partitions)
 
 
 def check_count(count: int, limits: Limits) -> None:

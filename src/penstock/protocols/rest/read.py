@@ -17,7 +17,7 @@ from penstock.protocols.values import Values
 
 from .messages import DEFAULT_MESSAGES, ReadMessage, SchemaShape, encode_messages, form_of, schemas_of
 from .operations import BOUNDS, FLAG, NUMBER, READING, SHIPPED, TIMEOUT, TOPIC, Target
-from .partition import START, Answered, Messages, log_of, start_of
+from .partition import START, Answered, Messages, id_at, log_of, start_of
 from .services import Services
 from .streams import ENTRIES, EVENTS, LINES, Stream, stream_entries, stream_messages
 
@@ -158,12 +158,7 @@ async def _unmoved(topic: Topic, params: Params, start: int) -> str | None:
         return given
     if start <= topic.first_offset:
         return "earliest"
-    before = min(start, topic.next_offset) - 1
-    entries = await topic.read_at(before, 1)
-    if not entries:
-        return "earliest"
-    entry = entries[0]
-    return str(topic.id_of(entry, before - entry.offset if entry.count > 1 else -1))
+    return await id_at(topic, min(start, topic.next_offset) - 1) or "earliest"
 
 
 @operations.on(
