@@ -95,7 +95,7 @@ class Router:
 
 
 class Handlers:
-    """Finds what serves a request; a path without names goes before one with them, where it was declared before."""
+    """Finds what serves a request: the first declared path that matches and has its method."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._methods: dict[str, dict[str, Any]] = {}

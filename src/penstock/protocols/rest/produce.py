@@ -29,7 +29,7 @@ from .produce_shapes import (
     RawProduceRequest,
     ValueRequest,
 )
-from .publishing import Job, Published, check_count
+from .publishing import Job, Published, publish
 from .services import Services
 
 _plain = msgspec.json.Decoder(PlainRequest)
@@ -55,7 +55,7 @@ async def produce(rest: Services, caller: Caller, target: Target, exchange: Exch
             await exchange.answer(done)
             return
     job = job_of(target, body, rest.limits, trace)
-    await exchange.answer(_answer(await rest.publishing.publish(job)))
+    await exchange.answer(_answer(await publish(rest, job)))
 
 
 async def _publish_plain(rest: Services, target: Target, body: bytes) -> bytes | None:
@@ -112,8 +112,7 @@ async def _publish_values(rest: Services, target: Target, body: bytes) -> bytes 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
     """What a body asks for, in general; raises what is wrong with the request as a whole."""
-    envelope, messages = _bodies.read(body)
-    check_count(len(messages), limits)
+    envelope, messages = _bodies.read(body, limits.max_messages_per_request)
     return Job(
         target=target,
         producer_name=envelope.producer_name or "",

@@ -1,6 +1,5 @@
 """The bodies of produce requests and answers of PIP-64, and how the requests of either dialect are read (docs/rest.md)."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
@@ -147,30 +146,29 @@ class Bodies(Generic[E, M]):
     def __init__(self, whole: type[Struct], raw: type[Struct], message: type[M]) -> None:
         self._whole: msgspec.json.Decoder[Any] = msgspec.json.Decoder(whole)
         self._raw: msgspec.json.Decoder[Any] = msgspec.json.Decoder(raw)
-        self._message = message
+        self._message = msgspec.json.Decoder(message)
 
-    def read(self, body: bytes) -> tuple[E, list[M | PenstockError]]:
-        """A body's envelope and messages; raises what is wrong with the request as a whole."""
+    def read(self, body: bytes, messages_max: int) -> tuple[E, list[M | PenstockError]]:
+        """A body's envelope and messages; raises what is wrong with the request as a whole: BAD_MESSAGE for no
+        messages, TOO_LARGE for too many."""
         try:
             request = self._whole.decode(body)
-        except DECODE_ERRORS:
-            pass  # the envelope is bad, or a message is
-        else:
-            return request, list(request.messages)
-        try:
-            raw = self._raw.decode(body)
-        except DECODE_ERRORS as error:
-            raise bad_request(error) from None
-        return raw, decode_each(raw.messages, self._message)
+            messages = request.messages
+        except DECODE_ERRORS:  # the envelope is bad, or a message is
+            try:
+                request = self._raw.decode(body)
+            except DECODE_ERRORS as error:
+                raise bad_request(error) from None
+            messages = [self._one(raw) for raw in request.messages]
+        count = len(messages)
+        if not count:
+            raise PenstockError(ErrorKind.BAD_MESSAGE, "the request holds no messages")
+        if count > messages_max:
+            raise PenstockError(ErrorKind.TOO_LARGE, f"{count} messages; the most is {messages_max}")
+        return request, messages
 
-
-def decode_each(raws: Sequence[msgspec.Raw], kind: type[M]) -> list[M | PenstockError]:
-    """Messages one by one, so that a bad one fails alone."""
-    decoder = msgspec.json.Decoder(kind)
-    found: list[M | PenstockError] = []
-    for raw in raws:
+    def _one(self, raw: msgspec.Raw) -> M | PenstockError:
         try:
-            found.append(decoder.decode(raw))
+            return self._message.decode(raw)
         except DECODE_ERRORS as error:
-            found.append(PenstockError(ErrorKind.BAD_MESSAGE, reason(error)))
-    return found
+            return PenstockError(ErrorKind.BAD_MESSAGE, reason(error))

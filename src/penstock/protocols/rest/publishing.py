@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.topic.routing import check_partition
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
@@ -17,7 +16,8 @@ from penstock.protocols.trace import traced
 
 from .operations import Target
 from .produce_shapes import ProduceMessage
-from .producer_cache import CachedProducer, ProducerCache
+from .producer_cache import CachedProducer
+from .services import Services
 
 LOCAL_ONLY: Final = "__local__"  # Pulsar's mark of a message that is not replicated
 
@@ -86,105 +86,92 @@ class Prepared(msgspec.Struct):
         return used.pop() if len(used) == 1 else None
 
 
-class Publishing:
-    """Publishes jobs. What cannot be understood makes no topic and registers no schema."""
+async def publish(rest: Services, job: Job) -> Published:
+    """Encode and publish. Raises when no message was published for one and the same kind of reason, and
+    BAD_MESSAGE when none could be understood."""
+    cached, prepared = await prepare(rest, job)
+    results: dict[int, Result] = dict(prepared.failed)
+    published = await cached.producer.publish([one.out for one in prepared.ready])
+    results |= zip([one.place for one in prepared.ready], published, strict=True)
+    errors = [result for result in results.values() if isinstance(result, PenstockError)]
+    if len(errors) == len(results) and len({error.kind for error in errors}) == 1:
+        raise errors[0]
+    versions: list[int | None] = [None] * len(job.messages)
+    for one in prepared.ready:
+        versions[one.place] = one.out.schema_version
+    whole = [results[index] for index in range(len(job.messages))]
+    return Published(whole, versions, prepared.version(), prepared.own_versions)
 
-    def __init__(self, broker: Broker, limits: Limits, producers: ProducerCache) -> None:
-        self._broker = broker
-        self._limits = limits
-        self._cached = producers
 
-    async def publish(self, job: Job) -> Published:
-        """Encode and publish. Raises when no message was published for one and the same kind of reason, and
-        BAD_MESSAGE when none could be understood."""
-        cached, prepared = await self.prepare(job)
-        results: dict[int, Result] = dict(prepared.failed)
-        published = await cached.producer.publish([one.out for one in prepared.ready])
-        results |= zip([one.place for one in prepared.ready], published, strict=True)
-        errors = [result for result in results.values() if isinstance(result, PenstockError)]
-        if len(errors) == len(results) and len({error.kind for error in errors}) == 1:
-            raise errors[0]
-        versions: list[int | None] = [None] * len(job.messages)
+async def prepare(rest: Services, job: Job) -> tuple[CachedProducer, Prepared]:
+    """Everything before publishing: encode, then make the topic and register schemas as needed.
+
+    What cannot be understood makes no topic and registers no schema.
+    """
+    topic = job.target.topic
+    cached = rest.producers.ready(topic, job.producer_name)
+    if cached is None and not rest.producers.may_make(topic):
+        raise rest.broker.topics.missing(topic)
+    partitions = rest.producers.partitions(topic)
+    if job.target.partition is not None:
+        check_partition(job.target.partition, partitions)
+    topic_schemas = TopicSchemas(rest.broker.schemas, topic) if cached is None else cached.topic_schemas
+    prepared = await _encode_all(rest, job, topic_schemas, partitions)
+    prepared.check()
+    if cached is None:
+        cached = await rest.producers.get(topic, job.producer_name, topic_schemas)
+    fresh = {id(one.schema): one.schema for one in prepared.ready if one.schema.fresh is not None}
+    if fresh:
+        cached.producer.topics[0].check_open()  # a terminated topic gets no more schemas either
+    for schema in fresh.values():
+        try:
+            await cached.topic_schemas.register(schema)
+        except PenstockError as error:  # it may not follow another of this request
+            prepared.fail(schema, error)
+            continue
         for one in prepared.ready:
-            versions[one.place] = one.out.schema_version
-        whole = [results[index] for index in range(len(job.messages))]
-        return Published(whole, versions, prepared.version(), prepared.own_versions)
-
-    async def prepare(self, job: Job) -> tuple[CachedProducer, Prepared]:
-        """Everything before publishing: encode, then make the topic and register schemas as needed."""
-        topic = job.target.topic
-        cached = self._cached.ready(topic, job.producer_name)
-        if cached is None and not self._cached.may_make(topic):
-            raise self._broker.topics.missing(topic)
-        partitions = self._cached.partitions(topic)
-        if job.target.partition is not None:
-            check_partition(job.target.partition, partitions)
-        topic_schemas = TopicSchemas(self._broker.schemas, topic) if cached is None else cached.topic_schemas
-        prepared = await self._encode_all(job, topic_schemas, partitions)
-        prepared.check()
-        if cached is None:
-            cached = await self._cached.get(topic, job.producer_name, topic_schemas)
-        fresh = {id(one.schema): one.schema for one in prepared.ready if one.schema.fresh is not None}
-        if fresh:
-            cached.producer.topics[0].check_open()  # a terminated topic gets no more schemas either
-        for schema in fresh.values():
-            try:
-                await cached.topic_schemas.register(schema)
-            except PenstockError as error:  # it may not follow another of this request
-                prepared.fail(schema, error)
-                continue
-            for one in prepared.ready:
-                if one.schema is schema:
-                    one.out.schema_version = schema.version
-        prepared.check()
-        return cached, prepared
-
-    async def _encode_all(self, job: Job, topic_schemas: TopicSchemas, partitions: int) -> Prepared:
-        named = None
-        if not job.declaration.empty:
-            named = await topic_schemas.scheme(job.declaration, register=False)
-        done = Prepared(named)
-        now, bytes_max = self._broker.clock.now_ms(), self._broker.settings.max_message_bytes
-        for index, message in enumerate(job.messages):
-            try:
-                if isinstance(message, PenstockError):
-                    raise message
-                schema = named
-                if not message.empty:
-                    done.own_versions = True
-                    schema = await topic_schemas.scheme(message, register=False)
-                encoded = message.encoding == "base64" if message.encoding is not None else job.base64
-                if message.value is msgspec.UNSET:
-                    raise PenstockError(ErrorKind.BAD_MESSAGE, "value: missing (null is a value)")
-                if schema is None:
-                    schema = topic_schemas.unnamed(None if encoded else message.value)
-                encode = BoundSchema.encode_base64 if encoded else job.encode
-                out = encode(schema, message.value, message.key)
-                _fill(out, message, job.target.partition, now, self._limits)
-                if job.trace is not None:
-                    out.properties = traced(out.properties, job.trace)
-                # What the producer checks too: here before a topic is made or a schema registered for nothing.
-                if len(out.payload) > bytes_max:
-                    raise PenstockError(
-                        ErrorKind.TOO_LARGE, f"a message of {len(out.payload)} bytes; the most is {bytes_max}"
-                    )
-                if out.partition is not None:
-                    check_partition(out.partition, partitions)
-            except PenstockError as error:
-                done.failed[index] = error
-            else:
-                done.ready.append(Ready(out, schema, index))
-        return done
+            if one.schema is schema:
+                one.out.schema_version = schema.version
+    prepared.check()
+    return cached, prepared
 
 
-def check_count(count: int, limits: Limits) -> None:
-    """Raise BAD_MESSAGE for no messages, TOO_LARGE for too many."""
-    if not count:
-        raise PenstockError(ErrorKind.BAD_MESSAGE, "the request holds no messages")
-    if count > limits.max_messages_per_request:
-        raise PenstockError(
-            ErrorKind.TOO_LARGE, f"{count} messages; the most is {limits.max_messages_per_request}"
-        )
+async def _encode_all(rest: Services, job: Job, topic_schemas: TopicSchemas, partitions: int) -> Prepared:
+    named = None
+    if not job.declaration.empty:
+        named = await topic_schemas.scheme(job.declaration, register=False)
+    done = Prepared(named)
+    now, bytes_max = rest.broker.clock.now_ms(), rest.broker.settings.max_message_bytes
+    for index, message in enumerate(job.messages):
+        try:
+            if isinstance(message, PenstockError):
+                raise message
+            schema = named
+            if not message.empty:
+                done.own_versions = True
+                schema = await topic_schemas.scheme(message, register=False)
+            encoded = message.encoding == "base64" if message.encoding is not None else job.base64
+            if message.value is msgspec.UNSET:
+                raise PenstockError(ErrorKind.BAD_MESSAGE, "value: missing (null is a value)")
+            if schema is None:
+                schema = topic_schemas.unnamed(None if encoded else message.value)
+            encode = BoundSchema.encode_base64 if encoded else job.encode
+            out = encode(schema, message.value, message.key)
+            _fill(out, message, job.target.partition, now, rest.limits)
+            if job.trace is not None:
+                out.properties = traced(out.properties, job.trace)
+            # What the producer checks too: here before a topic is made or a schema registered for nothing.
+            if len(out.payload) > bytes_max:
+                raise PenstockError(
+                    ErrorKind.TOO_LARGE, f"a message of {len(out.payload)} bytes; the most is {bytes_max}"
+                )
+            if out.partition is not None:
+                check_partition(out.partition, partitions)
+        except PenstockError as error:
+            done.failed[index] = error
+        else:
+            done.ready.append(Ready(out, schema, index))
+    return done
 
 
 def _fill(out: OutMessage, message: ProduceMessage, partition: int | None, now: int, limits: Limits) -> None:

@@ -11,6 +11,7 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll
+from penstock.protocols.http.media import weights
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.values import Values
@@ -32,6 +33,7 @@ READ: Final = (
 SINCE: Final = (Parameter("publish_time", "Also the first offset published since, ms.", NUMBER),)
 
 _ENTRIES_PER_READ: Final = 1000
+_JSON: Final = frozenset(("application/json", "application/*", "*/*", "text/*"))  # what JSON satisfies
 
 
 class ReadAnswer(Struct, kw_only=True):
@@ -184,16 +186,11 @@ def negotiate(accept: str | None) -> str:
     """Which representation a client wants: `json`, or one of the streams; raises NOT_ACCEPTABLE."""
     if not accept:
         return "json"
-    refused = True
-    for part in accept.split(","):
-        name, *options = (piece.strip().lower() for piece in part.split(";"))
-        if any(option.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for option in options):
-            continue
+    wanted = [name for name, weight in weights(accept).items() if weight]
+    for name in wanted:
         if name in (LINES, EVENTS, ENTRIES):
             return name
-        if name in ("application/json", "application/*", "*/*", "text/*"):
-            refused = False
-    if refused:
+    if not _JSON.intersection(wanted):
         raise PenstockError(
             ErrorKind.NOT_ACCEPTABLE, f"messages are had as application/json, {LINES}, {EVENTS} or {ENTRIES}"
         )

@@ -19,7 +19,7 @@ from . import shipped
 from .operations import COUNT, PRODUCING, SHIPPED, TOPIC, Target
 from .produce import job_of
 from .produce_shapes import ProduceMessage, ProduceRequest
-from .publishing import Job
+from .publishing import Job, prepare
 from .services import Services
 
 _message = msgspec.json.Decoder(ProduceMessage)
@@ -63,7 +63,7 @@ async def request(rest: Services, caller: Caller, target: Target, exchange: Exch
     job = _job(target, body, rest.limits, exchange.trace())
     if len(job.messages) != 1:
         raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
-    cached, prepared = await rest.publishing.prepare(job)
+    cached, prepared = await prepare(rest, job)
     message = prepared.ready[0].out
     async with LongPoll(rest.polls, exchange.receive) as poll:
         reply = await poll.until(cached.producer.request(message, timeout_ms), None)

@@ -11,7 +11,6 @@ from .instances import Instances
 from .messages import Decoding
 from .operations import Target
 from .producer_cache import ProducerCache
-from .publishing import Publishing
 
 
 class Services:
@@ -23,7 +22,6 @@ class Services:
         self.polls = LongPolls(self.broker.clock)
         self.decoding = Decoding(self.broker.encoder)
         self.producers = ProducerCache(self.broker)
-        self.publishing = Publishing(self.broker, self.limits, self.producers)
         self.instances = Instances(self.broker, self.limits)
 
     async def close(self) -> None:

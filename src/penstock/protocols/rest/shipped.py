@@ -25,7 +25,7 @@ from penstock.protocols.payloads import BoundSchema
 
 from .operations import PRODUCING, SHIPPED, Target, error_code
 from .produce_shapes import Bodies, ProduceMessage
-from .publishing import Job, Published, check_count
+from .publishing import Job, Published, publish
 from .services import Services
 
 
@@ -102,13 +102,12 @@ async def produce(rest: Services, caller: Caller, target: Target, exchange: Exch
     caller.may_produce(target.topic)
     body = await exchange.body(rest.limits.max_request_bytes)
     job = job_of(target, body, rest.limits, exchange.trace())
-    await exchange.answer(_answer(await rest.publishing.publish(job)))
+    await exchange.answer(_answer(await publish(rest, job)))
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
     """What a body asks for; raises what is wrong with the request as a whole."""
-    envelope, messages = _bodies.read(body)
-    check_count(len(messages), limits)
+    envelope, messages = _bodies.read(body, limits.max_messages_per_request)
     version = envelope.schema_version
     declaration = Declaration(
         schema_version=None if version < 0 else version,

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.engines.embedded.broker.staged import Expected
 from penstock.engines.embedded.broker.writers import Caller as StagingCaller
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName, check_local
@@ -36,6 +37,7 @@ from .stage_shapes import (
     StagedBatch,
     WriterAnswer,
     WritersAnswer,
+    copied,
 )
 
 Names = Mapping[str, str]
@@ -92,7 +94,7 @@ async def writers(context: ServerContext, caller: Caller, names: Names, exchange
                 writer=writer.name,
                 owner=writer.owner,
                 at=writer.at,
-                targets=[CommittedTarget.of(target) for target in targets],
+                targets=copied(targets, list[CommittedTarget]),
                 staged_batches=len(staging.batches(writer.name)),
                 staged_bytes=staging.size_of(writer.name),
             )
@@ -144,7 +146,7 @@ async def status(context: ServerContext, caller: Caller, names: Names, exchange:
         writer=name,
         owner=writer.owner,
         at=writer.at,
-        targets=[CommittedTarget.of(target) for target in targets],
+        targets=copied(targets, list[CommittedTarget]),
         staged=[StagedBatch.of(batch, held) for batch, held in staging.batches(name).items()],
     )
 
@@ -225,7 +227,7 @@ async def commit(context: ServerContext, caller: Caller, names: Names, exchange:
     done, new = await context.broker.staging.commit(
         writer,
         batch,
-        [each.expected() for each in wanted.stages],
+        copied(wanted.stages, list[Expected]),
         _staging(caller, exchange),
         topics=[TopicName.parse(text) for text in wanted.topics],
         keep=wanted.keep,
