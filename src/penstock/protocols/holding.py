@@ -43,7 +43,7 @@ class Holding:
         share.bytes -= size
         self._share = self._load.share_of(name)
         self._share.bytes += size
-        self._load.let_go(share)
+        self._load.release(share)
 
     def receive(self, size: int) -> None:
         """Count `size` bytes more that were received and not answered; below zero: fewer."""
@@ -164,7 +164,7 @@ class Holding:
         if share.waiting:  # what is for this connection waits no more, and goes first
             share.waiting = deque(sorted(share.waiting, key=lambda one: one[2] is not self))
             self._load.grant(share)
-        self._load.let_go(self._share)
+        self._load.release(self._share)
 
 
 def holding_of(scope: Mapping[str, Any]) -> Holding | None:

@@ -148,7 +148,7 @@ class Load:
         found.holdings += 1
         return found
 
-    def let_go(self, share: Share) -> None:
+    def release(self, share: Share) -> None:
         """One holding of a share is gone."""
         share.holdings -= 1
         if not share.holdings:

@@ -82,8 +82,8 @@ class Router:
             pattern = path.split("/")[1:]
             self._by_count.setdefault(len(pattern), {})[path] = pattern
 
-    def matches(self, segments: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-        """The paths that segments, decoded, are of, and what stands for their names."""
+    def all(self, segments: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+        """Every path that segments, decoded, are of, and what stands for its names."""
         for path, pattern in self._by_count.get(len(segments), {}).items():
             pairs = list(zip(pattern, segments, strict=True))
             if all(wanted == given for wanted, given in pairs if wanted[0] != "{"):
@@ -91,7 +91,7 @@ class Router:
 
     def find(self, segments: Sequence[str]) -> tuple[str, dict[str, str]] | None:
         """The first that matches; None where there is none."""
-        return next(self.matches(segments), None)
+        return next(self.all(segments), None)
 
 
 class Handlers:
@@ -106,7 +106,7 @@ class Handlers:
     def find(self, method: str, segments: Sequence[str]) -> tuple[Any, dict[str, str]]:
         """The handler, and what stands for the names of its path; raises NOT_FOUND, METHOD_NOT_ALLOWED."""
         allowed: list[str] = []
-        for path, names in self._router.matches(segments):
+        for path, names in self._router.all(segments):
             methods = self._methods[path]
             if method in methods:
                 return methods[method], names
