@@ -35,8 +35,8 @@ SIZES = (100, 1000, 10_000)
 
 
 async def floor(port: int) -> None:
+    from penstock.protocols.limits import Limits
     from penstock.protocols.load import Load
-    from penstock.protocols.session import Limits
     from penstock.server.config import HttpSettings
     from penstock.server.http import HttpServer
     from penstock.server.listen import Listener, bind

@@ -10,7 +10,8 @@ from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.opening import TRANSIENT_LEDGERS
-from penstock.protocols.session import Limits, ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.limits import Limits
 from penstock.server.app import build_for
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat

@@ -12,9 +12,10 @@ from penstock.engines.embedded.topic import Topic
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
 from penstock.protocols.kafka_rest.framing import render
-from penstock.protocols.session import Limits, ServerContext
+from penstock.protocols.limits import Limits
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
 

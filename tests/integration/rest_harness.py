@@ -11,8 +11,9 @@ import msgspec
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
+from penstock.protocols.context import ServerContext
+from penstock.protocols.limits import Limits
 from penstock.protocols.rest.endpoint import RestEndpoint
-from penstock.protocols.session import Limits, ServerContext
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
 

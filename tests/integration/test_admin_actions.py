@@ -4,7 +4,7 @@ from tests.integration.admin_harness import ADMIN, Office, office
 
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 
 SPACE = "/admin/v2/namespaces/public/default"
 NOTHING = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}

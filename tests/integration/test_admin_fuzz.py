@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
 
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
 from penstock.runtime.clock import LoopClock
 from penstock.server.describe import openapi
 from penstock.testing.server import Address, running

@@ -1,7 +1,7 @@
 import pytest
 from tests.integration.admin_harness import ADMIN, office
 
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 
 
 async def test_namespaces_and_tenants() -> None:

@@ -30,8 +30,8 @@ import penstock
 from penstock.client.access import Access
 from penstock.client.errors import AuthenticationError, AuthorizationError
 from penstock.client.http import HttpClient, RemoteError
+from penstock.protocols.limits import Limits
 from penstock.protocols.rates import RoleRates
-from penstock.protocols.session import Limits
 from penstock.testing.server import Address, running
 
 PROXIES = ("proxy", "gateway", "powerless")

@@ -16,7 +16,7 @@ from tests.integration.pulsar_harness import Pulsar, pulsar_server, take
 from tests.unit.protocols.binary.handlers import TYPES, entry
 from tests.waiting import until
 
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.server.config import Config, DataSettings, HttpSettings, PulsarSettings
 from penstock.testing.server import launch
 from penstock.wire.frames import FIELD, Frame, FrameDecoder, encode, encode_with_entry

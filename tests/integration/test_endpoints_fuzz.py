@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import until_async
 
 from penstock.broker.settings import BrokerSettings
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.server.config import Config, DataSettings, HttpSettings, PulsarSettings
 from penstock.server.run import serve
 from penstock.testing.server import Address

@@ -14,7 +14,7 @@ from tests.integration.test_limits import again, rest_of, target
 from tests.integration.tls_harness import Pki
 
 from penstock.protocols.binary.connection import Connection
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.server.connections import HttpConnection
 from penstock.server.sockets import WebSocketConnection
 from penstock.testing.server import Address, running

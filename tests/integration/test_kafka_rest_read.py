@@ -12,7 +12,7 @@ from tests.integration.kafka_rest_harness import FOO, LOG, X_KAFKA, consumed, fr
 
 from penstock.broker.settings import BrokerSettings
 from penstock.model.names import TopicName
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import settle
 

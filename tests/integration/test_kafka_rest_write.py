@@ -13,7 +13,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.model.message import Message
 from penstock.model.policy import NamespacePolicies
 from penstock.model.schema import STRING_SCHEMA
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 
 
 async def stored(h: House) -> list[Message]:

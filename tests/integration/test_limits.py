@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.server.files import allow_connections
 from penstock.testing.server import Address, running
 

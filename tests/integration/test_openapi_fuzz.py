@@ -18,7 +18,8 @@ from schemathesis.specs.openapi.checks import (
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.protocols.session import Limits, ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.limits import Limits
 from penstock.runtime.clock import LoopClock
 from penstock.server.describe import openapi
 from penstock.testing.credentials import Issuer

@@ -22,7 +22,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.client.access import Access
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.pipeline.http.stages import StageCount, Stages
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.testing.server import Address, running
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections

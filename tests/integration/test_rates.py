@@ -12,8 +12,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 import penstock
+from penstock.protocols.limits import Limits
 from penstock.protocols.rates import RoleRates
-from penstock.protocols.session import Limits
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running
 

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.rest_harness import TOPIC, House, Visit, house
 
 from penstock.model.names import TopicName
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.testing.clock import settle
 
 SUB = f"{TOPIC}/subscription/s"

@@ -68,7 +68,7 @@ async def test_waiting_for_news(what: str) -> None:
         body = {"patterns": [{"namespace": "public/default", "regex": ".*"}]}
         seen = (await look(home, **body))["seen"]
         waiting = home.broker.tasks.spawn(look(home, **body, seen=seen, wait_ms=60_000), "look")
-        while not home.endpoint.waits.running:
+        while not home.endpoint.services.polls.running:
             await asyncio.sleep(0)
         assert not waiting.done()
         match what:
@@ -90,7 +90,7 @@ async def test_waiting_in_vain() -> None:
         await home.produce("a")
         seen = (await look(home, topics=["t"]))["seen"]
         waiting = home.broker.tasks.spawn(look(home, topics=["t"], seen=seen, wait_ms=500), "look")
-        while not home.endpoint.waits.running:
+        while not home.endpoint.services.polls.running:
             await asyncio.sleep(0)
         await home.clock.advance(499)
         assert not waiting.done()

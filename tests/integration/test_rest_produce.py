@@ -14,7 +14,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, NamespacePolicies, ProducerOptions
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.testing.clock import settle
 
 SHIPPED = "/topics/persistent/public/default/t"

@@ -102,7 +102,7 @@ async def test_hanging_up_ends_a_wait_and_so_does_draining() -> None:
         for visit in visits[:500]:
             visit.hang_up()
         await asyncio.gather(*(visit.done for visit in visits[:500]))
-        assert len(home.endpoint.waits.running) == 500
+        assert len(home.endpoint.services.polls.running) == 500
         home.context.draining = True
         home.endpoint.drain()
         await asyncio.gather(*(visit.done for visit in visits))

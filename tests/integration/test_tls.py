@@ -23,7 +23,7 @@ from penstock.client.access import Access
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.http.entries import entries
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.testing.server import Address, launch, running
 
 from .tls_harness import Pki

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.test_limits import UPGRADE, head_of, refused, rest_of, talk
 
 from penstock.engines.embedded.broker import Broker
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.server.connections import HttpConnection
 from penstock.testing.server import Address, launch, running
 

@@ -17,7 +17,7 @@ from tests.integration.websocket_harness import (
 )
 
 from penstock.model.names import TopicName
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.testing.clock import ManualClock, settle
 
 TOPIC = TopicName.parse("t")

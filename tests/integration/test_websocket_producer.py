@@ -23,7 +23,7 @@ from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import NamespacePolicies
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.testing.clock import ManualClock, settle
 
 TOPIC = TopicName.parse("t")

@@ -18,7 +18,8 @@ from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.ports import Store
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
-from penstock.protocols.session import Limits, ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.limits import Limits
 from penstock.protocols.websocket.routes import routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.runtime.clock import Clock, LoopClock

@@ -1,4 +1,4 @@
-"""The audit log: who was refused, and what an administrator changed. One JSON line each, without any secret.
+"""The audit log: refused callers, and what an administrator changed. One JSON line each, without any secret.
 
 Queries and headers are never part of it, as they may hold tokens. Refusals are bounded in number, lest a client
 without rights fill the disk.
@@ -9,11 +9,39 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 
-from .log_limit import LogLimit
-
 log = logging.getLogger("penstock.audit")
 
 REFUSALS_PER_MINUTE: Final = 600
+INTERVAL_S: Final = 60.0  # of a `LogLimit`
+
+
+class LogLimit:
+    """Bounds log lines that any client can cause: at most `most` of one kind in a minute, the others are counted."""
+
+    def __init__(self, most: int, now: Callable[[], float] = monotonic) -> None:
+        self._most = most
+        self._now = now
+        self._began = float("-inf")
+        self._written = 0
+        self._suppressed = 0
+
+    def admit(self) -> bool:
+        """Count a line; whether it is to be written."""
+        now = self._now()
+        if now - self._began >= INTERVAL_S:
+            self._began, self._written = now, 0
+        if self._written < self._most:
+            self._written += 1
+            return True
+        self._suppressed += 1
+        return False
+
+    def suppressed(self) -> int:
+        """How many were not written, once: 0 until the interval in which that was is over."""
+        if not self._suppressed or self._now() - self._began < INTERVAL_S:
+            return 0
+        count, self._suppressed = self._suppressed, 0
+        return count
 
 
 class Audit:
@@ -50,7 +78,7 @@ class Audit:
 
     def tell(self) -> None:
         """Write how many refusals were kept back, where their minute is over; also to be called now and then."""
-        count = self._limit.kept_back()
+        count = self._limit.suppressed()
         if count:
             log.warning("refusals kept back", extra={"count": count})
 

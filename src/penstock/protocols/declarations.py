@@ -6,7 +6,7 @@ definition may also stand alone.
 """
 
 from binascii import a2b_base64
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -15,26 +15,29 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import BYTES_SCHEMA, STRING_SCHEMA, KeyValueEncoding, SchemaInfo, SchemaType
 
 Part = Literal["key", "value"]
+Long = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+SchemaText = str | dict[str, Any]
 
 _JSON_STARTS: Final = ("{", "[", '"')
 _NAMES: Final = {kind.name.replace("_", ""): kind for kind in SchemaType if kind >= SchemaType.BYTES}
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """The schema fields of a request or of one message; all None says nothing.
+    """The schema fields of a request or of one message, which inherit it; all None says nothing.
 
     `key_value_encoding` says where the key of a pair is stored: SEPARATED, the default here because such a key
     chooses the partition, or INLINE.
     """
 
     schema_type: str | None = None
-    schema_version: int | None = None
-    key_schema: str | dict[str, Any] | None = None
-    value_schema: str | dict[str, Any] | None = None
+    schema_version: Long | None = None
+    key_schema: SchemaText | None = None
+    value_schema: SchemaText | None = None
     key_value_encoding: str | None = None
 
     @property
     def empty(self) -> bool:
+        """Whether no schema is named."""
         return (
             self.schema_type is None
             and self.schema_version is None
@@ -87,7 +90,7 @@ def schema_type(name: str) -> SchemaType:
     return found
 
 
-def _schema(given: str | dict[str, Any], named: SchemaType | None, part: Part) -> SchemaInfo:
+def _schema(given: SchemaText, named: SchemaType | None, part: Part) -> SchemaInfo:
     """One schema of either form; `named` is the type that `schema_type` names."""
     text = given if isinstance(given, str) else None
     tree: Any = given
@@ -124,7 +127,7 @@ def _is_definition(tree: dict[str, Any]) -> bool:
     return not isinstance(name, str) or name.upper().replace("_", "").replace("-", "") not in _NAMES
 
 
-def _alone(given: str | dict[str, Any], named: SchemaType | None, part: Part) -> SchemaInfo:
+def _alone(given: SchemaText, named: SchemaType | None, part: Part) -> SchemaInfo:
     """A definition that stands alone; its type is the one named beside it."""
     if named is None or not named.has_definition or named is SchemaType.KEY_VALUE:
         raise _bad(

@@ -101,15 +101,9 @@ class TopicSchemas:
     def __init__(self, schemas: Schemas, topic: TopicName) -> None:
         self._schemas = schemas
         self._topic = topic.base
-        self._newest: SchemaVersion | None = None
+        self.newest: SchemaVersion | None = None  # as of the last look
         self._known: dict[Any, BoundSchema] = {}
-        self._string: BoundSchema | None = None
-
-    def string(self) -> BoundSchema | None:
-        """The scheme of texts without a schema, where it is known and registered already."""
-        if self._schemas.latest(self._topic) is not self._newest:
-            return None
-        return None if self._string is None or self._string.fresh is not None else self._string
+        self.string: BoundSchema | None = None  # of texts without a schema, once one was published
 
     async def scheme(self, declaration: Declaration, *, register: bool = True) -> BoundSchema:
         """What a declaration means here; a schema that is new is registered when it may follow.
@@ -150,10 +144,13 @@ class TopicSchemas:
         """Give a fresh scheme its version; raises INCOMPATIBLE_SCHEMA."""
         schema = scheme.fresh
         if schema is not None:
+            of_texts = scheme is self.string
             scheme.version = await self._schemas.get_or_create(self._topic, schema)
             scheme.fresh = None
             self._refresh()
             self._remember(_key(schema), scheme)
+            if of_texts and self.newest is not None and self.newest.version == scheme.version:
+                self.string = scheme
         return scheme
 
     def unnamed(self, value: Any) -> BoundSchema:
@@ -179,9 +176,9 @@ class TopicSchemas:
             raise PenstockError(
                 ErrorKind.NEEDS_VALUE_SCHEMA, "a value that is no text needs schema_type or value_schema"
             )
-        if self._string is None:
-            self._string = self.of(STRING_SCHEMA if newest is None else newest.schema)
-        return self._string
+        if self.string is None:
+            self.string = self.of(STRING_SCHEMA if newest is None else newest.schema)
+        return self.string
 
     def check_unversioned(self) -> None:
         """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
@@ -206,10 +203,10 @@ class TopicSchemas:
 
     def _refresh(self) -> SchemaVersion | None:
         newest = self._schemas.latest(self._topic)
-        if newest is not self._newest:
-            self._newest = newest
+        if newest is not self.newest:
+            self.newest = newest
             self._known.clear()
-            self._string = None
+            self.string = None
         return newest
 
 

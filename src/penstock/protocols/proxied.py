@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from penstock.broker.consumer import Consumer
 from penstock.broker.producer import Producer
 from penstock.model.names import NamespaceName, TopicName
@@ -24,19 +26,14 @@ class Meter:
         self.latency = Histogram(LATENCY_US)  # one value a group of messages that were published at once
 
 
-class ProxiedSocket:
-    """One socket: who is at its other end, and its producer or consumer (a reader's too)."""
+class ProxiedSocket(msgspec.Struct, eq=False):
+    """One socket: the role at its other end, and its producer or consumer (a reader's too)."""
 
-    __slots__ = ("meter", "remote", "role", "topics", "who")
-
-    def __init__(
-        self, meter: Meter, remote: str, role: str, topics: tuple[TopicName, ...], who: Producer | Consumer
-    ) -> None:
-        self.meter = meter
-        self.remote = remote
-        self.role = role
-        self.topics = topics
-        self.who = who
+    meter: Meter
+    remote: str
+    role: str
+    topics: tuple[TopicName, ...]
+    who: Producer | Consumer
 
 
 class Proxied:

@@ -4,6 +4,7 @@ Two marks in time a role say when all that it did so far is paid for (a leaky bu
 refused it is, with the time after which it would not be; where it cannot, the server reads or delivers later.
 """
 
+import asyncio
 from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Final
@@ -14,13 +15,11 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock
 
-from .pause import pause
-
 BURST_MS: Final = 1000  # what was not used may be used at once, as far back as this
 # No longer at a time: clients take half a minute without a sign of life for a lost connection.
 PAUSE_MS_MAX: Final = 20_000
-KNOWN_MAX: Final = 10_000  # roles or addresses in memory, before those that owe nothing are let go of
-SCOPE_KEY: Final = "penstock.allowance"  # where an ASGI scope has the allowance of who was admitted
+KNOWN_MAX: Final = 10_000  # roles or addresses in memory, before those whose time has come are dropped
+SCOPE_KEY: Final = "penstock.allowance"  # where an ASGI scope has the allowance of its caller
 
 _ROUNDING_MS: Final = 1e-3
 
@@ -42,15 +41,15 @@ class Allowance:
         "_byte_ms",
         "_bytes_due",
         "_clock",
+        "_name",
+        "_reasons",
         "_request_ms",
         "_requests_due",
-        "_told",
-        "_who",
     )
 
-    def __init__(self, clock: Clock, who: str, requests_per_s: int, bytes_per_s: int) -> None:
+    def __init__(self, clock: Clock, name: str, requests_per_s: int, bytes_per_s: int) -> None:
         self._clock = clock
-        self._who = who
+        self._name = name
         self._requests_due = self._bytes_due = float("-inf")
         self.change(requests_per_s, bytes_per_s)
 
@@ -62,18 +61,18 @@ class Allowance:
             self._requests_due = float("-inf")
         if not bytes_per_s:
             self._bytes_due = float("-inf")
-        self._told = (
-            f"{self._who} has limits.max_requests_per_s = {requests_per_s}",
-            f"{self._who} has limits.max_bytes_per_s = {bytes_per_s}",
+        self._reasons = (
+            f"{self._name} has limits.max_requests_per_s = {requests_per_s}",
+            f"{self._name} has limits.max_bytes_per_s = {bytes_per_s}",
         )
 
     def enter(self) -> None:
         """Begin a request; raises TOO_MANY_REQUESTS, with the time after which it will be welcome."""
         now = self._clock.monotonic_ms()
         due = max(self._requests_due, now - BURST_MS) + self._request_ms
-        for late, told in zip((due - now, self._bytes_due - now), self._told, strict=True):
+        for late, reason in zip((due - now, self._bytes_due - now), self._reasons, strict=True):
             if late > _ROUNDING_MS:
-                refused = PenstockError(ErrorKind.TOO_MANY_REQUESTS, told)
+                refused = PenstockError(ErrorKind.TOO_MANY_REQUESTS, reason)
                 refused.retry_after_s = max(1, ceil((late - _ROUNDING_MS) / 1000))
                 raise refused
         self._requests_due = due
@@ -94,7 +93,7 @@ class Allowance:
             await pause(self._clock, wait)
 
     @property
-    def owes(self) -> bool:
+    def in_use(self) -> bool:
         """Whether it differs from a new one."""
         oldest = self._clock.monotonic_ms() - BURST_MS
         return max(self._requests_due, self._bytes_due) > oldest
@@ -111,38 +110,48 @@ class Rates:
         self._roles = roles
         # Connections keep theirs: it must stay the one of its role for as long.
         self._known: WeakValueDictionary[str, Allowance] = WeakValueDictionary()
-        self._kept: dict[str, Allowance] = {}
+        self._recent: dict[str, Allowance] = {}
         self._sweep_at = KNOWN_MAX
 
     def change(self, requests_per_s: int, bytes_per_s: int, roles: Mapping[str, RoleRates]) -> None:
         """Other rates from now on, also for connections that are there and had a bound."""
         self._general = requests_per_s, bytes_per_s
         self._roles = roles
-        for who, one in list(self._known.items()):
-            one.change(*self._of(who))
+        for name, one in list(self._known.items()):
+            one.change(*self._of(name))
 
-    def of(self, who: str, kind: str = "role") -> Allowance | None:
+    def of(self, name: str, kind: str = "role") -> Allowance | None:
         """The allowance of a role (or of an address: `kind` is for messages); None where it is without bound."""
-        found = self._known.get(who)
+        found = self._known.get(name)
         if found is None:
-            requests, size = self._of(who)
+            requests, size = self._of(name)
             if not requests and not size:
                 return None
-            found = self._known[who] = Allowance(self._clock, f"{kind} {who!r}", requests, size)
-        if who not in self._kept:
-            if len(self._kept) >= self._sweep_at:
+            found = self._known[name] = Allowance(self._clock, f"{kind} {name!r}", requests, size)
+        if name not in self._recent:
+            if len(self._recent) >= self._sweep_at:
                 self._sweep()
-            self._kept[who] = found
+            self._recent[name] = found
         return found
 
-    def _of(self, who: str) -> tuple[int, int]:
+    def _of(self, name: str) -> tuple[int, int]:
         requests, size = self._general
-        own = self._roles.get(who)
+        own = self._roles.get(name)
         if own is not None:
             requests = requests if own.max_requests_per_s is None else own.max_requests_per_s
             size = size if own.max_bytes_per_s is None else own.max_bytes_per_s
         return requests, size
 
     def _sweep(self) -> None:
-        self._kept = {who: one for who, one in self._kept.items() if one.owes}
-        self._sweep_at = max(KNOWN_MAX, 2 * len(self._kept))
+        self._recent = {name: one for name, one in self._recent.items() if one.in_use}
+        self._sweep_at = max(KNOWN_MAX, 2 * len(self._recent))
+
+
+async def pause(clock: Clock, ms: float) -> None:
+    """Complete after `ms` of a clock that tests can turn."""
+    over = asyncio.Event()
+    timer = clock.call_later(ms, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()

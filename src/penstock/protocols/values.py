@@ -1,8 +1,11 @@
-"""Payloads back to JSON values, by the schemas of a topic."""
+"""Payloads back to JSON values, by the schemas of a topic: of messages, and of replies to requests (PIP-371, PIP-43)."""
 
 from base64 import b64encode
 from typing import Any, Literal
 
+from msgspec import UNSET
+
+from penstock.broker.producer import Reply
 from penstock.broker.schemas import Schemas
 from penstock.codec.codec import Codec
 from penstock.codec.key_value import KeyValueCodec
@@ -63,3 +66,19 @@ class Values:
             return message.payload.decode()
         except UnicodeDecodeError:
             raise PenstockError(ErrorKind.BAD_MESSAGE, "value: the payload is no UTF-8 text") from None
+
+
+def check_reply(schemas: Schemas, topic: TopicName, content: bytes, version: int | None) -> None:
+    """Raise SCHEMA_NOT_FOUND for a version the topic does not have, BAD_MESSAGE for content that is not of it."""
+    if version is not None:
+        codec_for(schemas.version(topic, version).schema).check(content)
+
+
+def value_of(schemas: Schemas, topic: TopicName, reply: Reply) -> Any:
+    """The reply as JSON; UNSET where it names no schema, or the schema is gone meanwhile."""
+    if reply.schema_version is None:
+        return UNSET
+    try:
+        return codec_for(schemas.version(topic, reply.schema_version).schema).decode(reply.content)
+    except PenstockError:
+        return UNSET

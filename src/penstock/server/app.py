@@ -10,10 +10,10 @@ from penstock.engines.opening import open_embedded
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.binary.endpoint import BinaryEndpoint
+from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
 from penstock.protocols.rest.endpoint import RestEndpoint
 from penstock.protocols.rest.stages import StagesEndpoint
-from penstock.protocols.session import ServerContext
 from penstock.protocols.websocket.routes import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.wire.entry import WireFormat

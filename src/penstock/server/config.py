@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.broker.settings import BrokerSettings
 from penstock.protocols.auth.settings import AuthSettings
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 
 from .tls_settings import TlsSettings
 

@@ -9,8 +9,9 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.load import STATE_KEY, Holding, Load
-from penstock.protocols.pieces import Pieces
+from penstock.protocols.holding import STATE_KEY, Holding
+from penstock.protocols.load import Load
+from penstock.protocols.transport import Pieces
 
 from .deadlines import LINGER_S, Deadlines, Sending, Taking, Unwritten, cut
 from .refusals import BAD_HEAD, BAD_PATH, UPGRADE_WITH_BODY, raw_answer, refusing

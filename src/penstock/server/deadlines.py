@@ -5,8 +5,8 @@ import socket
 import struct
 from typing import Final, NamedTuple
 
-from penstock.protocols.load import Holding
-from penstock.protocols.session import Limits
+from penstock.protocols.holding import Holding
+from penstock.protocols.limits import Limits
 
 LINGER_S: Final = 2.0  # a peer that is still sending has so long to read why it is closed
 LOOKS: Final = 4  # within the shortest of all times

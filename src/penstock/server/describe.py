@@ -5,12 +5,12 @@ from typing import Any, Final
 from penstock import __version__
 from penstock.model.errors import ErrorKind
 from penstock.protocols.admin.routes import OPERATIONS as ADMIN
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.openapi import document
 from penstock.protocols.http.operations import Operation
 from penstock.protocols.kafka_rest.endpoint import OPERATIONS as KAFKA_REST
 from penstock.protocols.rest.endpoint import OPERATIONS
-from penstock.protocols.rest.stage_operations import OPERATIONS as STAGES
-from penstock.protocols.session import ServerContext
+from penstock.protocols.rest.stages import OPERATIONS as STAGES
 from penstock.protocols.websocket import asyncapi as websocket
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from penstock.protocols.handshakes import TlsServer
+from penstock.protocols.limits import Limits
 from penstock.protocols.load import Load
-from penstock.protocols.session import Limits
+from penstock.protocols.transport import TlsServer
 
 from .config import HttpSettings
 from .connections import HttpConnection, State

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from penstock.protocols.log_limit import LogLimit
+from penstock.protocols.audit import LogLimit
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,6 @@ class LineLimits(logging.Filter):
     def tell(self) -> None:
         """Write how many lines were kept back, where their minute is over; to be called now and then."""
         for (name, text), limit in list(self._kinds.items()):
-            count = limit.kept_back()
+            count = limit.suppressed()
             if count:
                 log.warning("lines kept back", extra={"of": name, "text": text, "count": count})

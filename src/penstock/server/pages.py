@@ -10,8 +10,8 @@ from starlette.types import Receive, Scope, Send
 
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import error_body
-from penstock.protocols.session import ServerContext
 
 Page = tuple[int, str, bytes]
 

@@ -10,7 +10,7 @@ from websockets.http11 import Request
 from websockets.protocol import Protocol
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.load import STATE_KEY, Holding
+from penstock.protocols.holding import STATE_KEY, Holding
 
 from .deadlines import LINGER_S, Sending, Taking, Unwritten, cut
 from .refusals import raw_answer

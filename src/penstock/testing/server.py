@@ -21,7 +21,7 @@ import uvloop
 
 from penstock.broker.settings import BrokerSettings
 from penstock.protocols.auth.settings import AuthSettings
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.server.config import OFF, Config, DataSettings, HttpSettings, PulsarSettings
 from penstock.server.run import serve
 from penstock.server.tls_settings import TlsSettings

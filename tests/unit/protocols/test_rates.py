@@ -112,7 +112,7 @@ def test_memory_does_not_grow_with_addresses(monkeypatch: pytest.MonkeyPatch) ->
     del owing
     for number in range(1000):
         assert made.of(f"10.0.0.{number}") is not None
-    assert len(made._kept) <= 20
+    assert len(made._recent) <= 20
     assert made.of("a connection's") is kept
     again = made.of("owing")
     assert again is not None

@@ -1,7 +1,7 @@
 """Who is late, and who is merely slow."""
 
+from penstock.protocols.limits import Limits
 from penstock.protocols.load import Load
-from penstock.protocols.session import Limits
 from penstock.server.deadlines import Deadlines, Sending, Taking
 
 STALL_S, RATE = 10.0, 100

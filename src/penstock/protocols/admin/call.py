@@ -7,8 +7,8 @@ import msgspec
 from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+from penstock.protocols.caller import Caller
 from penstock.protocols.http.params import flag, whole_number
-from penstock.protocols.session import Session
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ _NUMBER_MAX: Final = 10**18 - 1
 class Call(msgspec.Struct, frozen=True):
     """What a handler is given. `path` and `query` hold decoded texts."""
 
-    session: Session
+    caller: Caller
     path: dict[str, str]
     query: dict[str, str]
     content: bytes
@@ -26,7 +26,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def broker(self) -> Broker:
-        return self.session.context.broker
+        return self.caller.context.broker
 
     def reached(self, url: str, advertised: bool = False) -> str:
         """An endpoint's address by the name of this host that led the client here; "" of an endpoint that is closed."""
@@ -39,7 +39,7 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def http_url(self) -> str:
         """This server's address for HTTP."""
-        return self.reached(self.session.context.http_url) or f"http://{self.host}"
+        return self.reached(self.caller.context.http_url) or f"http://{self.host}"
 
     # -- names
 
@@ -47,42 +47,42 @@ class Call(msgspec.Struct, frozen=True):
     def namespace(self) -> NamespaceName:
         """The namespace in the path; may be administered. Raises INVALID_NAME, FORBIDDEN."""
         name = NamespaceName.of(self.path["tenant"], self.path["namespace"])
-        self.session.may_administer(name)
+        self.caller.may_administer(name)
         return name
 
     @property
     def listed_namespace(self) -> NamespaceName:
         """The same, where it is enough to be allowed anything in it: `visible` says which topics."""
         name = NamespaceName.of(self.path["tenant"], self.path["namespace"])
-        self.session.may_list(name)
+        self.caller.may_list(name)
         return name
 
     @property
     def topic(self) -> TopicName:
         """The topic in the path; may be administered. Raises INVALID_NAME, FORBIDDEN, as those that ask for less."""
         name = self.named_topic
-        self.session.may_administer_topic(name)
+        self.caller.may_administer_topic(name)
         return name
 
     @property
     def consumed_topic(self) -> TopicName:
         """The topic in the path; may be consumed."""
         name = self.named_topic
-        self.session.may_consume(name)
+        self.caller.may_consume(name)
         return name
 
     @property
     def produced_topic(self) -> TopicName:
         """The topic in the path; may be produced to."""
         name = self.named_topic
-        self.session.may_produce(name)
+        self.caller.may_produce(name)
         return name
 
     @property
     def seen_topic(self) -> TopicName:
         """The topic in the path; anything may be done with it."""
         name = self.named_topic
-        self.session.may_look(name)
+        self.caller.may_look(name)
         return name
 
     @property
@@ -124,7 +124,7 @@ class Call(msgspec.Struct, frozen=True):
 
     def bounded(self, properties: dict[str, str]) -> dict[str, str]:
         """Properties that are not too large to be kept; raises TOO_LARGE."""
-        most = self.session.context.limits.max_properties_bytes
+        most = self.caller.context.limits.max_properties_bytes
         size = sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
         if size > most:
             raise PenstockError(ErrorKind.TOO_LARGE, f"properties of {size} bytes; the most is {most}")

@@ -24,7 +24,7 @@ def check_cluster(call: Call) -> None:
 async def cluster(call: Call) -> dict[str, Any]:
     """Describe a cluster."""
     check_cluster(call)
-    context = call.session.context
+    context = call.caller.context
     encrypted = {
         "serviceUrlTls": call.reached(context.https_url),
         "brokerServiceUrlTls": call.reached(context.pulsar_tls_url, context.pulsar_tls_advertised),
@@ -42,7 +42,7 @@ async def lookup(call: Call) -> dict[str, Any]:
     topic, broker = call.seen_topic, call.broker
     if not broker.topics.exists(topic) and not broker.topics.auto(topic).allowed:
         raise broker.topics.missing(topic)
-    context = call.session.context
+    context = call.caller.context
     plain = call.reached(context.pulsar_url, context.pulsar_advertised)
     tls = call.reached(context.pulsar_tls_url, context.pulsar_tls_advertised)
     return {
@@ -80,7 +80,7 @@ async def leader(call: Call) -> dict[str, Any]:
 @table.on("GET", "/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces")
 async def owned(call: Call) -> dict[str, Any]:
     """The bundles that a broker serves: every namespace's."""
-    call.session.may_administer()
+    call.caller.may_administer()
     check_cluster(call)
     if call.path["broker"] != call.host:
         raise PenstockError(ErrorKind.NOT_FOUND, f"broker {call.path['broker'][:80]!r} is not {call.host}")
@@ -106,7 +106,7 @@ async def version(call: Call) -> bytes:
 @table.on("GET", "/admin/v2/brokers/configuration/runtime")
 async def runtime_configuration(call: Call) -> dict[str, str]:
     """The settings that Pulsar has too, under Pulsar's names."""
-    call.session.may_administer()
+    call.caller.may_administer()
     settings = call.broker.settings
     found = {
         "clusterName": CLUSTER,

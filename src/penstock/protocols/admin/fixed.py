@@ -179,7 +179,7 @@ for _path, _summary, _truth in _OF_TOPIC:
 for _rows, _base, _check in (
     (_PUBLIC, "/admin/v2", lambda call: None),
     (_OF_CLUSTER, "/admin/v2/clusters/{cluster}", check_cluster),
-    (_OF_SERVER, "/admin/v2", lambda call: call.session.may_administer()),
+    (_OF_SERVER, "/admin/v2", lambda call: call.caller.may_administer()),
 ):
     for _path, _summary, _truth in _rows:
         _shape = _TYPES.get(_path) or _BY_TYPE.get(type(_truth), type(_truth))

@@ -28,7 +28,7 @@ _METRICS: Final = (
 @table.on("GET", "/admin/v2/broker-stats/topics", "/admin/v2/broker-stats/destinations")
 async def all_stats(call: Call) -> dict[str, Any]:
     """The statistics of the topics in use, by namespace, bundle and domain."""
-    call.session.may_administer()
+    call.caller.may_administer()
     found: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
     for topic in call.broker.topics.open_topics:
         bundles = found.setdefault(str(topic.name.namespace_name), {BUNDLE: {}})
@@ -40,7 +40,7 @@ async def all_stats(call: Call) -> dict[str, Any]:
 @table.on("GET", "/admin/v2/broker-stats/metrics")
 async def broker_metrics(call: Call) -> list[dict[str, Any]]:
     """The rates of each namespace over the last minute, of its topics in use."""
-    call.session.may_administer()
+    call.caller.may_administer()
     sums: dict[str, dict[str, float]] = {}
     for topic in call.broker.topics.open_topics:
         one = sums.setdefault(str(topic.name.namespace_name), dict.fromkeys(_METRICS, 0.0))
@@ -60,17 +60,17 @@ async def broker_metrics(call: Call) -> list[dict[str, Any]]:
 @table.on("GET", "/admin/v2/proxy-stats/metrics")
 async def socket_metrics(call: Call) -> list[dict[str, Any]]:
     """List the rates of each namespace over the last minute."""
-    call.session.may_administer()
-    meters = {str(namespace): meter for namespace, meter in call.session.context.proxied.meters.items()}
+    call.caller.may_administer()
+    meters = {str(namespace): meter for namespace, meter in call.caller.context.proxied.meters.items()}
     return [{"metrics": _metrics(meters[name]), "dimensions": {"namespace": name}} for name in sorted(meters)]
 
 
 @table.on("GET", "/admin/v2/proxy-stats/stats")
 async def sockets(call: Call) -> dict[str, Any]:
     """Describe the sockets of every topic."""
-    call.session.may_administer()
+    call.caller.may_administer()
     by_topic: dict[str, list[ProxiedSocket]] = {}
-    for socket in call.session.context.proxied:
+    for socket in call.caller.context.proxied:
         for topic in socket.topics:
             by_topic.setdefault(str(topic), []).append(socket)
     return {topic: _shown(by_topic[topic]) for topic in sorted(by_topic)}
@@ -79,9 +79,9 @@ async def sockets(call: Call) -> dict[str, Any]:
 @table.on("GET", "/admin/v2/proxy-stats/{domain}/{tenant}/{namespace}/{topic}/stats")
 async def sockets_of(call: Call) -> dict[str, Any]:
     """Describe the sockets of a topic."""
-    call.session.may_administer()
+    call.caller.may_administer()
     topic = call.named_topic
-    found = [socket for socket in call.session.context.proxied if topic in socket.topics]
+    found = [socket for socket in call.caller.context.proxied if topic in socket.topics]
     if not found and not call.broker.topics.exists(topic):
         raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, "Topic does not exist")
     return _shown(found)

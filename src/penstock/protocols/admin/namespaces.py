@@ -38,14 +38,14 @@ _DOMAINS: Final = {"PERSISTENT": "persistent", "NON_PERSISTENT": "non-persistent
 @table.on("GET", "/admin/v2/tenants")
 async def tenants(call: Call) -> list[str]:
     """List the tenants."""
-    call.session.may_administer()
+    call.caller.may_administer()
     return call.broker.namespaces.tenants
 
 
 @table.on("GET", "/admin/v2/tenants/{tenant}")
 async def tenant(call: Call) -> dict[str, Any]:
     """Describe a tenant."""
-    call.session.may_administer_tenant(call.path["tenant"])
+    call.caller.may_administer_tenant(call.path["tenant"])
     found = call.broker.namespaces.tenant(call.path["tenant"])
     return {"adminRoles": found.admin_roles, "allowedClusters": [CLUSTER]}
 
@@ -64,7 +64,7 @@ def _info(call: Call) -> TenantInfo:
 @table.on("PUT", "/admin/v2/tenants/{tenant}", body=dict[str, Any])
 async def create_tenant(call: Call) -> None:
     """Create a tenant; its adminRoles may do everything in it."""
-    call.session.may_administer()
+    call.caller.may_administer()
     name = check_entity("tenant", call.path["tenant"])
     await call.broker.namespaces.create_tenant(name, _info(call))
 
@@ -72,14 +72,14 @@ async def create_tenant(call: Call) -> None:
 @table.on("POST", "/admin/v2/tenants/{tenant}", body=dict[str, Any])
 async def update_tenant(call: Call) -> None:
     """Say which roles administer a tenant."""
-    call.session.may_administer()
+    call.caller.may_administer()
     await call.broker.namespaces.update_tenant(call.path["tenant"], _info(call))
 
 
 @table.on("DELETE", "/admin/v2/tenants/{tenant}", query=("force",))
 async def delete_tenant(call: Call) -> None:
     """Delete a tenant; with `force` also its namespaces and their topics."""
-    call.session.may_administer()
+    call.caller.may_administer()
     await call.broker.administration.delete_tenant(call.path["tenant"], force=call.flag("force"))
 
 
@@ -88,9 +88,9 @@ async def of_tenant(call: Call) -> list[str]:
     """List a tenant's namespaces."""
     tenant = call.path["tenant"]
     found = [name for name in call.broker.namespaces.all() if name.tenant == tenant]
-    seen = [str(name) for name in found if call.session.knows(name)]
+    seen = [str(name) for name in found if call.caller.knows(name)]
     if not seen:
-        call.session.may_administer_tenant(tenant)
+        call.caller.may_administer_tenant(tenant)
         call.broker.namespaces.check_tenant(tenant)
     return seen
 

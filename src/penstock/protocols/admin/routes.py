@@ -7,10 +7,11 @@ from urllib.parse import parse_qsl, unquote
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange, raw_path
 from penstock.protocols.http.operations import Router
-from penstock.protocols.session import ServerContext
 
 from . import (
     cluster,
@@ -121,7 +122,7 @@ async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path']}")
         allowed = sorted({*methods, *(["HEAD"] if "GET" in methods else [])})
         raise not_allowed(exchange.method, allowed, reason or f"{exchange.method} is not for {scope['path']}")
-    session = await context.admit(exchange.authorization, scope)
+    caller = await Caller.admit(context, exchange.authorization, scope)
     try:
         names = {name: unquote(given, errors="strict") for name, given in encoded.items()}
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
@@ -130,10 +131,10 @@ async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
     content = b""
     if operation.request is not None:
         content = await exchange.body(context.limits.max_request_bytes, encoded=True)
-    call = Call(session, names, query, content, exchange.header(b"host") or "")
+    call = Call(caller, names, query, content, exchange.header(b"host") or "")
     answer = _as_answer(operation, await operation.handler(call))
     if method != "GET":
-        context.audit.changed(session.role, scope, answer.status, proxy=session.proxy)
+        context.audit.changed(caller.role, scope, answer.status, proxy=caller.proxy)
     return answer
 
 

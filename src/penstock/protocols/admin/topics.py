@@ -21,7 +21,7 @@ def logs_of(call: Call, domain: str | None) -> list[str]:
 
 def visible(call: Call, domain: str | None) -> list[TopicName]:
     """The topics of the namespace in the path that the caller may do anything with."""
-    namespace, sees = call.listed_namespace, call.session.sees
+    namespace, sees = call.listed_namespace, call.caller.sees
     call.broker.namespaces.policies(namespace)
     return [name for name in call.broker.topics.names(namespace, domain) if sees(name)]
 

@@ -6,8 +6,7 @@ from penstock import __version__
 from penstock.model.errors import PenstockError
 from penstock.model.policy import ClientInfo
 from penstock.protocols.auth.proxies import Original
-from penstock.protocols.clients import VERSION_CHARACTERS_MAX
-from penstock.protocols.session import Session as Admitted
+from penstock.protocols.caller import VERSION_CHARACTERS_MAX, Caller
 from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
@@ -44,7 +43,7 @@ FEATURES: Final = FeatureFlags(
 def connect(session: "Session", command: CommandConnect, frame: Frame) -> "Work | None":
     """Admit the client, or tell it why not and close."""
     try:
-        anybody = session.context.admit_anybody()
+        anybody = Caller.unauthenticated(session.context)
     except PenstockError as refused:
         _refuse(session, refused)
         return None
@@ -60,7 +59,7 @@ async def _authenticate(session: "Session", command: CommandConnect) -> None:
         original = Original(
             command.original_principal, command.original_auth_method, command.original_auth_data.encode()
         )
-        who = await session.context.admit_method(method, data, session.peer_role, original)
+        who = await Caller.admit_method(session.context, method, data, session.peer_role, original)
     except PenstockError as refused:
         _refuse(session, refused)
         return
@@ -73,7 +72,7 @@ def _refuse(session: "Session", refused: PenstockError) -> None:
     session.output.cut(refused.message)
 
 
-def _connected(session: "Session", command: CommandConnect, who: Admitted) -> None:
+def _connected(session: "Session", command: CommandConnect, who: Caller) -> None:
     shown = command.original_auth_method if command.original_auth_data else command.auth_method_name
     session.admit(who, shown, refreshes=command.feature_flags.supports_auth_refresh)
     session.features.CopyFrom(command.feature_flags)

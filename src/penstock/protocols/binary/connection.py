@@ -7,11 +7,11 @@ from typing import Final, cast
 
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.principal import peer_role
-from penstock.protocols.clients import address_of
-from penstock.protocols.load import Holding
-from penstock.protocols.pieces import Pieces
+from penstock.protocols.caller import address_of
+from penstock.protocols.context import ServerContext
+from penstock.protocols.holding import Holding
 from penstock.protocols.rates import Allowance
-from penstock.protocols.session import ServerContext
+from penstock.protocols.transport import Pieces
 from penstock.runtime.clock import Clock, Timer
 from penstock.runtime.tasks import Tasks
 from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder, encode

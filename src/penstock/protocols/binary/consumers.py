@@ -77,7 +77,7 @@ async def _subscribe(session: "Session", command: CommandSubscribe) -> None:
         await broker.leave(consumer)
         return
     send(session.output, answers.success(command.request_id))
-    session.admitted.own(consumer)
+    session.admitted.set_owner(consumer)
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
     session.consumers[number] = ConsumerHandler(session, number, consumer, epoch)
 

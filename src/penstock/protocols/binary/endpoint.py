@@ -5,8 +5,8 @@ import socket
 import ssl
 from typing import Final
 
-from penstock.protocols.handshakes import TlsServer
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.transport import TlsServer
 from penstock.runtime.tasks import Tasks
 
 from .connection import Connection

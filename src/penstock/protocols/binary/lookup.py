@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.protocols.auth.proxies import Original
-from penstock.protocols.session import Session as Admitted
+from penstock.protocols.caller import Caller
 from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
@@ -46,7 +46,7 @@ async def _metadata(session: "Session", command: CommandPartitionedTopicMetadata
 
 async def _partitions(session: "Session", command: CommandPartitionedTopicMetadata) -> int:
     name, broker = TopicName.parse(command.topic), session.broker
-    (await session.admitted.naming(_original(command))).may_look(name)
+    (await session.admitted.acting_for(_original(command))).may_look(name)
     if not broker.topics.exists(name) and name.partition < 0 and command.metadata_auto_creation_enabled:
         auto = broker.topics.auto(name)
         if auto.allowed and auto.partitions:
@@ -75,7 +75,7 @@ def lookup(session: "Session", command: CommandLookupTopic, frame: Frame) -> "Wo
 
 async def _lookup_for(session: "Session", command: CommandLookupTopic, original: Original) -> None:
     try:
-        who = await session.admitted.naming(original)
+        who = await session.admitted.acting_for(original)
     except PenstockError as error:
         _refuse(session, command, error)
         return
@@ -89,7 +89,7 @@ def _refuse(session: "Session", command: CommandLookupTopic, error: PenstockErro
     send(session.output, BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookup_response=answer))
 
 
-def _lookup(session: "Session", command: CommandLookupTopic, who: Admitted) -> None:
+def _lookup(session: "Session", command: CommandLookupTopic, who: Caller) -> None:
     kind = CommandLookupTopicResponse
     answer = kind(request_id=command.request_id)
     try:

@@ -72,7 +72,7 @@ async def _create(session: "Session", command: CommandProducer) -> None:
     if session.closed:
         made.close()
         return
-    session.admitted.own(made)
+    session.admitted.set_owner(made)
     session.closed_producers.discard(number)
     session.producers[number] = ProducerHandler(session, number, made)
     _succeed(session, command, made, version)

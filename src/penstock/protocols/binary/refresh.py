@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock import __version__
 from penstock.model.errors import PenstockError
-from penstock.protocols.holds import TIMER_MS_MAX, Hold
-from penstock.protocols.session import Session as Admitted
+from penstock.protocols.caller import Caller
+from penstock.protocols.permission_watch import TIMER_MS_MAX, PermissionWatch
 from penstock.runtime.clock import Timer
 from penstock.wire.pulsar_pb2 import AuthData, BaseCommand, CommandAuthChallenge
 
@@ -29,15 +29,15 @@ class Refresh:
 
     def __init__(self, session: "Session") -> None:
         self._session = session
-        self._hold: Hold | None = None
+        self._hold: PermissionWatch | None = None
         self._timer: Timer | None = None
         self._method = ""
         self._expires_ms = 0
 
-    def follow(self, who: Admitted, method: str | None) -> None:
+    def follow(self, who: Caller, method: str | None) -> None:
         """From now on the connection goes by these; `method` None: the client cannot be asked for others."""
         self.close()
-        self._hold = who.hold(self._session.review, self._ended)
+        self._hold = who.watch(self._session.review, self._ended)
         if method is not None and who.expires_ms is not None:
             self._method, self._expires_ms = method, who.expires_ms
             self._plan()

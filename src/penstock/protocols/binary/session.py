@@ -13,10 +13,10 @@ from typing import Any, Final
 from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNKNOWN_CLIENT
-from penstock.protocols.load import Holding
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
+from penstock.protocols.holding import Holding
 from penstock.protocols.rates import Allowance
-from penstock.protocols.session import ServerContext
-from penstock.protocols.session import Session as Admitted
 from penstock.runtime.tasks import Tasks
 from penstock.wire.frames import FIELD, Frame, has_texts
 from penstock.wire.pulsar_pb2 import BaseCommand, FeatureFlags
@@ -49,7 +49,7 @@ class Session:
         self.context = context
         self.output = output
         self.tasks = tasks
-        self.who: Admitted | None = None
+        self.who: Caller | None = None
         self.peer_role: str | None = None  # what the client's certificate names
         self.address = ""  # where the client is
         self.holding: Holding | None = None  # what the server holds for it
@@ -80,14 +80,14 @@ class Session:
         return self.context.broker
 
     @property
-    def admitted(self) -> Admitted:
+    def admitted(self) -> Caller:
         """Who it is; commands come here only after CONNECT."""
         assert self.who is not None
         return self.who
 
     # -- who
 
-    def admit(self, who: Admitted, method: str, *, refreshes: bool) -> None:
+    def admit(self, who: Caller, method: str, *, refreshes: bool) -> None:
         """Let a client in, or go on under new credentials; `refreshes`: it can be asked for them."""
         self.who = who
         self.allowance = self.context.allowance(who.role, self.address)

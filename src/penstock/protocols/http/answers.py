@@ -81,10 +81,10 @@ def not_allowed(method: str, allowed: Sequence[str], reason: str = "") -> Refuse
 
 def error_body(kind: ErrorKind, message: str, dialect: Dialect = Dialect.PULSAR) -> bytes:
     """An error as JSON."""
-    told: dict[str, Any] = {"error_code": kind.codes.code, "message": message}
+    body = {"error_code": kind.codes.code, "message": message}
     if dialect is Dialect.PULSAR:
-        told["reason"] = message
-    return to_json(told)
+        body["reason"] = message
+    return to_json(body)
 
 
 def error_headers(error: PenstockError, challenges: Sequence[Header] = ()) -> list[Header]:

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
+import msgspec
+
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.load import Holding, holding_of
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
+from penstock.protocols.holding import Holding, holding_of
 from penstock.protocols.trace import trace_of
 
 from .answers import JSON_TYPE, Answer, Dialect, Header, error_body, error_headers
@@ -17,6 +19,10 @@ log = logging.getLogger(__name__)
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+T = TypeVar("T")
+
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 _LENGTH_DIGITS: Final = 18  # a longer number is as good as this many of its digits: too large
 
@@ -130,13 +136,24 @@ class Exchange:
             )
         return body
 
+    async def json(self, decoder: msgspec.json.Decoder[T], bytes_max: int, *, empty: bytes = b"") -> T:
+        """The request's body, or `empty` where there is none, as what the decoder is for; raises as `body`, BAD_JSON,
+        BAD_PARAMETER."""
+        body = await self.body(bytes_max)
+        try:
+            return decoder.decode(body or empty)
+        except msgspec.ValidationError as error:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
+        except DECODE_ERRORS as error:
+            raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
+
     async def answer(self, body: bytes, status: int = 200, *headers: Header) -> None:
         """A whole answer in JSON."""
         await self.head(status, JSON_TYPE, (b"content-length", b"%d" % len(body)), *headers)
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
 
     async def give(self, answer: Answer) -> None:
-        """A whole answer; HEAD is told the length of its body only."""
+        """A whole answer; of HEAD the length of its body only."""
         body, headers = answer.content()
         if body is not None:
             headers.append((b"content-length", b"%d" % len(body)))
@@ -172,6 +189,15 @@ class Exchange:
             return
         body = error_body(error.kind, error.message, dialect)
         await self.answer(body, error.kind.codes.status, *error_headers(error, context.challenges))
+
+
+def reason(error: Exception) -> str:
+    """What is wrong with a JSON body (one of DECODE_ERRORS), in words."""
+    if isinstance(error, RecursionError):
+        return "the body is nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "the body is no UTF-8"
+    return str(error)
 
 
 def raw_path(scope: Scope) -> bytes:

@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from penstock.model.errors import PenstockError
-from penstock.protocols.holds import Hold
-from penstock.protocols.session import Session
+from penstock.protocols.caller import Caller
+from penstock.protocols.permission_watch import PermissionWatch
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+T = TypeVar("T")
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
@@ -23,29 +24,29 @@ class LongPoll:
     def __init__(self, waits: "LongPolls", receive: Receive) -> None:
         self.gone = False
         self.lapsed: PenstockError | None = None
-        self._hold: Hold | None = None
+        self._permission: PermissionWatch | None = None
         self._waits = waits
         self._receive = receive
         self._scope: asyncio.Timeout | None = None
-        self._watch: asyncio.Task[Any] | None = None
+        self._watcher: asyncio.Task[Any] | None = None
 
     async def __aenter__(self) -> Self:
         self._waits.running.add(self)
-        self._watch = self._waits.tasks.spawn(self._watch_client(), "watch client")
+        self._watcher = self._waits.tasks.spawn(self._watch_client(), "watch client")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._waits.running.discard(self)
-        if self._watch is not None:
-            self._watch.cancel()
-        if self._hold is not None:
-            self._hold.close()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self._permission is not None:
+            self._permission.close()
 
-    def hold(self, session: Session, check: Callable[[], object]) -> None:
-        """Wait no longer than the session may; raises what `check` does now."""
-        self._hold = session.hold(check, self._lapse)
+    def watch(self, caller: Caller, check: Callable[[], object]) -> None:
+        """Wait no longer than the caller may; raises what `check` does now."""
+        self._permission = caller.watch(check, self._lapse)
 
     def _lapse(self, error: PenstockError) -> None:
         self.lapsed = error
@@ -62,17 +63,17 @@ class LongPoll:
         """Whether there is no more reason to wait for anything."""
         return self.gone or self._waits.draining or self.lapsed is not None
 
-    async def until(self, news: Coroutine[Any, Any, bool], wait_ms: float | None) -> bool:
-        """Await `news`, for at most `wait_ms`; False when that was in vain."""
+    async def until(self, news: Coroutine[Any, Any, T], wait_ms: float | None) -> T | None:
+        """Await `news`, for at most `wait_ms`; None when that was in vain."""
         if self.over or (wait_ms is not None and wait_ms <= 0):
             news.close()
-            return False
+            return None
         timer = None if wait_ms is None else self._waits.clock.call_later(wait_ms, self.stop)
         try:
             async with asyncio.timeout(None) as self._scope:
                 return await news
         except TimeoutError:
-            return False
+            return None
         finally:
             self._scope = None
             if timer is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.errors import ErrorKind
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
 
 from .operations import Operation
 from .params import Parameter
@@ -68,10 +68,10 @@ def document(
 def _operation(
     operation: Operation, by_type: dict[int, Any], context: ServerContext | None
 ) -> dict[str, Any]:
-    described = {p.name: p for p in operation.parameters if p.where == "path"}
+    in_path = {p.name: p for p in operation.parameters if p.where == "path"}
     names = findall(r"{(\w+)}", operation.path)
-    path = [described.get(n, Parameter(n, "", _PATH.get(n, {"type": "string"}), "path")) for n in names]
-    told: dict[str, Any] = {
+    path = [in_path.get(n, Parameter(n, "", _PATH.get(n, {"type": "string"}), "path")) for n in names]
+    described: dict[str, Any] = {
         "tags": [operation.tag],
         "operationId": f"{operation.method.lower()}-{sub(r'[^a-zA-Z0-9]+', '-', operation.path).strip('-')}",
         "summary": operation.summary,
@@ -81,9 +81,9 @@ def _operation(
         "responses": _responses(operation, by_type),
     }
     if operation.secured:
-        told["security"] = SECURITY
+        described["security"] = SECURITY
     if operation.description:
-        told["description"] = operation.description
+        described["description"] = operation.description
     if operation.request is not None:
         body: dict[str, Any] = {
             "required": operation.request_needed,
@@ -91,10 +91,10 @@ def _operation(
         }
         if context is not None:
             body["description"] = f"At most {context.limits.max_request_bytes} bytes."
-        told["requestBody"] = body
+        described["requestBody"] = body
     elif operation.bodies:
-        told["requestBody"] = {"required": False, "content": {media: {} for media in operation.bodies}}
-    return told
+        described["requestBody"] = {"required": False, "content": {media: {} for media in operation.bodies}}
+    return described
 
 
 _ENTITY: Final = {"type": "string", "pattern": "^[-=:.A-Za-z0-9_]+$"}
@@ -107,12 +107,12 @@ _PATH: Final[dict[str, dict[str, Any]]] = {
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": parameter.name, "in": parameter.where, "schema": parameter.schema}
+    described: dict[str, Any] = {"name": parameter.name, "in": parameter.where, "schema": parameter.schema}
     if parameter.description:
-        told["description"] = parameter.description
+        described["description"] = parameter.description
     if parameter.where == "path":
-        told["required"] = True
-    return told
+        described["required"] = True
+    return described
 
 
 def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:

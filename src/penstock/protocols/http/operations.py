@@ -6,8 +6,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock.model.errors import ErrorKind
+from penstock.model.errors import ErrorKind, PenstockError
 
+from .answers import not_allowed
 from .params import Parameter
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -45,7 +46,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secured(self) -> bool:
-        """Whether it asks who calls, where authentication is on."""
+        """Whether it needs credentials, where authentication is on."""
         return ErrorKind.UNAUTHENTICATED in self.errors
 
 
@@ -66,8 +67,8 @@ class Table:
         def declare(handler: H) -> H:
             for path in paths:
                 for base in self._bases:
-                    told = {"tag": self._tag, "handler": handler, **about}
-                    self._operations.append(Operation(method=method, path=base + path, **told))
+                    fields = {"tag": self._tag, "handler": handler, **about}
+                    self._operations.append(Operation(method=method, path=base + path, **fields))
             return handler
 
         return declare
@@ -130,3 +131,25 @@ class Router:
             literal = node.literal.get(segment)
             if literal is not None:
                 reached.append((literal, at + 1))
+
+
+class Handlers:
+    """Finds what serves a request: the first declared path that matches and has its method."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._methods: dict[str, dict[str, Any]] = {}
+        for operation in operations:
+            self._methods.setdefault(operation.path, {})[operation.method] = operation.handler
+        self._router = Router(self._methods)
+
+    def find(self, method: str, segments: Sequence[str]) -> tuple[Any, dict[str, str]]:
+        """The handler, and what stands for the names of its path; raises NOT_FOUND, METHOD_NOT_ALLOWED."""
+        allowed: list[str] = []
+        for path, names in self._router.all(segments):
+            methods = self._methods[path]
+            if method in methods:
+                return methods[method], names
+            allowed += methods
+        if allowed:
+            raise not_allowed(method, allowed)
+        raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {'/' + '/'.join(segments)[:199]}")

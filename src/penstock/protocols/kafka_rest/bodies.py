@@ -8,8 +8,7 @@ import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.protocols.media import parse_media_type
-from penstock.protocols.multipart import parse_multipart
+from penstock.protocols.http.media import parse_media_type, parse_multipart
 
 from . import framing
 from .framing import Budget

@@ -8,13 +8,14 @@ import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send
 from penstock.protocols.http.long_poll import LongPolls
+from penstock.protocols.http.media import choose_type
 from penstock.protocols.http.operations import Router, Table
 from penstock.protocols.http.params import Parameter
-from penstock.protocols.media import choose_type
-from penstock.protocols.session import ServerContext, Session
 
 from .bodies import TAKEN
 from .logs import Logs
@@ -25,7 +26,7 @@ from .representations import OFFERED
 from .write import Write
 
 Names = Mapping[str, str]
-Handler = Callable[[Session, Names, Exchange], Awaitable[Answer]]
+Handler = Callable[[Caller, Names, Exchange], Awaitable[Answer]]
 
 PREFIX: Final = "/kafka"
 
@@ -112,7 +113,7 @@ class KafkaRestEndpoint:
             await exchange.fail(error, self._context, Dialect.REST)
 
     async def _answer(self, exchange: Exchange) -> Answer:
-        session = await self._context.admit(exchange.authorization, exchange.scope)
+        caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
         segments = exchange.segments()
         if len(segments) > 1 and not segments[-1]:
             segments.pop()
@@ -123,11 +124,11 @@ class KafkaRestEndpoint:
         handler = self._handlers[path].get(exchange.method)
         if handler is None:
             raise not_allowed(exchange.method, list(self._handlers[path]))
-        return await handler(session, names, exchange)
+        return await handler(caller, names, exchange)
 
-    def _names(self, session: Session) -> list[TopicName]:
-        """The topics that the session may do anything with."""
-        return [name for name in self._logs.names() if session.sees(name)]
+    def _names(self, caller: Caller) -> list[TopicName]:
+        """The topics that the caller may do anything with."""
+        return [name for name in self._logs.names() if caller.sees(name)]
 
     @operations.on(
         "GET",
@@ -137,10 +138,10 @@ class KafkaRestEndpoint:
         answers=("text/html",),
         errors=_ALWAYS,
     )
-    async def welcome(self, session: Session, names: Names, exchange: Exchange) -> Answer:
+    async def welcome(self, caller: Caller, names: Names, exchange: Exchange) -> Answer:
         if choose_type(exchange.headers.get("accept"), ("application/json", "text/html")) == "text/html":
             host = f"{exchange.scope.get('scheme', 'http')}://{exchange.header(b'host') or 'localhost'}"
-            return page({n.local: self._logs.partitions(n) for n in self._names(session)}, host)
+            return page({n.local: self._logs.partitions(n) for n in self._names(caller)}, host)
         return _json(
             {
                 "topics": f"{PREFIX}/topics",
@@ -153,8 +154,8 @@ class KafkaRestEndpoint:
     @operations.on(
         "GET", "/kafka/topics", summary="The topics of public/default.", answer=list[str], errors=_ALWAYS
     )
-    async def topics(self, session: Session, names: Names, exchange: Exchange) -> Answer:
-        return _json([name.local for name in self._names(session)])
+    async def topics(self, caller: Caller, names: Names, exchange: Exchange) -> Answer:
+        return _json([name.local for name in self._names(caller)])
 
     @operations.on(
         "GET",
@@ -163,9 +164,9 @@ class KafkaRestEndpoint:
         answer=TopicAnswer,
         errors=_NAMED,
     )
-    async def topic(self, session: Session, names: Names, exchange: Exchange) -> Answer:
+    async def topic(self, caller: Caller, names: Names, exchange: Exchange) -> Answer:
         name = _name(names["topic"])
-        session.may_look(name)
+        caller.may_look(name)
         path = f"{PREFIX}/topics/{quote(name.local, safe='')}"
         numbers = range(self._logs.partitions(name))
         return _json(
@@ -177,14 +178,14 @@ class KafkaRestEndpoint:
 
     @operations.on("HEAD", _PARTITION, summary="What GET would answer, without its body.", **_READING)
     @operations.on("GET", _PARTITION, summary="Read a partition's bytes.", **_READING)
-    async def read(self, session: Session, names: Names, exchange: Exchange) -> Answer:
+    async def read(self, caller: Caller, names: Names, exchange: Exchange) -> Answer:
         name, partition = _name(names["topic"]), _number(names["partition"])
-        session.may_consume(name)
+        caller.may_consume(name)
         try:
             answer = await self._read(await self._logs.get(name, partition), exchange)
         except TrimmedError:
             raise PenstockError(ErrorKind.UNAVAILABLE, "the log is being trimmed") from None
-        session.may_consume(name)  # still, where it waited
+        caller.may_consume(name)  # still, where it waited
         return answer
 
     @operations.on(
@@ -215,9 +216,9 @@ class KafkaRestEndpoint:
             ErrorKind.TOPIC_TERMINATED,
         ),
     )
-    async def write(self, session: Session, names: Names, exchange: Exchange) -> Answer:
+    async def write(self, caller: Caller, names: Names, exchange: Exchange) -> Answer:
         name, partition = _name(names["topic"]), _number(names["partition"])
-        session.may_produce(name)
+        caller.may_produce(name)
         return await self._write(name, partition, exchange)
 
     def drain(self) -> None:

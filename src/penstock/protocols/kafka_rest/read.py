@@ -10,7 +10,7 @@ from penstock.model.errors import ErrorKind
 from penstock.protocols.http.answers import Answer, RefusedError
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll, LongPolls
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 
 from .positions import LogPositions, TrimmedError
 from .ranges import Piece, Range, find_pieces, parse_ranges

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.media import choose_type, weights
+from penstock.protocols.http.media import choose_type, weights
 
 from .framing import MEDIA_TYPE, payloads_in
 from .positions import LogPositions

@@ -11,7 +11,7 @@ from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.protocols.http.answers import Answer
 from penstock.protocols.http.exchange import Exchange
-from penstock.protocols.session import Limits
+from penstock.protocols.limits import Limits
 from penstock.protocols.trace import traced
 
 from .bodies import read_messages

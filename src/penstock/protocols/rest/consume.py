@@ -2,38 +2,32 @@
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import Annotated, Final, Literal
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Meta, Struct
 
-from penstock.broker.broker import Broker
+from penstock.broker.schemas import Schemas
 from penstock.codec.lookup import codec_for
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import SchemaInfo
-from penstock.protocols.clients import client_of
+from penstock.protocols.caller import Caller, client_of
 from penstock.protocols.declarations import Declaration, declared
 from penstock.protocols.http.answers import JSON_TYPE, NO_CONTENT, to_json
 from penstock.protocols.http.exchange import Exchange
-from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Params
-from penstock.protocols.session import Limits, Session
 from penstock.protocols.values import Values
 
-from .answer_shapes import FetchAnswer
-from .consume_shapes import ConsumerAnswer, ConsumerRequest, consumer_request
-from .decoding import Decoding
-from .fetch import Fetch
-from .instances import Instance, Instances
-from .messages import encode_messages
-from .operations import ALWAYS, BOUNDS, CONSUMING, SHIPPED, TIMEOUT, TOPIC
-from .produce_shapes import decoded
-from .read import DEFAULT_MESSAGES, FORMS
-from .target import Target
+from .instances import Fetch, Instance
+from .messages import DEFAULT_MESSAGES, ReadMessage, encode_messages, form_of
+from .operations import ALWAYS, BOUNDS, CONSUMING, SHIPPED, TIMEOUT, TOPIC, Ms, Target
+from .services import Services
 
 FETCH: Final = (TIMEOUT, *BOUNDS)
 DEFAULT_TIMEOUT_MS: Final = 1000  # a fetch that does not say waits a little, as Kafka's REST proxy does
@@ -44,172 +38,184 @@ _CONSUMER: Final = (
 )
 
 
-class Consume:
-    """Consumer requests."""
+class ConsumerRequest(Declaration, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a consumer instance is to be like. Schema fields name the schema that its messages are read by.
 
-    operations: Final = Table("consume", TOPIC, SHIPPED)
+    `id` is one given by an earlier answer: while that instance lives, it is the answer again.
+    """
 
-    def __init__(
-        self, broker: Broker, limits: Limits, waits: LongPolls, instances: Instances, decoding: Decoding
-    ) -> None:
-        self._decoding = decoding
-        self._broker = broker
-        self._limits = limits
-        self._waits = waits
-        self._instances = instances
+    name: str | None = None
+    id: str | None = None
+    subscription_type: str | None = None
+    initial_position: Literal["earliest", "latest", "Earliest", "Latest"] = "latest"
+    durable: bool = True
+    priority_level: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    receiver_queue_size: Annotated[int, Meta(ge=1, le=50_000)] = 1000
+    ack_timeout_ms: Ms = 0
+    negative_ack_redelivery_delay_ms: Ms = 60_000
+    max_redeliver_count: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    dead_letter_topic: str | None = None
+    consumer_timeout_ms: Annotated[int, Meta(ge=1, le=2**40)] | None = None
 
-    @operations.on(
-        "POST",
-        "/subscription/{subscription}",
-        summary="Create a consumer instance.",
-        request=ConsumerRequest,
-        request_needed=False,
-        answer=ConsumerAnswer,
-        errors=(
-            *ALWAYS,
-            ErrorKind.TOPIC_NOT_FOUND,
-            ErrorKind.CONSUMER_BUSY,
-            ErrorKind.SUBSCRIPTION_BUSY,
-            ErrorKind.INCOMPATIBLE_SCHEMA,
-            ErrorKind.NEEDS_KEY_VALUE_SCHEMA,
-            ErrorKind.NEEDS_VALUE_SCHEMA,
-            ErrorKind.BAD_KEY_SCHEMA,
-            ErrorKind.BAD_VALUE_SCHEMA,
-            ErrorKind.BAD_JSON,
-            ErrorKind.TOO_MANY_REQUESTS,
-        ),
+
+class ConsumerAnswer(Struct, kw_only=True):
+    """A consumer instance; `schema_version` is the topic's version of the schema it reads by, if it is one."""
+
+    id: str
+    base_uri: str
+    name: str
+    schema_version: int | None
+    consumer_timeout_ms: int
+
+
+class FetchAnswer(Struct):
+    """Messages that are to be acknowledged."""
+
+    messages: list[ReadMessage]
+
+
+_request: Final = msgspec.json.Decoder(ConsumerRequest)
+
+
+operations: Final = Table("consume", TOPIC, SHIPPED)
+
+
+@operations.on(
+    "POST",
+    "/subscription/{subscription}",
+    summary="Create a consumer instance.",
+    request=ConsumerRequest,
+    request_needed=False,
+    answer=ConsumerAnswer,
+    errors=(
+        *ALWAYS,
+        ErrorKind.TOPIC_NOT_FOUND,
+        ErrorKind.CONSUMER_BUSY,
+        ErrorKind.SUBSCRIPTION_BUSY,
+        ErrorKind.INCOMPATIBLE_SCHEMA,
+        ErrorKind.NEEDS_KEY_VALUE_SCHEMA,
+        ErrorKind.NEEDS_VALUE_SCHEMA,
+        ErrorKind.BAD_KEY_SCHEMA,
+        ErrorKind.BAD_VALUE_SCHEMA,
+        ErrorKind.BAD_JSON,
+        ErrorKind.TOO_MANY_REQUESTS,
+    ),
+)
+async def create(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    topic, subscription, limits = target.topic, target.subscription, rest.limits
+    caller.may_consume(topic, subscription)
+    wanted = await exchange.json(_request, limits.max_request_bytes, empty=b"{}")
+    found = None
+    if wanted.id is not None:
+        found = rest.instances.find(wanted.id, topic, subscription, caller.role)
+    if found is None:
+        options = msgspec.structs.replace(consumer_options(topic, wanted), client=client_of(exchange.scope))
+        caller.may_dead_letter(topic, subscription, options.dead_letter)
+        reader = _reader(rest.broker.schemas, topic.base, wanted)
+        timeout_ms = wanted.consumer_timeout_ms or limits.consumer_timeout_ms
+        found = await rest.instances.create(topic, subscription, options, reader, timeout_ms, caller)
+    version = None if found.reader is None else rest.broker.schemas.find(topic.base, found.reader)
+    answer = ConsumerAnswer(
+        id=found.id,
+        base_uri=_base_uri(exchange, target, found),
+        name=found.consumer.name,
+        schema_version=version,
+        consumer_timeout_ms=found.timeout_ms,
     )
-    async def create(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_consume(target.topic, target.subscription)
-        body = await exchange.body(self._limits.max_request_bytes)
-        wanted = decoded(consumer_request, body or b"{}")
-        found = (
-            None
-            if wanted.id is None
-            else self._instances.find(wanted.id, target.topic, target.subscription, session.role)
-        )
-        if found is None:
-            options = msgspec.structs.replace(
-                consumer_options(target.topic, wanted), client=client_of(exchange.scope)
-            )
-            session.may_bury(target.topic, target.subscription, options.dead_letter)
-            reader = self._reader(target.topic, wanted)
-            timeout_ms = wanted.consumer_timeout_ms or self._limits.consumer_timeout_ms
-            found = await self._instances.create(
-                target.topic,
-                target.subscription,
-                options,
-                reader,
-                timeout_ms,
-                session.role,
-                session.proxy,
-            )
-        version = None if found.reader is None else self._broker.schemas.find(target.topic.base, found.reader)
-        answer = ConsumerAnswer(
-            id=found.id,
-            base_uri=base_uri(exchange, target, found),
-            name=found.consumer.name,
-            schema_version=version,
-            consumer_timeout_ms=found.timeout_ms,
-        )
-        await exchange.answer(to_json(answer))
+    await exchange.answer(to_json(answer))
 
-    def _reader(self, topic: TopicName, wanted: ConsumerRequest) -> SchemaInfo | None:
-        """The schema a consumer reads by; raises INCOMPATIBLE_SCHEMA where it cannot read the topic's newest."""
-        if wanted.schema_version is not None:
-            try:
-                return self._broker.schemas.version(topic.base, wanted.schema_version).schema
-            except PenstockError as error:
-                raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, error.message) from None
-        schema = declared(
-            Declaration(
-                schema_type=wanted.schema_type,
-                key_schema=wanted.key_schema,
-                value_schema=wanted.value_schema,
-                key_value_encoding=wanted.key_value_encoding,
-            )
-        )
-        if schema is not None:
-            self._broker.schemas.check(topic.base, schema)
-            newest = self._broker.schemas.latest(topic.base)
-            if newest is not None:
-                codec_for(newest.schema, schema)
-        return schema
 
-    @operations.on(
-        "DELETE",
-        *_CONSUMER,
-        summary="Remove a consumer instance; what it had goes to the others.",
-        status=204,
-        errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
-    )
-    async def delete(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_consume(target.topic, target.subscription)
-        found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
-        await self._instances.remove(found)
-        await exchange.give(NO_CONTENT)
+@operations.on(
+    "DELETE",
+    *_CONSUMER,
+    summary="Remove a consumer instance; what it had goes to the others.",
+    status=204,
+    errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
+)
+async def delete(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    caller.may_consume(target.topic, target.subscription)
+    await rest.instances.remove(_instance(rest, caller, target))
+    await exchange.give(NO_CONTENT)
 
-    @operations.on(
-        "GET",
-        *(f"{path}/messages" for path in _CONSUMER),
-        summary="Fetch messages.",
-        parameters=FETCH,
-        answer=FetchAnswer,
-        errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
-    )
-    async def fetch(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """What is handed out and not written is given back at once."""
-        session.may_consume(target.topic, target.subscription)
-        params = Params(exchange.scope["query_string"], FETCH)
-        timeout = params.number("timeout", most=self._limits.max_wait_ms)
-        messages_max = params.number("max_messages") or DEFAULT_MESSAGES
-        bytes_max = params.number("max_bytes") or self._limits.max_read_bytes
-        form = next(form for form in FORMS if form == params.choice("encoding"))
-        found = self._instances.get(target.consumer, target.topic, target.subscription, session.role)
-        found.asking += 1
-        try:
-            async with LongPoll(self._waits, exchange.receive) as poll:
-                poll.hold(session, partial(session.may_consume, target.topic, target.subscription))
-                fetched = Fetch(
-                    self._decoding,
-                    found.consumer,
-                    Values(self._broker.schemas, target.topic, found.reader, form),
-                    min(messages_max, self._limits.max_read_messages),
-                    min(bytes_max, self._limits.max_read_bytes),
-                )
-                wait_ms = DEFAULT_TIMEOUT_MS if timeout is None else timeout
-                if found.turn.locked() and not await poll.until(_free(found.turn), wait_ms):
-                    await exchange.answer(b'{"messages":[]}')
-                    return
-                async with found.turn:
-                    await fetched.run(poll, wait_ms)
-                if poll.lapsed is not None:
-                    fetched.give_back()
-                    raise poll.lapsed
-                await self._hand_out(exchange, poll, fetched)
-        finally:
-            found.asking -= 1
-            self._instances.find(found.id, target.topic, target.subscription, session.role)
 
-    @staticmethod
-    async def _hand_out(exchange: Exchange, poll: LongPoll, fetched: Fetch) -> None:
-        if not fetched.found and fetched.consumer.close_reason is not None:
-            raise fetched.consumer.close_reason
-        body = b'{"messages":' + encode_messages(fetched.found) + b"}"
-        taken = False
-        try:
-            await exchange.head(200, JSON_TYPE, (b"content-length", b"%d" % len(body)))
-            await exchange.part(body)
-            await exchange.part(b"")  # servers wait for a slow client before the next part, not after one
-            taken = await poll.client_took_it()
-        finally:
-            if not taken:
+@operations.on(
+    "GET",
+    *(f"{path}/messages" for path in _CONSUMER),
+    summary="Fetch messages.",
+    parameters=FETCH,
+    answer=FetchAnswer,
+    errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
+)
+async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    """What is handed out and not written is given back at once."""
+    allowed = partial(caller.may_consume, target.topic, target.subscription)
+    allowed()
+    limits = rest.limits
+    params = Params(exchange.scope["query_string"], FETCH)
+    timeout = params.number("timeout", most=limits.max_wait_ms)
+    wait_ms = DEFAULT_TIMEOUT_MS if timeout is None else timeout
+    messages_max = min(params.number("max_messages") or DEFAULT_MESSAGES, limits.max_read_messages)
+    bytes_max = min(params.number("max_bytes") or limits.max_read_bytes, limits.max_read_bytes)
+    form = form_of(params)
+    found = _instance(rest, caller, target)
+    found.requests += 1
+    try:
+        async with LongPoll(rest.polls, exchange.receive) as poll:
+            poll.watch(caller, allowed)
+            values = Values(rest.broker.schemas, target.topic, found.reader, form)
+            fetched = Fetch(rest.decoding, found.consumer, values, messages_max, bytes_max)
+            if found.turn.locked() and not await poll.until(_free(found.turn), wait_ms):
+                await exchange.answer(b'{"messages":[]}')
+                return
+            async with found.turn:
+                await fetched.run(poll, wait_ms)
+            if poll.lapsed is not None:
                 fetched.give_back()
-        await exchange.end()
+                raise poll.lapsed
+            await _hand_out(exchange, poll, fetched)
+    finally:
+        found.requests -= 1
+        rest.instances.find(found.id, target.topic, target.subscription, caller.role)
+
+
+def _instance(rest: Services, caller: Caller, target: Target) -> Instance:
+    return rest.instances.get(target.consumer, target.topic, target.subscription, caller.role)
+
+
+async def _hand_out(exchange: Exchange, poll: LongPoll, fetched: Fetch) -> None:
+    if not fetched.found and fetched.consumer.close_reason is not None:
+        raise fetched.consumer.close_reason
+    body = b'{"messages":' + encode_messages(fetched.found) + b"}"
+    taken = False
+    try:
+        await exchange.head(200, JSON_TYPE, (b"content-length", b"%d" % len(body)))
+        await exchange.part(body)
+        await exchange.part(b"")  # servers wait for a slow client before the next part, not after one
+        taken = await poll.client_took_it()
+    finally:
+        if not taken:
+            fetched.give_back()
+    await exchange.end()
+
+
+def _reader(schemas: Schemas, topic: TopicName, wanted: ConsumerRequest) -> SchemaInfo | None:
+    """The schema a consumer reads by; raises INCOMPATIBLE_SCHEMA where it cannot read the topic's newest."""
+    if wanted.schema_version is not None:
+        try:
+            return schemas.version(topic, wanted.schema_version).schema
+        except PenstockError as error:
+            raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, error.message) from None
+    schema = declared(wanted)
+    if schema is not None:
+        schemas.check(topic, schema)
+        newest = schemas.latest(topic)
+        if newest is not None:
+            codec_for(newest.schema, schema)
+    return schema
 
 
 def consumer_options(topic: TopicName, wanted: ConsumerRequest) -> ConsumerOptions:
-    """Core's options; raises BAD_PARAMETER, INVALID_NAME."""
+    """The options of a request; raises BAD_PARAMETER, INVALID_NAME."""
     kind = SubscriptionType.named(wanted.subscription_type or "Exclusive")
     if kind is None:
         raise PenstockError(
@@ -238,7 +244,7 @@ def consumer_options(topic: TopicName, wanted: ConsumerRequest) -> ConsumerOptio
     )
 
 
-def base_uri(exchange: Exchange, target: Target, instance: Instance) -> str:
+def _base_uri(exchange: Exchange, target: Target, instance: Instance) -> str:
     """Where an instance is asked for: absolute where the request tells how the server is reached."""
     topic = target.topic
     parts = [topic.tenant, topic.namespace, topic.local]
@@ -252,6 +258,6 @@ def base_uri(exchange: Exchange, target: Target, instance: Instance) -> str:
 
 
 async def _free(turn: asyncio.Lock) -> bool:
-    """Wait until nobody has the turn; somebody else may be quicker, which costs no more than their turn."""
+    """Wait until no other fetch has the turn; another may be quicker, which costs no more than its turn."""
     async with turn:
         return True

@@ -2,97 +2,165 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from itertools import islice
+from typing import Final, Literal
 
-from penstock.broker.broker import Broker
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
 from penstock.broker.consumer import Subscription
 from penstock.broker.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.protocols.caller import Caller
+from penstock.protocols.declarations import Long
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Table
-from penstock.protocols.reply_values import check_reply
-from penstock.protocols.session import Limits, Session
+from penstock.protocols.values import check_reply
 
-from .consume_shapes import (
-    Acknowledgement,
-    AckResult,
-    Cursor,
-    CursorAnswer,
-    CursorRequest,
-    CursorResult,
-    PartitionCursor,
-    cursor_request,
-)
-from .operations import CONSUMING, SHIPPED, TOPIC
-from .produce_shapes import decoded
-from .receipts import error_code
-from .target import Target
+from .operations import CONSUMING, SHIPPED, TOPIC, Ms, Target, error_code
+from .partition import id_at
+from .services import Services
 
 RANGES_MAX: Final = 1000  # of acknowledged messages shown; there may be millions
 
 
-class Cursors:
-    """Cursor requests."""
+class Acknowledgement(
+    Struct,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    rename={
+        "message_id": "messageId",
+        "reply_content": "replyContent",
+        "is_error_result": "isErrorResult",
+        "schema_version": "schemaVersion",
+    },
+):
+    """A message to acknowledge, with the reply to a request (PIP-371): base64, by a version of the topic's schema
+    where it names one."""
 
-    operations: Final = Table("consume", TOPIC, SHIPPED)
+    message_id: str
+    reply_content: bytes | None = None
+    is_error_result: bool = False
+    schema_version: int | None = None
 
-    def __init__(self, broker: Broker, limits: Limits) -> None:
-        self._broker = broker
-        self._limits = limits
 
-    @operations.on(
-        "GET",
-        "/subscription/{subscription}/cursor",
-        summary="A subscription's cursor.",
-        answer=CursorAnswer,
-        errors=CONSUMING,
+class CursorRequest(Struct, forbid_unknown_fields=True, kw_only=True, rename={"message_ids": "messageIds"}):
+    """What is to happen to messages, or to the cursor.
+
+    `negative` gives messages back for redelivery after `delay_ms` (default: their consumer's); `seek` goes on after
+    one id, or with the first message since `publish_time` (ms).
+    """
+
+    type: Literal["individual", "cumulative", "negative", "seek"] = "individual"
+    message_ids: list[str | Acknowledgement] = []
+    publish_time: Long | None = None
+    delay_ms: Ms | None = None
+
+
+class AckResult(Struct, kw_only=True, rename={"message_id": "messageId"}):
+    """What became of one id; the codes are those of produced messages. `reply` tells of a reply (PIP-371)."""
+
+    message_id: str
+    error_code: int | None = None
+    error: str | None = None
+    reply: str | UnsetType = UNSET
+
+
+class CursorResult(Struct, kw_only=True, rename={"message_ids": "messageIds"}):
+    """One result an id, in their order."""
+
+    message_ids: list[AckResult]
+
+
+class PartitionCursor(Struct, kw_only=True):
+    """A partition's cursor. Everything up to `mark_delete_position` is acknowledged (null: nothing is), and the
+    ranges of offsets beyond it, both ends inclusive; `more` tells that there are more ranges than are shown."""
+
+    partition: int
+    mark_delete_position: str | None
+    mark_delete_offset: int | None
+    individually_acknowledged: list[tuple[int, int]]
+    more: bool
+    backlog: int
+    unacknowledged: int
+
+
+class Cursor(Struct, kw_only=True):
+    """A subscription's cursor; of a partitioned topic the positions are in `partitions`."""
+
+    mark_delete_position: str | None
+    mark_delete_offset: int | None
+    individually_acknowledged: list[tuple[int, int]]
+    more: bool
+    backlog: int
+    unacknowledged: int
+    type: str | None
+    consumers: list[str]
+    partitions: list[PartitionCursor]
+
+
+class CursorAnswer(Struct, kw_only=True):
+    """PIP-64's cursor object."""
+
+    cursor: Cursor
+
+
+_request: Final = msgspec.json.Decoder(CursorRequest)
+
+operations: Final = Table("consume", TOPIC, SHIPPED)
+
+
+@operations.on(
+    "GET",
+    "/subscription/{subscription}/cursor",
+    summary="A subscription's cursor.",
+    answer=CursorAnswer,
+    errors=CONSUMING,
+)
+async def show(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    caller.may_consume(target.topic, target.subscription)
+    found = await rest.broker.subscriptions.of(target.topic, target.subscription)
+    parts = [await _partition(one) for one in found]
+    whole = parts[0] if len(parts) == 1 and found[0].topic.name.partition < 0 else None
+    first = found[0]
+    cursor = Cursor(
+        mark_delete_position=None if whole is None else whole.mark_delete_position,
+        mark_delete_offset=None if whole is None else whole.mark_delete_offset,
+        individually_acknowledged=[] if whole is None else whole.individually_acknowledged,
+        more=any(part.more for part in parts),
+        backlog=sum(part.backlog for part in parts),
+        unacknowledged=sum(part.unacknowledged for part in parts),
+        type=None if first.type is None or not first.consumers else first.type.value,
+        consumers=sorted({consumer.name for one in found for consumer in one.consumers}),
+        partitions=[] if whole is not None else parts,
     )
-    async def get(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_consume(target.topic, target.subscription)
-        found = await self._broker.subscriptions.of(target.topic, target.subscription)
-        parts = [await _partition(one) for one in found]
-        whole = parts[0] if len(parts) == 1 and found[0].topic.name.partition < 0 else None
-        first = found[0]
-        cursor = Cursor(
-            mark_delete_position=None if whole is None else whole.mark_delete_position,
-            mark_delete_offset=None if whole is None else whole.mark_delete_offset,
-            individually_acknowledged=[] if whole is None else whole.individually_acknowledged,
-            more=any(part.more for part in parts),
-            backlog=sum(part.backlog for part in parts),
-            unacknowledged=sum(part.unacknowledged for part in parts),
-            type=None if first.type is None or not first.consumers else first.type.value,
-            consumers=sorted({consumer.name for one in found for consumer in one.consumers}),
-            partitions=[] if whole is not None else parts,
-        )
-        await exchange.answer(to_json(CursorAnswer(cursor=cursor)))
-
-    @operations.on(
-        "POST",
-        "/subscription/{subscription}/cursor",
-        summary="Acknowledge messages, give them back, or seek.",
-        request=CursorRequest,
-        answer=CursorResult,
-        errors=(*CONSUMING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
-    )
-    async def post(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """What it answers is durable."""
-        session.may_consume(target.topic, target.subscription)
-        body = await exchange.body(self._limits.max_request_bytes)
-        wanted = decoded(cursor_request, body)
-        if len(wanted.message_ids) > self._limits.max_messages_per_request:
-            raise PenstockError(
-                ErrorKind.TOO_LARGE,
-                f"{len(wanted.message_ids)} ids; the most is {self._limits.max_messages_per_request}",
-            )
-        found = await self._broker.subscriptions.of(target.topic, target.subscription)
-        results = await Answering(wanted, found, self._broker.schemas, session.role).run()
-        await asyncio.gather(*(one.flush() for one in found))
-        await exchange.answer(to_json(CursorResult(message_ids=results)))
+    await exchange.answer(to_json(CursorAnswer(cursor=cursor)))
 
 
-class Answering:
+@operations.on(
+    "POST",
+    "/subscription/{subscription}/cursor",
+    summary="Acknowledge messages, give them back, or seek.",
+    request=CursorRequest,
+    answer=CursorResult,
+    errors=(*CONSUMING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+)
+async def change(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    """What it answers is durable."""
+    caller.may_consume(target.topic, target.subscription)
+    wanted = await exchange.json(_request, rest.limits.max_request_bytes)
+    most = rest.limits.max_messages_per_request
+    if len(wanted.message_ids) > most:
+        raise PenstockError(ErrorKind.TOO_LARGE, f"{len(wanted.message_ids)} ids; the most is {most}")
+    found = await rest.broker.subscriptions.of(target.topic, target.subscription)
+    results = await CursorChange(wanted, found, rest.broker.schemas, caller.role).run()
+    await asyncio.gather(*(one.flush() for one in found))
+    await exchange.answer(to_json(CursorResult(message_ids=results)))
+
+
+class CursorChange:
     """The work of one cursor request, made by `role`, on the subscription of every partition."""
 
     def __init__(
@@ -117,7 +185,7 @@ class Answering:
             text = given if isinstance(given, str) else given.message_id
             result = AckResult(message_id=text)
             try:
-                await self._answer(MessageId.parse(text), given, result)
+                await self._change(MessageId.parse(text), given, result)
             except PenstockError as error:
                 result.error_code, result.error = error_code(error), error.message
             results.append(result)
@@ -142,7 +210,7 @@ class Answering:
                 ErrorKind.BAD_PARAMETER, f"cumulative acknowledgement is not for {kind.value} subscriptions"
             )
 
-    async def _answer(self, message_id: MessageId, given: str | Acknowledgement, result: AckResult) -> None:
+    async def _change(self, message_id: MessageId, given: str | Acknowledgement, result: AckResult) -> None:
         kind = self._wanted.type
         if message_id in (EARLIEST, LATEST):
             if kind != "seek":
@@ -184,24 +252,15 @@ class Answering:
 
 
 async def _partition(one: Subscription) -> PartitionCursor:
-    ranges: list[tuple[int, int]] = []
-    more = False
-    for run in one.cursor.ranges():
-        if len(ranges) == RANGES_MAX:
-            more = True
-            break
-        ranges.append(run)
+    ranges = list(islice(one.cursor.ranges(), RANGES_MAX + 1))
     last = one.cursor.mark - 1
-    position = None
-    if last >= one.topic.first_offset:
-        entry = (await one.topic.read_at(last, 1))[0]
-        position = str(one.topic.id_of(entry, last - entry.offset if entry.count > 1 else -1))
+    position = await id_at(one.topic, last) if last >= one.topic.first_offset else None
     return PartitionCursor(
         partition=one.topic.partition,
         mark_delete_position=position,
         mark_delete_offset=last if last >= 0 else None,
-        individually_acknowledged=ranges,
-        more=more,
+        individually_acknowledged=ranges[:RANGES_MAX],
+        more=len(ranges) > RANGES_MAX,
         backlog=one.backlog,
         unacknowledged=one.unacked,
     )

@@ -1,37 +1,28 @@
 """The REST endpoint: from a path to what serves it, and from an error to its answer."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send, raw_path
-from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.http.operations import Operation
-from penstock.protocols.session import ServerContext, Session
 
-from .consume import Consume
-from .cursor import Cursors
-from .decoding import Decoding
-from .instances import Instances
-from .logs import Logs
-from .operations import SHIPPED
-from .produce import Produce
-from .producer_cache import ProducerCache
-from .publishing import Publishing
-from .read import Read
-from .request import Ask
-from .shipped import ShippedProduce
-from .target import DOMAINS, PREFIX, Paths, Target, below
+from . import consume, cursor, logs, produce, read, request, shipped
+from .operations import DOMAINS, PREFIX, SHIPPED, Paths, Target, below
+from .services import Services
 
-Handler = Callable[[Session, Target, Exchange], Awaitable[None]]
+Handler = Callable[[Caller, Target, Exchange], Awaitable[None]]
 
 TARGETS_MAX: Final = 4096  # paths whose meaning is remembered
-TARGET_BYTES_MAX: Final = 1024  # of each: a stranger's may be as long as a head
+TARGET_BYTES_MAX: Final = 1024  # of each: a client's may be as long as a head
 
 OPERATIONS: Final[Sequence[Operation]] = [
     operation
-    for one in (Produce, ShippedProduce, Ask, Read, Logs, Consume, Cursors)
-    for operation in one.operations
+    for module in (produce, shipped, request, read, logs, consume, cursor)
+    for operation in module.operations
 ]
 _PATHS: Final = Paths(OPERATIONS)
 
@@ -41,23 +32,12 @@ class RestEndpoint:
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
-        broker, limits = context.broker, context.limits
-        self.waits = LongPolls(broker.clock)
-        producers = ProducerCache(broker)
-        publishing = Publishing(broker, limits, producers)
-        produce, shipped = Produce(publishing, limits, producers), ShippedProduce(publishing, limits)
-        decoding = Decoding(broker.encoder)
-        read = Read(broker, limits, self.waits, decoding)
-        self._instances = Instances(broker, limits)
-        consume = Consume(broker, limits, self.waits, self._instances, decoding)
-        cursors = Cursors(broker, limits)
-        logs = Logs(broker, limits, self.waits)
-        ask = Ask(publishing, limits, self.waits, broker.requests, broker.schemas)
+        self.services = Services(context)
         self._handlers: dict[tuple[str, bool], dict[str, Handler]] = {}
-        for one in (produce, shipped, ask, read, logs, consume, cursors):
-            for operation in one.operations:
-                key = below(operation), operation.path.startswith(SHIPPED)
-                self._handlers.setdefault(key, {})[operation.method] = operation.handler.__get__(one)
+        for operation in OPERATIONS:
+            key = below(operation), operation.path.startswith(SHIPPED)
+            methods = self._handlers.setdefault(key, {})
+            methods[operation.method] = partial(operation.handler, self.services)
         self._targets: dict[bytes, tuple[Target, Mapping[str, Handler]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,8 +49,8 @@ class RestEndpoint:
             handler = methods.get(scope["method"])
             if handler is None:
                 raise not_allowed(exchange.method, list(methods))
-            session = await self._context.admit(exchange.authorization, scope)
-            await handler(session, target, exchange)
+            caller = await Caller.admit(self._context, exchange.authorization, scope)
+            await handler(caller, target, exchange)
         except Exception as error:
             dialect = Dialect.PULSAR if shipped or _shipped(scope) else Dialect.REST
             await exchange.fail(error, self._context, dialect)
@@ -89,12 +69,11 @@ class RestEndpoint:
 
     def drain(self) -> None:
         """End every wait: the server takes no new work and finishes what is in flight."""
-        self.waits.drain()
+        self.services.polls.drain()
 
     async def close(self) -> None:
-        """Let go of everything."""
-        await self.waits.close()
-        await self._instances.close()
+        """End every wait, and close every consumer instance."""
+        await self.services.close()
 
 
 def _shipped(scope: Scope) -> bool:

@@ -1,36 +1,45 @@
-"""Consumer instances: what keeps a subscription's consumer between two requests (PIP-64, Consume messages)."""
+"""Consumer instances, which keep a subscription's consumer between two requests, and their fetches (PIP-64, Consume
+messages)."""
 
 import asyncio
 import secrets
+from typing import Final
+
+import msgspec
 
 from penstock.broker.broker import Broker
-from penstock.broker.consumer import Consumer
+from penstock.broker.consumer import Consumer, Delivery
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions
 from penstock.model.schema import SchemaInfo
-from penstock.protocols.session import Limits
+from penstock.protocols.caller import Caller
+from penstock.protocols.http.long_poll import LongPoll
+from penstock.protocols.limits import Limits
+from penstock.protocols.values import Values
 from penstock.runtime.clock import Timers
 
+from .messages import Decoding, Found, messages_of
 
-class Instance:
+_QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the loop
+_STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
+
+
+class Instance(msgspec.Struct, eq=False):
     """A consumer with a name to ask for it, of the role that made it. `turn` lets one fetch at a time have it."""
 
-    def __init__(
-        self, id: str, topic: TopicName, consumer: Consumer, reader: SchemaInfo | None, timeout_ms: int
-    ) -> None:
-        self.id = id
-        self.topic = topic
-        self.consumer = consumer
-        self.reader = reader
-        self.timeout_ms = timeout_ms
-        self.turn = asyncio.Lock()
-        self.asking = 0  # requests that are at it now; it cannot expire under them
-        self.expires_ms = 0
+    id: str
+    topic: TopicName
+    consumer: Consumer
+    reader: SchemaInfo | None
+    timeout_ms: int
+    expires_ms: int
+    turn: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    requests: int = 0  # that use it now; it cannot expire meanwhile
 
 
 class Instances:
-    """Every instance of this server. One that nobody asks for goes when its time is over."""
+    """Every instance of this server. One without requests is removed when its time is over."""
 
     def __init__(self, broker: Broker, limits: Limits) -> None:
         self._broker = broker
@@ -45,8 +54,7 @@ class Instances:
         options: ConsumerOptions,
         reader: SchemaInfo | None,
         timeout_ms: int,
-        role: str | None = None,
-        proxy: str | None = None,
+        caller: Caller,
     ) -> Instance:
         """A new instance; raises what `Broker.subscribe` does, and TOO_MANY_REQUESTS."""
         most = self._limits.max_rest_consumers
@@ -57,15 +65,15 @@ class Instances:
         consumer = await self._broker.subscribe(
             [topic], subscription, options, unique_name=bool(options.name)
         )
-        consumer.owner, consumer.proxy = role, proxy
-        made = Instance(secrets.token_urlsafe(12), topic, consumer, reader, timeout_ms)
+        caller.set_owner(consumer)
+        expires_ms = self._broker.clock.monotonic_ms() + timeout_ms
+        made = Instance(secrets.token_urlsafe(12), topic, consumer, reader, timeout_ms, expires_ms)
         self._instances[made.id] = made
-        made.expires_ms = self._broker.clock.monotonic_ms() + timeout_ms
         self._timers.at(made.expires_ms, self._expire, made)
         return made
 
     def find(self, id: str, topic: TopicName, subscription: str, role: str | None = None) -> Instance | None:
-        """The role's instance of that id in that subscription, its time beginning anew."""
+        """The role's instance of that id in that subscription, its time beginning again."""
         found = self._instances.get(id)
         if found is None or found.topic != topic or found.consumer.subscription != subscription:
             return None
@@ -99,7 +107,7 @@ class Instances:
         if self._instances.get(instance.id) is not instance:
             return
         now = self._broker.clock.monotonic_ms()
-        if instance.asking and not instance.consumer.closed:
+        if instance.requests and not instance.consumer.closed:
             instance.expires_ms = now + instance.timeout_ms
         if instance.expires_ms > now:
             self._timers.at(instance.expires_ms, self._expire, instance)
@@ -107,10 +115,79 @@ class Instances:
         self._broker.tasks.spawn(self.remove(instance), f"expire consumer {instance.consumer.name}")
 
     async def close(self) -> None:
-        """Let every consumer go."""
+        """Close every consumer."""
         self._timers.close()
         for instance in list(self._instances.values()):
             await self.remove(instance)
 
-    def __len__(self) -> int:
-        return len(self._instances)
+
+class Fetch:
+    """One fetch: permits are given for it alone, so that nothing waits with a consumer that does not come back."""
+
+    def __init__(
+        self, decoding: Decoding, consumer: Consumer, values: Values, messages_max: int, bytes_max: int
+    ) -> None:
+        self.consumer = consumer
+        self.found: list[Found] = []
+        self._decoding = decoding
+        self._values = values
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._size = 0
+        self._handed: list[Delivery] = []
+
+    async def run(self, poll: LongPoll, wait_ms: int) -> None:
+        """Collect what there is, waiting for the first message alone."""
+        consumer = self.consumer
+        consumer.flow(self._messages_max)
+        try:
+            await self._arrived()
+            if len(consumer.outbox) or await poll.until(consumer.ready(), wait_ms):
+                await self._gather()
+        except BaseException:
+            self.give_back()
+            raise
+        finally:
+            consumer.stop_flow()
+            consumer.give_back(consumer.take())
+
+    async def _arrived(self) -> None:
+        """Let what is there already come: a subscription needs turns of the loop, and perhaps its store."""
+        turns = 0
+        while not self.consumer.outbox and not all(source.idle for source in self.consumer.attached):
+            await asyncio.sleep(0 if turns < _QUICK_TURNS else _STORE_S)
+            turns += 1
+
+    async def _gather(self) -> None:
+        """Take what came, as long as more of it is there."""
+        while self.consumer.outbox:
+            for delivery in self.consumer.take():
+                self._add(delivery)
+            if len(self.found) >= self._messages_max or self._size >= self._bytes_max:
+                return
+            await self._arrived()
+
+    def _add(self, delivery: Delivery) -> None:
+        """Take the messages that are within the bounds; the rest of the delivery goes back."""
+        taken = 0
+        topic = delivery.topic
+        first = delivery.entry.offset
+        for one in messages_of(
+            self._decoding, self._values, topic, delivery.entry, delivery.mask, delivery.redeliveries
+        ):
+            if self._size >= self._bytes_max or (self.found and self._size + one.size > self._bytes_max):
+                self._size = max(self._size, self._bytes_max)
+                break
+            self.found.append(one)
+            self._size += one.size
+            taken |= 1 << (one.shown.offset - first)
+        if taken:
+            self._handed.append(msgspec.structs.replace(delivery, mask=taken))
+        if delivery.mask & ~taken:
+            self.consumer.give_back([msgspec.structs.replace(delivery, mask=delivery.mask & ~taken)])
+
+    def give_back(self) -> None:
+        """No client got it: let it be delivered again."""
+        self.consumer.give_back(self._handed)
+        self._handed.clear()
+        self.found.clear()

@@ -1,10 +1,10 @@
 """POST of offsets and cursors: many logs in one request, so that a reader of many topics polls with one call."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -12,13 +12,14 @@ from penstock.broker.broker import Broker
 from penstock.broker.consumer import Subscription
 from penstock.broker.patterns import Pattern
 from penstock.broker.topic import Topic
+from penstock.broker.topics import Topics
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
+from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
-from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.http.operations import Table
-from penstock.protocols.session import Limits, Session
 from penstock.runtime.tasks import Slices
 
 from .logs_shapes import (
@@ -35,190 +36,116 @@ from .logs_shapes import (
     SizesRequest,
     TopicOffsets,
 )
-from .operations import ALWAYS, READING
-from .places import log_of
-from .produce_shapes import decoded
-from .receipts import error_code
-from .target import Target
-
-T = TypeVar("T")
+from .operations import ALWAYS, READING, Target, error_code
+from .partition import log_of
+from .services import Services
 
 _offsets_request: Final = msgspec.json.Decoder(OffsetsRequest)
 _sizes_request: Final = msgspec.json.Decoder(SizesRequest)
 _marks_request: Final = msgspec.json.Decoder(MarksRequest)
 
 
-class Logs:
-    """Requests about many logs."""
+operations: Final = Table("read")
 
-    operations: Final = Table("read")
 
-    def __init__(self, broker: Broker, limits: Limits, waits: LongPolls) -> None:
-        self._broker = broker
-        self._limits = limits
-        self._waits = waits
+@operations.on(
+    "POST",
+    "/topics/offsets",
+    summary="Where the partitions of many topics begin and end.",
+    description="With what an answer before said it had `seen`, waits until there is something new.",
+    request=OffsetsRequest,
+    answer=ManyOffsets,
+    errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+)
+async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    wanted = await exchange.json(_offsets_request, rest.limits.max_request_bytes)
+    if wanted.wait_ms > rest.limits.max_wait_ms:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"wait_ms is at most {rest.limits.max_wait_ms}")
+    if wanted.wait_ms and wanted.publish_times:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, "wait_ms and publish_times exclude one another")
+    names = Names(rest.broker.topics, caller, wanted)
+    found: ManyOffsets | None = None
+    if wanted.wait_ms and wanted.seen is not None:
+        async with LongPoll(rest.polls, exchange.receive) as poll:
+            poll.watch(caller, names.check)
+            found = await poll.until(_changed(rest.broker.topics, names, wanted.seen), wanted.wait_ms)
+            if poll.lapsed is not None:
+                raise poll.lapsed
+    else:
+        found = await _offsets(rest.broker.topics, await names.now(), wanted.publish_times)
+    if found is None or found.seen == wanted.seen:
+        found = ManyOffsets(seen=wanted.seen or "", changed=False, topics=[], missing=[])
+    await exchange.answer(to_json(found))
 
-    @operations.on(
-        "POST",
-        "/topics/offsets",
-        summary="Where the partitions of many topics begin and end.",
-        description="With what an answer before said it had `seen`, waits until there is something new.",
-        request=OffsetsRequest,
-        answer=ManyOffsets,
-        errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
-    )
-    async def offsets(self, session: Session, target: Target, exchange: Exchange) -> None:
-        wanted = await self._body(exchange, _offsets_request)
-        if wanted.wait_ms > self._limits.max_wait_ms:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"wait_ms is at most {self._limits.max_wait_ms}")
-        if wanted.wait_ms and wanted.publish_times:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, "wait_ms and publish_times exclude one another")
-        names = Names(self._broker, session, wanted)
-        if wanted.wait_ms and wanted.seen is not None:
-            news = News(wanted.seen)
-            async with LongPoll(self._waits, exchange.receive) as poll:
-                poll.hold(session, names.check)
-                await poll.until(self._changed(names, news), wanted.wait_ms)
-                if poll.lapsed is not None:
-                    raise poll.lapsed
-            found = news.found or ManyOffsets(seen=wanted.seen, changed=True, topics=[], missing=[])
-        else:
-            found = await self._look(names, wanted.publish_times)
-        if found.seen == wanted.seen:
-            found = ManyOffsets(seen=found.seen, changed=False, topics=[], missing=[])
-        await exchange.answer(to_json(found))
 
-    async def _look(self, names: "Names", times: list[int]) -> ManyOffsets:
-        topics: list[TopicOffsets] = []
-        missing: list[str] = []
-        for name in await names.now():
-            try:
-                partitioned = self._broker.topics.partitions(name) > 0
-                logs = await self._broker.topics.all_of(name, create=False)
-            except PenstockError as error:
-                if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
-                    raise
-                missing.append(str(name))
-                continue
-            partitions = [await _log(topic, times) for topic in logs]
-            topics.append(TopicOffsets(topic=str(name), partitioned=partitioned, partitions=partitions))
-        digest = blake2b(to_json((topics, missing)), digest_size=8).hexdigest()
-        return ManyOffsets(seen=digest, changed=True, topics=topics, missing=missing)
-
-    async def _changed(self, names: "Names", news: "News") -> bool:
-        """Wait until a look finds something else; an idle reader costs one look."""
-        while True:
-            with self._following(await names.now(), news.told) as count:
-                found = await self._look(names, [])
-                if found.seen != news.seen:
-                    news.found = found
-                    return True
-                if count < sum(len(topic.partitions) for topic in found.topics):
-                    continue  # the look opened logs; they are to be followed too
-                await news.wait()
-
-    @contextmanager
-    def _following(self, names: list[TopicName], told: Callable[..., None]) -> Iterator[int]:
-        """Have `told` called when a log grows, or a topic comes or goes; yields how many logs are followed."""
-        wanted = set(names)
-        logs = [
-            topic
-            for topic in self._broker.topics.open_topics
-            if topic.name in wanted or topic.name.base in wanted
-        ]
-        for topic in logs:
-            topic.followers.add(told)
-        self._broker.topics.listeners.add(told)
+async def _offsets(known: Topics, names: Sequence[TopicName], times: Sequence[int]) -> ManyOffsets:
+    topics: list[TopicOffsets] = []
+    missing: list[str] = []
+    for name in names:
         try:
-            yield len(logs)
-        finally:
-            self._broker.topics.listeners.discard(told)
-            for topic in logs:
-                topic.followers.discard(told)
+            partitioned = known.partitions(name) > 0
+            logs = await known.all_of(name, create=False)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
+                raise
+            missing.append(str(name))
+            continue
+        partitions = [await _log(topic, times) for topic in logs]
+        topics.append(TopicOffsets(topic=str(name), partitioned=partitioned, partitions=partitions))
+    digest = blake2b(to_json((topics, missing)), digest_size=8).hexdigest()
+    return ManyOffsets(seen=digest, changed=True, topics=topics, missing=missing)
 
-    @operations.on(
-        "POST",
-        "/topics/sizes",
-        summary="How many bytes there are in ranges of offsets.",
-        request=SizesRequest,
-        answer=SizesAnswer,
-        errors=(*READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+
+async def _log(topic: Topic, times: Sequence[int]) -> LogOffsets:
+    found = LogOffsets(
+        ledger=topic.ledger, earliest=topic.first_offset, latest=topic.next_offset, bytes=topic.size_bytes
     )
-    async def sizes(self, session: Session, target: Target, exchange: Exchange) -> None:
-        wanted = await self._body(exchange, _sizes_request)
-        names = [TopicName.parse(each.topic) for each in wanted.ranges]
-        for name in set(names):
-            session.may_consume(name)
-        sizes = [
-            await _size(await log_of(self._broker, name, each.partition), each)
-            for name, each in zip(names, wanted.ranges, strict=True)
-        ]
-        await exchange.answer(to_json(SizesAnswer(ranges=sizes)))
-
-    @operations.on(
-        "POST",
-        "/topics/cursors",
-        tag="consume",
-        summary="Have a durable subscription follow a reader, by offsets.",
-        request=MarksRequest,
-        answer=MarksAnswer,
-        errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
-    )
-    async def cursors(self, session: Session, target: Target, exchange: Exchange) -> None:
-        """What it answers is durable."""
-        wanted = await self._body(exchange, _marks_request)
-        check_local("subscription", wanted.subscription)
-        names = [TopicName.parse(mark.topic) for mark in wanted.marks]
-        for name in set(names):
-            session.may_consume(name, wanted.subscription)
-        results: list[MarkResult] = []
-        moved: set[Subscription] = set()
-        for name, mark in zip(names, wanted.marks, strict=True):
-            result = MarkResult(topic=mark.topic, partition=mark.partition, offset=None)
-            try:
-                one = await self._move(name, wanted.subscription, mark, exact=wanted.exact)
-                result.offset = one.cursor.mark
-                moved.add(one)
-            except PenstockError as error:
-                result.error_code, result.error = error_code(error), error.message
-            results.append(result)
-        await asyncio.gather(*(one.flush() for one in moved))
-        await exchange.answer(to_json(MarksAnswer(marks=results)))
-
-    async def _move(self, name: TopicName, subscription: str, mark: Mark, *, exact: bool) -> Subscription:
-        topic = await log_of(self._broker, name, mark.partition)
-        if topic.ledger != mark.ledger:
-            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{topic.name} was deleted and made anew")
-        return await self._broker.subscriptions.set_mark(topic, subscription, mark.offset, exact=exact)
-
-    async def _body(self, exchange: Exchange, decoder: msgspec.json.Decoder[T]) -> T:
-        body = await exchange.body(self._limits.max_request_bytes)
-        return decoded(decoder, body)
+    if times:
+        # The log goes on growing meanwhile; the answer is of the moment of its first look.
+        found.at = [min(await topic.offset_at_time(time), found.latest) for time in times]
+    return found
 
 
-class News:
-    """What a waiting request is told: that something may have changed, and what was found then."""
+async def _changed(topics: Topics, names: "Names", seen: str) -> ManyOffsets:
+    """Wait until the offsets are others than were `seen`; an idle reader costs one look."""
+    event = asyncio.Event()
+    while True:
+        current = await names.now()
+        with _following(topics, set(current), event.set) as count:
+            found = await _offsets(topics, current, ())
+            if found.seen != seen:
+                return found
+            if count < sum(len(topic.partitions) for topic in found.topics):
+                continue  # the look opened logs; they are to be followed too
+            await event.wait()
+            event.clear()
 
-    def __init__(self, seen: str) -> None:
-        self.seen = seen
-        self.found: ManyOffsets | None = None
-        self._event = asyncio.Event()
 
-    def told(self, _: object = None) -> None:
-        self._event.set()
+@contextmanager
+def _following(topics: Topics, names: Set[TopicName], changed: Callable[[], None]) -> Iterator[int]:
+    """Have `changed` called when a log grows, or a topic comes or goes; yields how many logs are followed."""
 
-    async def wait(self) -> None:
-        """Until something may have changed since the last time."""
-        await self._event.wait()
-        self._event.clear()
+    def listener(_: TopicName) -> None:
+        changed()
+
+    logs = [topic for topic in topics.open_topics if topic.name in names or topic.name.base in names]
+    for topic in logs:
+        topic.followers.add(changed)
+    topics.listeners.add(listener)
+    try:
+        yield len(logs)
+    finally:
+        topics.listeners.discard(listener)
+        for topic in logs:
+            topic.followers.discard(changed)
 
 
 class Names:
     """The topics that a request is about, as they are at any moment."""
 
-    def __init__(self, broker: Broker, session: Session, wanted: OffsetsRequest) -> None:
-        self._broker = broker
-        self._session = session
+    def __init__(self, topics: Topics, caller: Caller, wanted: OffsetsRequest) -> None:
+        self._topics = topics
+        self._session = caller
         self._named = {TopicName.parse(name) for name in wanted.topics}
         self._namespaces: set[NamespaceName] = set()
         self._patterns: list[tuple[NamespaceName, Callable[[str], bool]]] = []
@@ -242,21 +169,31 @@ class Names:
         found = set(self._named)
         slices = Slices()
         for namespace, matches in self._patterns:
-            for name in self._broker.topics.names(namespace, "persistent"):
+            for name in self._topics.names(namespace, "persistent"):
                 await slices.step()
                 if name not in found and matches(name.local) and self._session.consumes(name):
                     found.add(name)
         return sorted(found)
 
 
-async def _log(topic: Topic, times: list[int]) -> LogOffsets:
-    found = LogOffsets(
-        ledger=topic.ledger, earliest=topic.first_offset, latest=topic.next_offset, bytes=topic.size_bytes
-    )
-    if times:
-        # The log goes on growing meanwhile; the answer is of the moment of its first look.
-        found.at = [min(await topic.offset_at_time(time), found.latest) for time in times]
-    return found
+@operations.on(
+    "POST",
+    "/topics/sizes",
+    summary="How many bytes there are in ranges of offsets.",
+    request=SizesRequest,
+    answer=SizesAnswer,
+    errors=(*READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+)
+async def sizes(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    wanted = await exchange.json(_sizes_request, rest.limits.max_request_bytes)
+    names = [TopicName.parse(each.topic) for each in wanted.ranges]
+    for name in set(names):
+        caller.may_consume(name)
+    found = [
+        await _size(await log_of(rest.broker, name, each.partition), each)
+        for name, each in zip(names, wanted.ranges, strict=True)
+    ]
+    await exchange.answer(to_json(SizesAnswer(ranges=found)))
 
 
 async def _size(topic: Topic, wanted: Size) -> SizeResult:
@@ -273,3 +210,41 @@ async def _size(topic: Topic, wanted: Size) -> SizeResult:
         left = await topic.size_since(end)
     offset = topic.next_offset if end >= topic.next_entry else (await topic.entry(end)).offset
     return SizeResult(total=total, bytes=total - left, end=offset)
+
+
+@operations.on(
+    "POST",
+    "/topics/cursors",
+    tag="consume",
+    summary="Have a durable subscription follow a reader, by offsets.",
+    request=MarksRequest,
+    answer=MarksAnswer,
+    errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+)
+async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    """What it answers is durable."""
+    wanted = await exchange.json(_marks_request, rest.limits.max_request_bytes)
+    check_local("subscription", wanted.subscription)
+    names = [TopicName.parse(mark.topic) for mark in wanted.marks]
+    for name in set(names):
+        caller.may_consume(name, wanted.subscription)
+    results: list[MarkResult] = []
+    moved: set[Subscription] = set()
+    for name, mark in zip(names, wanted.marks, strict=True):
+        result = MarkResult(topic=mark.topic, partition=mark.partition, offset=None)
+        try:
+            one = await _move(rest.broker, name, mark, wanted)
+            result.offset = one.cursor.mark
+            moved.add(one)
+        except PenstockError as error:
+            result.error_code, result.error = error_code(error), error.message
+        results.append(result)
+    await asyncio.gather(*(one.flush() for one in moved))
+    await exchange.answer(to_json(MarksAnswer(marks=results)))
+
+
+async def _move(broker: Broker, name: TopicName, mark: Mark, wanted: MarksRequest) -> Subscription:
+    topic = await log_of(broker, name, mark.partition)
+    if topic.ledger != mark.ledger:
+        raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{topic.name} was deleted and made anew")
+    return await broker.subscriptions.set_mark(topic, wanted.subscription, mark.offset, exact=wanted.exact)

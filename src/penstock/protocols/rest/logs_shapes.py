@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .produce_shapes import Long
+from penstock.protocols.declarations import Long
 
 LOGS_MAX: Final = 10_000  # named in one request, which is worked on in one go
 PATTERNS_MAX: Final = 100  # each is matched with every topic of its namespace

@@ -1,11 +1,13 @@
-"""Messages as PIP-64 shows them to readers and consumers."""
+"""Messages as PIP-64 shows them to readers and consumers, and entries decoded to them."""
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from penstock.broker.entry_format import EntryFormat
 from penstock.broker.log import Log
 from penstock.broker.schemas import Schemas
 from penstock.model.bits import bits_of
@@ -14,11 +16,23 @@ from penstock.model.errors import PenstockError
 from penstock.model.message import Message, request_timeout_ms
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaVersion
-from penstock.protocols.values import Values
+from penstock.protocols.http.params import Params
+from penstock.protocols.values import Form, Values
 
 from .batch_ids import id_texts
-from .decoding import Decoding
-from .receipts import error_code
+from .operations import error_code
+
+DEFAULT_MESSAGES: Final = 1000  # an answer of a size that people and tools still handle at once
+
+DECODED_BYTES_MAX: Final = 8 << 20  # of payloads; a batch is 1 MiB at most when it was published here
+MESSAGE_BYTES: Final = 500  # about what a decoded message weighs beside its payload
+
+_FORMS: Final[tuple[Form, ...]] = ("json", "base64", "text")
+
+
+def form_of(params: Params) -> Form:
+    """The parameter `encoding`; raises BAD_PARAMETER."""
+    return next(form for form in _FORMS if form == params.choice("encoding"))
 
 
 class ReadMessage(
@@ -71,6 +85,34 @@ class SchemaShape(msgspec.Struct):
     version: int
     data: bytes
     properties: dict[str, str]
+
+
+class Decoding:
+    """Entries to messages, which must not be changed: the last few batches are cached, as the consumers of a subscription
+    share them, and so do pages."""
+
+    def __init__(self, encoder: EntryFormat) -> None:
+        self._encoder = encoder
+        self._recent: OrderedDict[tuple[int, int], tuple[list[Message], int]] = OrderedDict()
+        self._bytes = 0
+
+    def decode(self, entry: Entry) -> list[Message]:
+        """Every message of an entry; raises CHECKSUM, BAD_ENCODING."""
+        if entry.count == 1:
+            return self._encoder.decode(entry)
+        key = entry.ledger, entry.entry_id  # never used again for another entry
+        known = self._recent.get(key)
+        if known is not None:
+            self._recent.move_to_end(key)
+            return known[0]
+        messages = self._encoder.decode(entry)
+        size = sum(len(message.payload) for message in messages) + MESSAGE_BYTES * len(messages)
+        self._recent[key] = messages, size
+        self._bytes += size
+        while self._bytes > DECODED_BYTES_MAX:
+            _, (_, evicted) = self._recent.popitem(last=False)
+            self._bytes -= evicted
+        return messages
 
 
 class Found(msgspec.Struct, gc=False):

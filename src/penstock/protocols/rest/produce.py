@@ -1,141 +1,179 @@
 """POST of messages to a topic or a partition, in PIP-64's dialect."""
 
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from penstock.broker.producer import Placement
 from penstock.model.errors import PenstockError
+from penstock.model.message_id import MessageId
+from penstock.protocols.caller import Caller
 from penstock.protocols.declarations import Declaration
-from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.answers import to_json
+from penstock.protocols.http.exchange import DECODE_ERRORS, Exchange
 from penstock.protocols.http.operations import Table
-from penstock.protocols.session import Limits, Session
+from penstock.protocols.limits import Limits
 
-from . import receipts
-from .answer_shapes import ProduceAnswer
-from .operations import PRODUCING, TOPIC
+from .batch_ids import Ending, split, tails
+from .operations import PRODUCING, TOPIC, Target, error_code
 from .produce_shapes import (
-    DECODE_ERRORS,
     Bodies,
     Envelope,
     PlainRequest,
+    ProduceAnswer,
     ProduceMessage,
     ProduceRequest,
     RawProduceRequest,
     ValueRequest,
 )
-from .producer_cache import ProducerCache
-from .publishing import Job, Publishing, check_count
-from .target import Target
+from .publishing import Job, Published, publish
+from .services import Services
 
 _plain = msgspec.json.Decoder(PlainRequest)
 _values = msgspec.json.Decoder(ValueRequest)
 _bodies: Bodies[Envelope, ProduceMessage] = Bodies(ProduceRequest, RawProduceRequest, ProduceMessage)
 
+ANSWERS_MAX: Final = 64  # to batches of as many sizes are remembered, 100 bytes a message: some 6 MiB
+
 _PRODUCE: Final[dict[str, Any]] = {"request": ProduceRequest, "answer": ProduceAnswer, "errors": PRODUCING}
 
+operations: Final = Table("produce", TOPIC)
 
-class Produce:
-    """Produce requests of PIP-64."""
 
-    operations: Final = Table("produce", TOPIC)
+@operations.on("POST", "/partitions/{partition}", summary="Publish messages to one partition.", **_PRODUCE)
+@operations.on("POST", "", summary="Publish messages.", **_PRODUCE)
+async def produce(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    caller.may_produce(target.topic)
+    body = await exchange.body(rest.limits.max_request_bytes)
+    trace = exchange.trace()
+    if trace is None:
+        done = await _publish_plain(rest, target, body) or await _publish_values(rest, target, body)
+        if done is not None:
+            await exchange.answer(done)
+            return
+    job = job_of(target, body, rest.limits, trace)
+    await exchange.answer(_answer(await publish(rest, job)))
 
-    def __init__(self, publishing: Publishing, limits: Limits, producers: ProducerCache) -> None:
-        self._publishing = publishing
-        self._limits = limits
-        self._cached = producers
-        self._receipts = receipts.Receipts()
 
-    @operations.on(
-        "POST", "/partitions/{partition}", summary="Publish messages to one partition.", **_PRODUCE
+async def _publish_plain(rest: Services, target: Target, body: bytes) -> bytes | None:
+    """The fast path: texts and nothing else, to one partition of a topic that is known to take them.
+
+    None where it does not fit; then nothing has happened.
+    """
+    try:
+        messages = _plain.decode(body).messages
+    except DECODE_ERRORS:
+        return None
+    if len(messages) > rest.limits.max_messages_per_request:
+        return None
+    cached = rest.producers.ready(target.topic)
+    version = None if cached is None else rest.producers.string_version(target.topic, cached)
+    if cached is None or version is None:
+        return None
+    payloads = [message.value.encode() for message in messages]
+    if not cached.producer.takes_plain(payloads, target.partition):
+        return None
+    return _plain_answer(await cached.producer.publish_plain(payloads, version, target.partition), version)
+
+
+async def _publish_values(rest: Services, target: Target, body: bytes) -> bytes | None:
+    """The same for values of one schema that is named; None where one of them is not plain, or bad."""
+    try:
+        request = _values.decode(body)
+    except DECODE_ERRORS:
+        return None
+    declaration = Declaration(
+        schema_type=request.schema_type,
+        schema_version=request.schema_version,
+        value_schema=request.value_schema,
     )
-    @operations.on("POST", "", summary="Publish messages.", **_PRODUCE)
-    async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_produce(target.topic)
-        body = await exchange.body(self._limits.max_request_bytes)
-        trace = exchange.trace()
-        if trace is None:
-            done = (
-                await self._publish_plain(target, body)
-                or await self._publish_values(target, body)
-                or await self._publish(target, body, None)
-            )
-        else:
-            done = await self._publish(target, body, trace)
-        await exchange.answer(done)
-
-    async def _publish_plain(self, target: Target, body: bytes) -> bytes | None:
-        """The fast path: texts and nothing else, to one partition of a topic that is known to take them.
-
-        None where it does not fit; then nothing has happened.
-        """
-        try:
-            messages = _plain.decode(body).messages
-        except DECODE_ERRORS:
-            return None
-        if len(messages) > self._limits.max_messages_per_request:
-            return None
-        cached = self._cached.ready(target.topic)
-        if cached is None:
-            return None
-        scheme = cached.topic_schemas.string()
-        if scheme is None or scheme.version is None:
-            return None
-        payloads = [message.value.encode() for message in messages]
-        if not cached.producer.takes_plain(payloads, target.partition):
-            return None
-        placement = await cached.producer.publish_plain(payloads, scheme.version, target.partition)
-        return self._receipts.plain(placement, scheme.version)
-
-    async def _publish_values(self, target: Target, body: bytes) -> bytes | None:
-        """The same for values of one schema that is named; None where one of them is not plain, or bad."""
-        try:
-            request = _values.decode(body)
-        except DECODE_ERRORS:
-            return None
-        declaration = Declaration(
-            schema_type=request.schema_type,
-            schema_version=request.schema_version,
-            value_schema=request.value_schema,
-        )
-        if declaration.empty or not 0 < len(request.messages) <= self._limits.max_messages_per_request:
-            return None
-        cached = self._cached.ready(target.topic)
-        if cached is None:
-            return None
-        scheme = await cached.topic_schemas.scheme(declaration, register=False)
-        if scheme.codec is None or scheme.pair is not None or scheme.fresh is not None:
-            return None
-        encode = scheme.codec.encode
-        try:
-            payloads = [encode(message.value) for message in request.messages if message.value is not None]
-        except PenstockError:
-            return None
-        whole = len(payloads) == len(request.messages)
-        if not whole or not cached.producer.takes_plain(payloads, target.partition):
-            return None
-        placement = await cached.producer.publish_plain(payloads, scheme.version, target.partition)
-        return self._receipts.plain(placement, scheme.version)
-
-    async def _publish(self, target: Target, body: bytes, trace: dict[str, str] | None) -> bytes:
-        done = await self._publishing.publish(job_of(target, body, self._limits, trace))
-        return receipts.answer(done.results, done.versions, done.version, own_versions=done.own_versions)
+    if declaration.empty or not 0 < len(request.messages) <= rest.limits.max_messages_per_request:
+        return None
+    cached = rest.producers.ready(target.topic)
+    if cached is None:
+        return None
+    scheme = await cached.topic_schemas.scheme(declaration, register=False)
+    if scheme.codec is None or scheme.pair is not None or scheme.fresh is not None:
+        return None
+    encode = scheme.codec.encode
+    try:
+        payloads = [encode(message.value) for message in request.messages if message.value is not None]
+    except PenstockError:
+        return None
+    whole = len(payloads) == len(request.messages)
+    if not whole or not cached.producer.takes_plain(payloads, target.partition):
+        return None
+    placement = await cached.producer.publish_plain(payloads, scheme.version, target.partition)
+    return _plain_answer(placement, scheme.version)
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
     """What a body asks for, in general; raises what is wrong with the request as a whole."""
-    envelope, messages = _bodies.read(body)
-    check_count(len(messages), limits)
+    envelope, messages = _bodies.read(body, limits.max_messages_per_request)
     return Job(
         target=target,
         producer_name=envelope.producer_name or "",
-        declaration=Declaration(
-            schema_type=envelope.schema_type,
-            schema_version=envelope.schema_version,
-            key_schema=envelope.key_schema,
-            value_schema=envelope.value_schema,
-            key_value_encoding=envelope.key_value_encoding,
-        ),
+        declaration=envelope,
         messages=messages,
         base64=envelope.encoding == "base64",
         trace=trace,
     )
+
+
+# -- answers
+
+
+def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
+    """The answer to a batch of plain messages: what stands between the ids is made once."""
+    topic, count = placement.topic, placement.count
+    if count == 1:
+        alone = MessageId(topic.ledger, placement.entry_id, topic.name.partition).to_bytes()
+        return b"".join((_opening(schema_version), b64encode(alone), _closing(topic.partition), b"]}"))
+    head, ending = split(topic.ledger, placement.entry_id, topic.name.partition, count)
+    return head.join(_pieces(ending, topic.partition, schema_version))
+
+
+@lru_cache(maxsize=ANSWERS_MAX)
+def _pieces(ending: Ending, partition: int, schema_version: int | None) -> Sequence[bytes]:
+    closing = _closing(partition)
+    between = [tail + closing + b',{"messageId":"' for tail in tails(ending)]
+    between[-1] = between[-1].removesuffix(b',{"messageId":"') + b"]}"
+    return [_opening(schema_version), *between]
+
+
+def _opening(schema_version: int | None) -> bytes:
+    version = b"null" if schema_version is None else b"%d" % schema_version
+    return b'{"schema_version":' + version + b',"messageIds":[{"messageId":"'
+
+
+def _closing(partition: int) -> bytes:
+    return b'","partition":%d,"error_code":null,"error":null}' % partition
+
+
+def _answer(done: Published) -> bytes:
+    """PIP-64's answer; with `own_versions` each message names its schema version, as they may differ."""
+    slots: list[dict[str, Any]] = []
+    for result, version in zip(done.results, done.versions, strict=True):
+        slot: dict[str, Any]
+        if isinstance(result, PenstockError):
+            slot = {
+                "messageId": None,
+                "partition": None,
+                "error_code": error_code(result),
+                "error": result.message,
+            }
+        else:
+            known = result.entry >= 0  # a repeat whose first id is not known any more has Pulsar's -1:-1
+            slot = {
+                "messageId": str(result),
+                "partition": max(0, result.partition) if known else None,
+                "error_code": None,
+                "error": None,
+            }
+        if done.own_versions:
+            slot["schema_version"] = version
+        slots.append(slot)
+    return to_json({"schema_version": done.version, "messageIds": slots})

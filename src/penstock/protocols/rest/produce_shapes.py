@@ -1,19 +1,17 @@
-"""The bodies of produce requests, as PIP-64 writes them and as Pulsar shipped them (docs/rest.md)."""
+"""The bodies of produce requests and answers of PIP-64, and how the requests of either dialect are read (docs/rest.md)."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.declarations import Declaration, Long, SchemaText
+from penstock.protocols.http.exchange import DECODE_ERRORS, reason
 
-Long = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Encoding = Literal["json", "base64"]
 E = TypeVar("E")
-T = TypeVar("T")
 M = TypeVar("M")
-SchemaText = str | dict[str, Any]
 
 
 class PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
@@ -39,12 +37,13 @@ class ValueRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
     messages: list[ValueMessage]
     schema_type: str | None = None
-    schema_version: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    value_schema: str | dict[str, Any] | None = None
+    schema_version: Long | None = None
+    value_schema: SchemaText | None = None
 
 
 class ProduceMessage(
-    Struct,
+    Declaration,
+    frozen=True,
     forbid_unknown_fields=True,
     kw_only=True,
     rename={
@@ -71,77 +70,47 @@ class ProduceMessage(
     disable_replication: bool = False
     deliver_at: Long | None = None
     deliver_after_ms: Long | None = None
-    schema_type: str | None = None
-    schema_version: Long | None = None
-    key_schema: SchemaText | None = None
-    value_schema: SchemaText | None = None
-    key_value_encoding: str | None = None
     encoding: Encoding | None = None
 
 
-class Envelope(Struct, forbid_unknown_fields=True, kw_only=True):
+class Envelope(Declaration, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a produce request says once for all its messages.
 
     Publishing twice with the same `producer_name` and `sequenceId` stores once where deduplication is on.
     """
 
-    schema_type: str | None = None
-    schema_version: Long | None = None
-    key_schema: SchemaText | None = None
-    value_schema: SchemaText | None = None
-    key_value_encoding: str | None = None
     encoding: Encoding | None = None
     producer_name: str | None = None
 
 
-class ProduceRequest(Envelope, forbid_unknown_fields=True, kw_only=True):
+class ProduceRequest(Envelope, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A produce request."""
 
     messages: list[ProduceMessage]
 
 
-class RawProduceRequest(Envelope, forbid_unknown_fields=True, kw_only=True):
+class RawProduceRequest(Envelope, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The same, its messages not looked at: so that a bad one fails alone."""
 
     messages: list[msgspec.Raw]
 
 
-class ShippedMessage(Struct, kw_only=True, rename="camel"):
-    """A message of the shipped dialect: the payload is a text whatever the schema. Unknown fields are passed over."""
+class PublishedMessage(Struct, rename={"message_id": "messageId"}):
+    """What became of one message: an id, or an error (code 1: do not retry; 2: a retry may help)."""
 
-    payload: str | None = None
-    key: str | None = None
-    properties: dict[str, str] | None = None
-    event_time: str | Long | None = None
-    sequence_id: Long | None = None
-    replication_clusters: list[str] | None = None
-    disable_replication: bool = False
-    deliver_at: int | None = None
-    deliver_after_ms: int | None = None
+    message_id: str | None
+    partition: int | None
+    error_code: int | None
+    error: str | None
+    schema_version: int | UnsetType | None = UNSET
 
 
-class ShippedEnvelope(Struct, kw_only=True, rename="camel"):
-    """The fields of a request of the shipped dialect; a version counts before schemas, -1 is none."""
+class ProduceAnswer(Struct, rename={"message_ids": "messageIds"}):
+    """One result a message, in their order; `schema_version` is null without a schema, and where they differ."""
 
-    schema_version: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
-    key_schema: SchemaText | None = None
-    value_schema: SchemaText | None = None
-    producer_name: str | None = None
+    schema_version: int | None
+    message_ids: list[PublishedMessage]
 
-
-class ShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
-    """A produce request of the shipped dialect."""
-
-    messages: list[ShippedMessage]
-
-
-class RawShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
-    """The same, its messages not looked at."""
-
-    messages: list[msgspec.Raw]
-
-
-DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 _KINDS: Final = (
     ("key_schema", ErrorKind.BAD_KEY_SCHEMA),
@@ -170,25 +139,6 @@ def bad_request(error: Exception) -> PenstockError:
     return PenstockError(ErrorKind.BAD_JSON, text)
 
 
-def reason(error: Exception) -> str:
-    """What is wrong with a body, in words."""
-    if isinstance(error, RecursionError):
-        return "the body is nested too deeply"
-    if isinstance(error, UnicodeError):
-        return "the body is no UTF-8"
-    return str(error)
-
-
-def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """A body as what it is declared to be; raises BAD_JSON, BAD_PARAMETER."""
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, reason(error)) from None
-    except DECODE_ERRORS as error:
-        raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
-
-
 class Bodies(Generic[E, M]):
     """How the produce requests of a dialect are read: `whole` at once, and where that fails `raw`, whose messages are
     then read one by one, so that a bad one fails alone. Both are structs with the envelope `E` and `messages`."""
@@ -196,30 +146,29 @@ class Bodies(Generic[E, M]):
     def __init__(self, whole: type[Struct], raw: type[Struct], message: type[M]) -> None:
         self._whole: msgspec.json.Decoder[Any] = msgspec.json.Decoder(whole)
         self._raw: msgspec.json.Decoder[Any] = msgspec.json.Decoder(raw)
-        self._message = message
+        self._message = msgspec.json.Decoder(message)
 
-    def read(self, body: bytes) -> tuple[E, list[M | PenstockError]]:
-        """A body's envelope and messages; raises what is wrong with the request as a whole."""
+    def read(self, body: bytes, messages_max: int) -> tuple[E, list[M | PenstockError]]:
+        """A body's envelope and messages; raises what is wrong with the request as a whole: BAD_MESSAGE for no
+        messages, TOO_LARGE for too many."""
         try:
             request = self._whole.decode(body)
-        except DECODE_ERRORS:
-            pass  # the envelope is bad, or a message is
-        else:
-            return request, list(request.messages)
-        try:
-            raw = self._raw.decode(body)
-        except DECODE_ERRORS as error:
-            raise bad_request(error) from None
-        return raw, decode_each(raw.messages, self._message)
+            messages = request.messages
+        except DECODE_ERRORS:  # the envelope is bad, or a message is
+            try:
+                request = self._raw.decode(body)
+            except DECODE_ERRORS as error:
+                raise bad_request(error) from None
+            messages = [self._one(raw) for raw in request.messages]
+        count = len(messages)
+        if not count:
+            raise PenstockError(ErrorKind.BAD_MESSAGE, "the request holds no messages")
+        if count > messages_max:
+            raise PenstockError(ErrorKind.TOO_LARGE, f"{count} messages; the most is {messages_max}")
+        return request, messages
 
-
-def decode_each(raws: Sequence[msgspec.Raw], kind: type[M]) -> list[M | PenstockError]:
-    """Messages one by one, so that a bad one fails alone."""
-    decoder = msgspec.json.Decoder(kind)
-    found: list[M | PenstockError] = []
-    for raw in raws:
+    def _one(self, raw: msgspec.Raw) -> M | PenstockError:
         try:
-            found.append(decoder.decode(raw))
+            return self._message.decode(raw)
         except DECODE_ERRORS as error:
-            found.append(PenstockError(ErrorKind.BAD_MESSAGE, reason(error)))
-    return found
+            return PenstockError(ErrorKind.BAD_MESSAGE, reason(error))

@@ -5,19 +5,19 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.broker import Broker
 from penstock.broker.names import check_partition
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
+from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import BoundSchema, TopicSchemas
-from penstock.protocols.session import Limits
 from penstock.protocols.trace import traced
 
+from .operations import Target
 from .produce_shapes import ProduceMessage
-from .producer_cache import CachedProducer, ProducerCache
-from .target import Target
+from .producer_cache import CachedProducer
+from .services import Services
 
 LOCAL_ONLY: Final = "__local__"  # Pulsar's mark of a message that is not replicated
 
@@ -46,170 +46,132 @@ class Job(msgspec.Struct, kw_only=True):
     trace: dict[str, str] | None = None  # properties that carry on the request's trace
 
 
+class Ready(msgspec.Struct, gc=False):
+    """A message that can be published, its schema, and its place in the request."""
+
+    out: OutMessage
+    schema: BoundSchema
+    place: int
+
+
 class Prepared(msgspec.Struct):
-    """The messages that can be published, with their topic_schemas and places, and why the others cannot."""
+    """The messages that can be published, and by their places why the others cannot."""
 
-    ready: list[OutMessage]
-    topic_schemas: list[BoundSchema]
-    places: list[int]
-    failed: dict[int, PenstockError]
-    named: BoundSchema | None
-    own_versions: bool
+    named: BoundSchema | None  # by the request
+    ready: list[Ready] = []
+    failed: dict[int, PenstockError] = {}
+    own_versions: bool = False
 
-    def error(self) -> PenstockError:
-        """The one error of a request none of whose messages could be understood."""
+    def check(self) -> None:
+        """Raise the one error of a request none of whose messages could be understood."""
+        if self.ready:
+            return
         errors = list(self.failed.values())
         if len({error.kind for error in errors}) == 1:
-            return errors[0]
-        return PenstockError(
+            raise errors[0]
+        raise PenstockError(
             ErrorKind.BAD_MESSAGE, f"no message could be understood; the first: {errors[0].message}"
         )
 
-    def adopt(self, scheme: BoundSchema) -> None:
-        """A scheme got its version: so do its messages."""
-        for out, used in zip(self.ready, self.topic_schemas, strict=True):
-            if used is scheme:
-                out.schema_version = scheme.version
-
-    def drop(self, scheme: BoundSchema, error: PenstockError) -> None:
-        """The messages of a scheme cannot be published."""
-        kept = [i for i, used in enumerate(self.topic_schemas) if used is not scheme]
-        self.failed |= {
-            place: error
-            for place, used in zip(self.places, self.topic_schemas, strict=True)
-            if used is scheme
-        }
-        self.ready = [self.ready[i] for i in kept]
-        self.topic_schemas = [self.topic_schemas[i] for i in kept]
-        self.places = [self.places[i] for i in kept]
+    def fail(self, schema: BoundSchema, error: PenstockError) -> None:
+        """The messages of a schema cannot be published."""
+        self.failed |= {one.place: error for one in self.ready if one.schema is schema}
+        self.ready = [one for one in self.ready if one.schema is not schema]
 
     def version(self) -> int | None:
         """The request's own schema version, or the one that all its messages have."""
         if self.named is not None:
             return self.named.version
-        used = {out.schema_version for out in self.ready}
+        used = {one.out.schema_version for one in self.ready}
         return used.pop() if len(used) == 1 else None
 
 
-class Publishing:
-    """Publishes jobs. What cannot be understood makes no topic and registers no schema."""
-
-    def __init__(self, broker: Broker, limits: Limits, producers: ProducerCache) -> None:
-        self._broker = broker
-        self._limits = limits
-        self._cached = producers
-
-    async def publish(self, job: Job) -> Published:
-        """Encode and publish. Raises when no message was published for one and the same kind of reason, and
-        BAD_MESSAGE when none could be understood."""
-        cached, prepared = await self.prepare(job)
-        results: dict[int, Result] = dict(prepared.failed)
-        published = await cached.producer.publish(prepared.ready)
-        results |= zip(prepared.places, published, strict=True)
-        errors = [result for result in results.values() if isinstance(result, PenstockError)]
-        if len(errors) == len(results) and len({error.kind for error in errors}) == 1:
-            raise errors[0]
-        versions: list[int | None] = [None] * len(job.messages)
-        for place, out in zip(prepared.places, prepared.ready, strict=True):
-            versions[place] = out.schema_version
-        whole = [results[index] for index in range(len(job.messages))]
-        return Published(whole, versions, prepared.version(), prepared.own_versions)
-
-    async def prepare(self, job: Job) -> tuple[CachedProducer, Prepared]:
-        """Everything before publishing: encode, then make the topic and register schemas as needed."""
-        topic = job.target.topic
-        cached = self._cached.ready(topic, job.producer_name)
-        if cached is None and not self._cached.may_make(topic):
-            raise self._broker.topics.missing(topic)
-        if job.target.partition is not None:
-            check_partition(job.target.partition, self._cached.partitions(topic))
-        topic_schemas = TopicSchemas(self._broker.schemas, topic) if cached is None else cached.topic_schemas
-        prepared = await self._encode_all(job, topic_schemas)
-        if not prepared.ready:
-            raise prepared.error()
-        if cached is None:
-            cached = await self._cached.get(topic, job.producer_name)
-        fresh = {id(scheme): scheme for scheme in prepared.topic_schemas if scheme.fresh is not None}
-        if fresh:
-            cached.producer.topics[0].check_open()  # a terminated topic gets no more schemas either
-        for scheme in fresh.values():
-            try:
-                prepared.adopt(await cached.topic_schemas.register(scheme))
-            except PenstockError as error:  # it may not follow another of this request
-                prepared.drop(scheme, error)
-        if not prepared.ready:
-            raise prepared.error()
-        return cached, prepared
-
-    async def _encode_all(self, job: Job, topic_schemas: TopicSchemas) -> Prepared:
-        named = None
-        if not job.declaration.empty:
-            named = await topic_schemas.scheme(job.declaration, register=False)
-        done = Prepared([], [], [], {}, named, False)
-        now = self._broker.clock.now_ms()
-        partitions = self._cached.partitions(job.target.topic)
-        for index, message in enumerate(job.messages):
-            try:
-                if isinstance(message, PenstockError):
-                    raise message
-                declaration = _own(message)
-                scheme = named
-                if declaration is not None:
-                    done.own_versions = True
-                    scheme = await topic_schemas.scheme(declaration, register=False)
-                encoded = message.encoding == "base64" if message.encoding is not None else job.base64
-                if message.value is msgspec.UNSET:
-                    raise PenstockError(ErrorKind.BAD_MESSAGE, "value: missing (null is a value)")
-                if scheme is None:
-                    scheme = topic_schemas.unnamed(None if encoded else message.value)
-                encode = BoundSchema.encode_base64 if encoded else job.encode
-                out = encode(scheme, message.value, message.key)
-                _fill(out, message, job.target.partition, now, self._limits)
-                if job.trace is not None:
-                    out.properties = traced(out.properties, job.trace)
-                self._check_place(out, partitions)
-            except PenstockError as error:
-                done.failed[index] = error
-                continue
-            done.ready.append(out)
-            done.topic_schemas.append(scheme)
-            done.places.append(index)
-        return done
-
-    def _check_place(self, out: OutMessage, partitions: int) -> None:
-        """What the producer checks too: here before a topic is made or a schema registered for nothing."""
-        size, most = len(out.payload), self._broker.settings.max_message_bytes
-        if size > most:
-            raise PenstockError(ErrorKind.TOO_LARGE, f"a message of {size} bytes; the most is {most}")
-        if out.partition is not None:
-            check_partition(out.partition, partitions)
+async def publish(rest: Services, job: Job) -> Published:
+    """Encode and publish. Raises when no message was published for one and the same kind of reason, and
+    BAD_MESSAGE when none could be understood."""
+    cached, prepared = await prepare(rest, job)
+    results: dict[int, Result] = dict(prepared.failed)
+    published = await cached.producer.publish([one.out for one in prepared.ready])
+    results |= zip([one.place for one in prepared.ready], published, strict=True)
+    errors = [result for result in results.values() if isinstance(result, PenstockError)]
+    if len(errors) == len(results) and len({error.kind for error in errors}) == 1:
+        raise errors[0]
+    versions: list[int | None] = [None] * len(job.messages)
+    for one in prepared.ready:
+        versions[one.place] = one.out.schema_version
+    whole = [results[index] for index in range(len(job.messages))]
+    return Published(whole, versions, prepared.version(), prepared.own_versions)
 
 
-def check_count(count: int, limits: Limits) -> None:
-    """Raise BAD_MESSAGE for no messages, TOO_LARGE for too many."""
-    if not count:
-        raise PenstockError(ErrorKind.BAD_MESSAGE, "the request holds no messages")
-    if count > limits.max_messages_per_request:
-        raise PenstockError(
-            ErrorKind.TOO_LARGE, f"{count} messages; the most is {limits.max_messages_per_request}"
-        )
+async def prepare(rest: Services, job: Job) -> tuple[CachedProducer, Prepared]:
+    """Everything before publishing: encode, then make the topic and register schemas as needed.
+
+    What cannot be understood makes no topic and registers no schema.
+    """
+    topic = job.target.topic
+    cached = rest.producers.ready(topic, job.producer_name)
+    if cached is None and not rest.producers.may_make(topic):
+        raise rest.broker.topics.missing(topic)
+    partitions = rest.producers.partitions(topic)
+    if job.target.partition is not None:
+        check_partition(job.target.partition, partitions)
+    topic_schemas = TopicSchemas(rest.broker.schemas, topic) if cached is None else cached.topic_schemas
+    prepared = await _encode_all(rest, job, topic_schemas, partitions)
+    prepared.check()
+    if cached is None:
+        cached = await rest.producers.get(topic, job.producer_name, topic_schemas)
+    fresh = {id(one.schema): one.schema for one in prepared.ready if one.schema.fresh is not None}
+    if fresh:
+        cached.producer.topics[0].check_open()  # a terminated topic gets no more schemas either
+    for schema in fresh.values():
+        try:
+            await cached.topic_schemas.register(schema)
+        except PenstockError as error:  # it may not follow another of this request
+            prepared.fail(schema, error)
+            continue
+        for one in prepared.ready:
+            if one.schema is schema:
+                one.out.schema_version = schema.version
+    prepared.check()
+    return cached, prepared
 
 
-def _own(message: ProduceMessage) -> Declaration | None:
-    if (
-        message.schema_version is None
-        and message.schema_type is None
-        and message.value_schema is None
-        and message.key_schema is None
-    ):
-        return None
-    return Declaration(
-        schema_type=message.schema_type,
-        schema_version=message.schema_version,
-        key_schema=message.key_schema,
-        value_schema=message.value_schema,
-        key_value_encoding=message.key_value_encoding,
-    )
+async def _encode_all(rest: Services, job: Job, topic_schemas: TopicSchemas, partitions: int) -> Prepared:
+    named = None
+    if not job.declaration.empty:
+        named = await topic_schemas.scheme(job.declaration, register=False)
+    done = Prepared(named)
+    now, bytes_max = rest.broker.clock.now_ms(), rest.broker.settings.max_message_bytes
+    for index, message in enumerate(job.messages):
+        try:
+            if isinstance(message, PenstockError):
+                raise message
+            schema = named
+            if not message.empty:
+                done.own_versions = True
+                schema = await topic_schemas.scheme(message, register=False)
+            encoded = message.encoding == "base64" if message.encoding is not None else job.base64
+            if message.value is msgspec.UNSET:
+                raise PenstockError(ErrorKind.BAD_MESSAGE, "value: missing (null is a value)")
+            if schema is None:
+                schema = topic_schemas.unnamed(None if encoded else message.value)
+            encode = BoundSchema.encode_base64 if encoded else job.encode
+            out = encode(schema, message.value, message.key)
+            _fill(out, message, job.target.partition, now, rest.limits)
+            if job.trace is not None:
+                out.properties = traced(out.properties, job.trace)
+            # What the producer checks too: here before a topic is made or a schema registered for nothing.
+            if len(out.payload) > bytes_max:
+                raise PenstockError(
+                    ErrorKind.TOO_LARGE, f"a message of {len(out.payload)} bytes; the most is {bytes_max}"
+                )
+            if out.partition is not None:
+                check_partition(out.partition, partitions)
+        except PenstockError as error:
+            done.failed[index] = error
+        else:
+            done.ready.append(Ready(out, schema, index))
+    return done
 
 
 def _fill(out: OutMessage, message: ProduceMessage, partition: int | None, now: int, limits: Limits) -> None:

@@ -1,28 +1,26 @@
 """POST …/request: publish one message and answer with its reply (PIP-371)."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
-from penstock.broker.producer import Reply, Requests
-from penstock.broker.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import to_json
-from penstock.protocols.http.exchange import ClientGoneError, Exchange
-from penstock.protocols.http.long_poll import LongPoll, LongPolls
+from penstock.protocols.http.exchange import DECODE_ERRORS, ClientGoneError, Exchange
+from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter, Params
-from penstock.protocols.reply_values import value_of
-from penstock.protocols.session import Limits, Session
+from penstock.protocols.limits import Limits
+from penstock.protocols.values import value_of
 
 from . import shipped
-from .answer_shapes import ReplyAnswer
-from .operations import COUNT, PRODUCING, SHIPPED, TOPIC
+from .operations import COUNT, PRODUCING, SHIPPED, TOPIC, Target
 from .produce import job_of
-from .produce_shapes import DECODE_ERRORS, ProduceMessage, ProduceRequest
-from .publishing import Job, Publishing
-from .target import Target
+from .produce_shapes import ProduceMessage, ProduceRequest
+from .publishing import Job, prepare
+from .services import Services
 
 _message = msgspec.json.Decoder(ProduceMessage)
 
@@ -31,65 +29,56 @@ DEFAULT_TIMEOUT_MS: Final = 30_000  # longer than most servers think, shorter th
 _TIMEOUT: Final = (Parameter("timeout", "How long to wait, in ms.", COUNT),)
 
 
-class Ask:
-    """Requests for a reply."""
+class ReplyAnswer(Struct, rename="camel"):
+    """The reply to a request (PIP-371); its content is base64, and JSON beside it where it names a version of
+    the topic's schema."""
 
-    operations: Final = Table("request", TOPIC, SHIPPED)
+    request_message_id: str
+    reply_content: bytes
+    is_error_result: bool
+    schema_version: int | UnsetType = UNSET
+    reply_value: Any = UNSET
 
-    def __init__(
-        self, publishing: Publishing, limits: Limits, waits: LongPolls, requests: Requests, schemas: Schemas
-    ) -> None:
-        self._schemas = schemas
-        self._publishing = publishing
-        self._limits = limits
-        self._waits = waits
-        self._requests = requests
 
-    @operations.on(
-        "POST",
-        "/request",
-        summary="Publish one message and wait for its reply (PIP-371).",
-        description="The message alone, or one in `messages`. In the dialect that Pulsar shipped it may have a "
-        "`payload`, as in publishing there.",
-        parameters=_TIMEOUT,
-        request=ProduceRequest,
-        answer=ReplyAnswer,
-        errors=(*PRODUCING, ErrorKind.REQUEST_TIMEOUT),
+operations: Final = Table("request", TOPIC, SHIPPED)
+
+
+@operations.on(
+    "POST",
+    "/request",
+    summary="Publish one message and wait for its reply (PIP-371).",
+    description="The message alone, or one in `messages`. In the dialect that Pulsar shipped it may have a "
+    "`payload`, as in publishing there.",
+    parameters=_TIMEOUT,
+    request=ProduceRequest,
+    answer=ReplyAnswer,
+    errors=(*PRODUCING, ErrorKind.REQUEST_TIMEOUT),
+)
+async def request(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    caller.may_produce(target.topic)
+    params = Params(exchange.scope["query_string"], _TIMEOUT)
+    timeout_ms = params.number("timeout") or DEFAULT_TIMEOUT_MS
+    rest.broker.requests.check(timeout_ms)  # before a topic is made for it
+    body = await exchange.body(rest.limits.max_request_bytes)
+    job = _job(target, body, rest.limits, exchange.trace())
+    if len(job.messages) != 1:
+        raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
+    cached, prepared = await prepare(rest, job)
+    message = prepared.ready[0].out
+    async with LongPoll(rest.polls, exchange.receive) as poll:
+        reply = await poll.until(cached.producer.request(message, timeout_ms), None)
+        if reply is None:
+            if poll.gone:
+                raise ClientGoneError  # the wait is withdrawn; the message stays
+            raise PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down; the request is stored")
+    answer = ReplyAnswer(
+        request_message_id=str(reply.request_id),
+        reply_content=reply.content,
+        is_error_result=reply.is_error,
+        schema_version=UNSET if reply.schema_version is None else reply.schema_version,
+        reply_value=value_of(rest.broker.schemas, target.topic, reply),
     )
-    async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_produce(target.topic)
-        params = Params(exchange.scope["query_string"], _TIMEOUT)
-        timeout_ms = params.number("timeout") or DEFAULT_TIMEOUT_MS
-        self._requests.check(timeout_ms)  # before a topic is made for it
-        body = await exchange.body(self._limits.max_request_bytes)
-        job = _job(target, body, self._limits, exchange.trace())
-        if len(job.messages) != 1:
-            raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
-        cached, prepared = await self._publishing.prepare(job)
-        replies: list[Reply] = []
-
-        async def reply() -> bool:
-            replies.append(await cached.producer.request(prepared.ready[0], timeout_ms))
-            return True
-
-        async with LongPoll(self._waits, exchange.receive) as poll:
-            await poll.until(reply(), None)
-            if not replies:
-                if poll.gone:
-                    raise ClientGoneError  # the wait is withdrawn; the message stays
-                raise PenstockError(
-                    ErrorKind.UNAVAILABLE, "the server is shutting down; the request is stored"
-                )
-        (got,) = replies
-        version = got.schema_version
-        answer = ReplyAnswer(
-            request_message_id=str(got.request_id),
-            reply_content=got.content,
-            is_error_result=got.is_error,
-            schema_version=UNSET if version is None else version,
-            reply_value=value_of(self._schemas, target.topic, got),
-        )
-        await exchange.answer(to_json(answer))
+    await exchange.answer(to_json(answer))
 
 
 def _job(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None) -> Job:
@@ -116,7 +105,7 @@ def _enveloped(message: bytes) -> bytes:
     return b'{"messages":[' + message + b"]}"
 
 
-class _Message(msgspec.Struct):
+class _Message(Struct):
     payload: str | UnsetType | None = UNSET
 
 

@@ -4,35 +4,82 @@ A payload is a text whatever the schema: a number's digits, an ISO time or ms, J
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from penstock.codec.avro.types import Array, Fixed, Map, Named, Primitive, Record, Type, Union
 from penstock.codec.codec import Codec
 from penstock.codec.definition import avro_type
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaType
-from penstock.protocols.declarations import Declaration
+from penstock.protocols.caller import Caller
+from penstock.protocols.declarations import Declaration, Long, SchemaText
+from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Table
+from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import BoundSchema
-from penstock.protocols.session import Limits, Session
 
-from . import receipts
-from .answer_shapes import ShippedAnswer
-from .avro_json import plain
-from .operations import PRODUCING, SHIPPED
-from .produce_shapes import (
-    Bodies,
-    ProduceMessage,
-    RawShippedRequest,
-    ShippedEnvelope,
-    ShippedMessage,
-    ShippedRequest,
-)
-from .publishing import Job, Publishing, check_count
-from .target import Target
+from .operations import PRODUCING, SHIPPED, Target, error_code
+from .produce_shapes import Bodies, ProduceMessage
+from .publishing import Job, Published, publish
+from .services import Services
+
+
+class ShippedMessage(Struct, kw_only=True, rename="camel"):
+    """A message of the shipped dialect: the payload is a text whatever the schema. Unknown fields are passed over."""
+
+    payload: str | None = None
+    key: str | None = None
+    properties: dict[str, str] | None = None
+    event_time: str | Long | None = None
+    sequence_id: Long | None = None
+    replication_clusters: list[str] | None = None
+    disable_replication: bool = False
+    deliver_at: int | None = None
+    deliver_after_ms: int | None = None
+
+
+class ShippedEnvelope(Struct, kw_only=True, rename="camel"):
+    """The fields of a request of the shipped dialect; a version counts before schemas, -1 is none."""
+
+    schema_version: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
+    key_schema: SchemaText | None = None
+    value_schema: SchemaText | None = None
+    producer_name: str | None = None
+
+
+class ShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
+    """A produce request of the shipped dialect."""
+
+    messages: list[ShippedMessage]
+
+
+class RawShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
+    """The same, its messages not looked at."""
+
+    messages: list[msgspec.Raw]
+
+
+class ShippedResult(Struct, rename="camel"):
+    """What became of one message, in the shipped dialect; the id is `ledger:entry:partition`, in a batch with `:index`."""
+
+    error_code: int
+    message_id: str | UnsetType = UNSET
+    schema_version: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    error_msg: str | UnsetType = UNSET
+
+
+class ShippedAnswer(Struct, rename="camel"):
+    """One result a message, in their order."""
+
+    message_publish_results: list[ShippedResult]
+    schema_version: int
+
 
 _bodies: Bodies[ShippedEnvelope, ShippedMessage] = Bodies(ShippedRequest, RawShippedRequest, ShippedMessage)
 
@@ -41,34 +88,26 @@ _TIMES: Final = (SchemaType.DATE, SchemaType.TIME, SchemaType.TIMESTAMP)
 _PRODUCE: Final[dict[str, Any]] = {"request": ShippedRequest, "answer": ShippedAnswer, "errors": PRODUCING}
 
 
-class ShippedProduce:
-    """Produce requests of the shipped dialect."""
+operations: Final = Table("produce", SHIPPED)
 
-    operations: Final = Table("produce", SHIPPED)
 
-    def __init__(self, publishing: Publishing, limits: Limits) -> None:
-        self._publishing = publishing
-        self._limits = limits
-
-    @operations.on(
-        "POST",
-        "/partitions/{partition}",
-        summary="Publish messages to one partition, in the dialect that Pulsar shipped.",
-        **_PRODUCE,
-    )
-    @operations.on("POST", "", summary="Publish messages, in the dialect that Pulsar shipped.", **_PRODUCE)
-    async def __call__(self, session: Session, target: Target, exchange: Exchange) -> None:
-        session.may_produce(target.topic)
-        body = await exchange.body(self._limits.max_request_bytes)
-        job = job_of(target, body, self._limits, exchange.trace())
-        done = await self._publishing.publish(job)
-        await exchange.answer(receipts.shipped_answer(done.results, done.versions, done.version))
+@operations.on(
+    "POST",
+    "/partitions/{partition}",
+    summary="Publish messages to one partition, in the dialect that Pulsar shipped.",
+    **_PRODUCE,
+)
+@operations.on("POST", "", summary="Publish messages, in the dialect that Pulsar shipped.", **_PRODUCE)
+async def produce(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    caller.may_produce(target.topic)
+    body = await exchange.body(rest.limits.max_request_bytes)
+    job = job_of(target, body, rest.limits, exchange.trace())
+    await exchange.answer(_answer(await publish(rest, job)))
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
     """What a body asks for; raises what is wrong with the request as a whole."""
-    envelope, messages = _bodies.read(body)
-    check_count(len(messages), limits)
+    envelope, messages = _bodies.read(body, limits.max_messages_per_request)
     version = envelope.schema_version
     declaration = Declaration(
         schema_version=None if version < 0 else version,
@@ -83,6 +122,24 @@ def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | 
         encode=_encode,
         trace=trace,
     )
+
+
+def _answer(done: Published) -> bytes:
+    """Ids as Java's clients show them, `ledger:entry:partition`, and of a
+    message in a batch `ledger:entry:partition:index`."""
+    slots: list[dict[str, Any]] = []
+    for result, own in zip(done.results, done.versions, strict=True):
+        if isinstance(result, PenstockError):
+            slots.append(
+                {"errorCode": error_code(result), "error": result.message, "errorMsg": result.message}
+            )
+        else:
+            text = f"{result.ledger}:{result.entry}:{result.partition}"
+            if result.batch_index >= 0:
+                text += f":{result.batch_index}"
+            slots.append({"messageId": text, "errorCode": 0, "schemaVersion": -1 if own is None else own})
+    version = -1 if done.version is None else done.version
+    return to_json({"messagePublishResults": slots, "schemaVersion": version})
 
 
 def _message(given: ShippedMessage) -> ProduceMessage | PenstockError:
@@ -163,3 +220,44 @@ _READERS: Final[dict[SchemaType, Callable[[str], Any]]] = {
     SchemaType.PROTOBUF_NATIVE: msgspec.json.decode,
     **dict.fromkeys(_TIMES, _time),
 }
+
+
+def plain(kind: Type, value: Any) -> Any:
+    """A value in Avro's JSON encoding, which this dialect uses, as a plain one; what fits nowhere is left for the codec
+    to refuse.
+
+    Avro writes a union's value as `{"branch": value}` and bytes as a text of the characters 0 to 255. Plain values,
+    which have neither, pass as they are.
+    """
+    if isinstance(kind, Union):
+        return _branch(kind, value)
+    if isinstance(kind, Record) and isinstance(value, dict):
+        types = {field.name: field.type for field in kind.fields}
+        return {name: plain(types[name], v) if name in types else v for name, v in value.items()}
+    if isinstance(kind, Map) and isinstance(value, dict):
+        return {name: plain(kind.values, v) for name, v in value.items()}
+    if isinstance(kind, Array) and isinstance(value, list):
+        return [plain(kind.items, v) for v in value]
+    if isinstance(kind, Primitive | Fixed) and kind.kind in ("bytes", "fixed") and kind.logical is None:
+        return _base64(value)
+    return value
+
+
+def _branch(union: Union, value: Any) -> Any:
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, inner),) = value.items()
+        for branch in union.branches:
+            if name == branch.kind or (isinstance(branch, Named) and name in (branch.name, branch.short)):
+                return plain(branch, inner)
+    others = [branch for branch in union.branches if branch.kind != "null"]
+    return plain(others[0], value) if len(others) == 1 and value is not None else value
+
+
+def _base64(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        raw = value.encode("latin-1")
+    except UnicodeEncodeError:
+        return value
+    return msgspec.to_builtins(raw)

@@ -1,16 +1,21 @@
 """Bodies of staged publishing."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 
 from penstock.broker import staging
-from penstock.broker.staging import Expected
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.model.stage import Commit, Span, Target
+from penstock.model.stage import Commit, Span
 
+T = TypeVar("T")
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+def copied(value: Any, kind: type[T]) -> T:
+    """A value as a type whose fields have the same names."""
+    return convert(value, kind, from_attributes=True)
 
 
 class OpenRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -41,13 +46,6 @@ class StageCount(Struct, forbid_unknown_fields=True, kw_only=True):
     parts: Count
     messages: Count
     size_bytes: Count
-
-    @classmethod
-    def of(cls, found: Expected) -> Self:
-        return cls(stage=found.stage, parts=found.parts, messages=found.messages, size_bytes=found.size_bytes)
-
-    def expected(self) -> Expected:
-        return Expected(self.stage, self.parts, self.messages, self.size_bytes)
 
 
 class CommitRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -127,8 +125,8 @@ class StagedBatch(Struct, kw_only=True):
 
     @classmethod
     def of(cls, number: int, held: staging.StagedBatch) -> Self:
-        stages = [StageCount.of(held.expected(stage)) for stage in held.stages]
-        return cls(batch=number, at=held.at, stages=stages)
+        expected = [held.expected(stage) for stage in held.stages]
+        return cls(batch=number, at=held.at, stages=copied(expected, list[StageCount]))
 
 
 class CommittedTarget(Struct, kw_only=True):
@@ -143,13 +141,6 @@ class CommittedTarget(Struct, kw_only=True):
     at: int
     messages: int
     keep: bool
-
-    @classmethod
-    def of(cls, target: Target) -> Self:
-        topics = None if target.topics is None else list(target.topics)
-        return cls(
-            topics=topics, batch=target.batch, at=target.at, messages=target.messages, keep=target.keep
-        )
 
 
 class WriterAnswer(Struct, kw_only=True):

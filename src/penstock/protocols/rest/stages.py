@@ -1,39 +1,31 @@
-"""The endpoint of staged publishing (docs/decisions/0018): everything below `/stages`, and `/entries`.
+"""Staged publishing (docs/decisions/0018): everything below `/stages`, and the endpoint that serves it and `/entries`."""
 
-GET    /stages                                  the writers
-POST   /stages                                  which topics; how many partitions they have
-PUT    /stages/{writer}/{batch}/{stage}/{part}  stage entries
-POST   /stages/{writer}/{batch}/commit          append what won, all at once, once
-DELETE /stages/{writer}/{batch}[/{stage}]       drop what is staged
-GET    /stages/{writer}                         the last commits, and what is staged
-DELETE /stages/{writer}                         forget the last commits
-POST   /entries                                 publish entries at once
-"""
-
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from penstock.broker.staging import Caller
+from penstock.broker.capability import Capability, require
+from penstock.broker.staging import Caller as StagingCaller
+from penstock.broker.staging import Expected
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
 from penstock.model.stage import StageKey, Writer
-from penstock.protocols.http.answers import Dialect, not_allowed, to_json
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
+from penstock.protocols.http.answers import Dialect, to_json
 from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send
-from penstock.protocols.http.params import Params, whole_number
+from penstock.protocols.http.operations import ALWAYS as LISTING
+from penstock.protocols.http.operations import Handlers, Operation, Table
+from penstock.protocols.http.params import Parameter, Params, whole_number
 from penstock.protocols.load import network_of
-from penstock.protocols.session import ServerContext, Session
 from penstock.wire.checksum import crc32c
 
-from .produce_shapes import decoded
-from .stage_body import MEDIA, sections_of
-from .stage_operations import APPEND_PARAMETERS, FORGET_PARAMETERS, LIST_PARAMETERS
+from . import entries
+from .entries import MEDIA, PUBLISHING, SECTIONS, sections_body, sections_of
+from .operations import ALWAYS, FLAG
 from .stage_shapes import (
     AbortAnswer,
-    AppendAnswer,
-    Appended,
     CommitAnswer,
     CommitRequest,
     CommittedTarget,
@@ -46,11 +38,11 @@ from .stage_shapes import (
     StagedBatch,
     WriterAnswer,
     WritersAnswer,
+    copied,
 )
 
-T = TypeVar("T")
-Path = tuple[str, ...]
-Handler = Callable[[Session, Path, Exchange], Awaitable[msgspec.Struct]]
+Names = Mapping[str, str]
+Handler = Callable[[ServerContext, Caller, Names, Exchange], Awaitable[msgspec.Struct]]
 
 COMMIT_BYTES_MAX: Final = 64 << 20  # a count for each task of the largest job
 WRITERS_LISTED: Final = 100  # in one answer, unless the request says otherwise
@@ -59,178 +51,267 @@ WRITERS_LISTED_MAX: Final = 1_000
 _open_request: Final = msgspec.json.Decoder(OpenRequest)
 _commit_request: Final = msgspec.json.Decoder(CommitRequest)
 
+_WRITER: Final = "/stages/{writer}"
+_BATCH: Final = f"{_WRITER}/{{batch}}"
+_JSON: Final = (*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE)
+_ABORTING: Final = (*ALWAYS, ErrorKind.STAGE_CONFLICT)
+_NUMBER: Final = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+_NUMBERS: Final = tuple(
+    Parameter(name, text, _NUMBER, "path")
+    for name, text in (("batch", "The writer's number for it."), ("part", "Which part of the stage."))
+)
+_LIST: Final = (
+    Parameter("after", "Only writers whose names come after this one."),
+    Parameter("max_writers", "At most so many.", {"type": "integer", "minimum": 1, "default": 100}),
+)
+_FORGET: Final = (
+    Parameter(
+        "topics",
+        "A topic of the set; several are given one by one, and none at all as an empty one.",
+        {"type": "array", "items": {"type": "string"}},
+    ),
+    Parameter("force", "Drop what the writer has staged.", FLAG),
+)
+
+operations: Final = Table("stage")
+
+
+@operations.on(
+    "GET",
+    "/stages",
+    summary="The writers, with their last commits: those of the role, or all for a superuser.",
+    parameters=_LIST,
+    answer=WritersAnswer,
+    errors=LISTING,
+)
+async def writers(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> WritersAnswer:
+    staging = context.broker.staging
+    params = Params(exchange.scope["query_string"], _LIST)
+    most = params.number("max_writers", most=WRITERS_LISTED_MAX) or WRITERS_LISTED
+    found, more = await staging.writers(_staging(caller, exchange), params.text("after") or "", most)
+    return WritersAnswer(
+        writers=[
+            ListedWriter(
+                writer=writer.name,
+                owner=writer.owner,
+                at=writer.at,
+                targets=copied(targets, list[CommittedTarget]),
+                staged_batches=len(staging.batches(writer.name)),
+                staged_bytes=staging.size_of(writer.name),
+            )
+            for writer, targets in found
+        ],
+        next=found[-1][0].name if more and found else None,
+    )
+
+
+@operations.on(
+    "POST",
+    "/stages",
+    summary="Name the topics that are about to be published to.",
+    request=OpenRequest,
+    answer=OpenAnswer,
+    errors=(*_JSON, ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.TOPIC_TERMINATED),
+)
+async def open_topics(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> OpenAnswer:
+    wanted = await exchange.json(_open_request, context.limits.max_request_bytes)
+    given = [TopicName.parse(text) for text in wanted.topics]
+    for name in given:
+        caller.may_produce(name)
+    topics = context.broker.topics
+    found: list[OpenTopic] = []
+    for name in given:
+        for topic in await topics.all_of(name):
+            topic.check_open()
+        found.append(OpenTopic(topic=str(name), partitions=topics.partitions(name)))
+    return OpenAnswer(
+        topics=found,
+        max_part_bytes=context.limits.max_request_bytes,
+        max_message_bytes=context.broker.settings.max_message_bytes,
+    )
+
+
+@operations.on(
+    "GET",
+    _WRITER,
+    summary="A writer's last commits, and what it has staged.",
+    answer=WriterAnswer,
+    errors=ALWAYS,
+)
+async def status(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> WriterAnswer:
+    staging, name = context.broker.staging, _writer(names)
+    caller.may_produce_somewhere()
+    found = await staging.writer(name, _staging(caller, exchange))
+    writer, targets = found or (Writer(name, "", "", 0), [])
+    return WriterAnswer(
+        writer=name,
+        owner=writer.owner,
+        at=writer.at,
+        targets=copied(targets, list[CommittedTarget]),
+        staged=[StagedBatch.of(batch, held) for batch, held in staging.batches(name).items()],
+    )
+
+
+@operations.on(
+    "DELETE",
+    _WRITER,
+    summary="Forget a writer, or its last commit to a set of topics: a batch that comes again is new then.",
+    description="A writer that has something staged is not forgotten, unless `force` drops that, too.",
+    parameters=_FORGET,
+    answer=ForgetAnswer,
+    errors=(*_ABORTING, ErrorKind.NOT_FOUND),
+)
+async def forget(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> ForgetAnswer:
+    name = _writer(names)
+    caller.may_produce_somewhere()
+    params = Params(exchange.scope["query_string"], _FORGET)
+    given = params.texts("topics")
+    topics = None if given is None else [TopicName.parse(text) for text in given if text]
+    await context.broker.staging.forget(name, _staging(caller, exchange), topics, force=params.flag("force"))
+    forgotten = None if topics is None else sorted({str(topic.base) for topic in topics})
+    return ForgetAnswer(forgotten=name, topics=forgotten)
+
+
+@operations.on(
+    "PUT",
+    f"{_BATCH}/{{stage}}/{{part}}",
+    summary="Stage entries; nobody sees them before the commit.",
+    description=f"{SECTIONS} The same part again changes nothing.",
+    parameters=_NUMBERS,
+    bodies=(MEDIA,),
+    answer=StageAnswer,
+    errors=(*PUBLISHING, ErrorKind.STAGE_CONFLICT, ErrorKind.TOO_MANY_REQUESTS),
+)
+async def stage(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> StageAnswer:
+    key = StageKey(_writer(names), _batch(names), check_local("stage", names["stage"]))
+    part = whole_number("part", names["part"])
+    body = await sections_body(context, exchange)
+    sections = await sections_of(context.broker, caller, body)
+    await context.broker.staging.stage(key, part, crc32c(body), sections, _staging(caller, exchange))
+    return StageAnswer(
+        messages=sum(entry.count for _, entries in sections for entry in entries),
+        size_bytes=sum(len(entry.data) for _, entries in sections for entry in entries),
+    )
+
+
+@operations.on(
+    "POST",
+    f"{_BATCH}/commit",
+    summary="Append what the stages hold to their topics, all at once; once, however often it is asked for.",
+    description=(
+        "Batches are numbered by writer and set of `topics`. One above the last is new. The last one again is a"
+        " repeat where as many messages of each topic are staged as were committed, and no topic that has messages of the"
+        " commit was deleted since. Anything else is 40911."
+    ),
+    parameters=_NUMBERS[:1],
+    request=CommitRequest,
+    answer=CommitAnswer,
+    errors=(
+        *_JSON,
+        ErrorKind.STAGE_NOT_FOUND,
+        ErrorKind.STAGE_CONFLICT,
+        ErrorKind.BATCH_CONFLICT,
+        ErrorKind.TOO_MANY_REQUESTS,
+        ErrorKind.TOPIC_NOT_FOUND,
+        ErrorKind.TOPIC_TERMINATED,
+        ErrorKind.EXCLUSIVE_PRODUCER,
+        ErrorKind.BACKLOG_QUOTA_HOLD,
+        ErrorKind.BACKLOG_QUOTA_EXCEPTION,
+        ErrorKind.STORAGE_FULL,
+        ErrorKind.STORAGE_FAILED,
+    ),
+)
+async def commit(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> CommitAnswer:
+    writer, batch = _writer(names), _batch(names)
+    caller.may_produce_somewhere()  # a batch of nothing names no topic, and takes the writer's name all the same
+    wanted = await exchange.json(_commit_request, COMMIT_BYTES_MAX)
+    done, new = await context.broker.staging.commit(
+        writer,
+        batch,
+        copied(wanted.stages, list[Expected]),
+        _staging(caller, exchange),
+        topics=[TopicName.parse(text) for text in wanted.topics],
+        keep=wanted.keep,
+    )
+    return CommitAnswer.of(done, repeated=not new)
+
+
+@operations.on(
+    "DELETE",
+    f"{_BATCH}/{{stage}}",
+    summary="Drop one stage; what is committed stays.",
+    parameters=_NUMBERS[:1],
+    answer=AbortAnswer,
+    errors=_ABORTING,
+)
+@operations.on(
+    "DELETE",
+    _BATCH,
+    summary="Drop what is staged for a batch; what is committed stays.",
+    parameters=_NUMBERS[:1],
+    answer=AbortAnswer,
+    errors=_ABORTING,
+)
+async def abort(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> AbortAnswer:
+    writer, batch = _writer(names), _batch(names)
+    caller.may_produce_somewhere()
+    one = check_local("stage", names["stage"]) if "stage" in names else None
+    return AbortAnswer(
+        dropped=await context.broker.staging.abort(writer, batch, _staging(caller, exchange), one)
+    )
+
+
+def _writer(names: Names) -> str:
+    return check_local("writer", names["writer"])
+
+
+def _batch(names: Names) -> int:
+    return whole_number("batch", names["batch"])
+
+
+def _staging(caller: Caller, exchange: Exchange) -> StagingCaller:
+    """The caller for staging: its role, or where authentication is off the address that it comes from."""
+    address = (exchange.scope.get("client") or ("",))[0]
+    return StagingCaller(
+        role=caller.role or "",
+        origin=caller.role or f"address {network_of(address)}",
+        superuser=caller.is_super,
+        may_produce=caller.may_produce,
+        forbidden=caller.forbidden_writer,
+    )
+
+
+OPERATIONS: Final[Sequence[Operation]] = [*operations, *entries.operations]
+
 
 class StagesEndpoint:
     """An ASGI application."""
 
+    _handlers: Final = Handlers(OPERATIONS)
+
     def __init__(self, context: ServerContext) -> None:
         self._context = context
-        self._broker = context.broker
-        self._staging = context.broker.staging
-        # By the first segment and how many follow it.
-        self._handlers: dict[tuple[str, int], Mapping[str, Handler]] = {
-            ("stages", 0): {"GET": self._list, "POST": self._open},
-            ("stages", 1): {"GET": self._status, "DELETE": self._forget},
-            ("stages", 2): {"DELETE": self._abort},
-            ("stages", 3): {"POST": self._commit, "DELETE": self._abort},
-            ("stages", 4): {"PUT": self._stage},
-            ("entries", 0): {"POST": self._publish},
-        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
         try:
-            path = tuple(exchange.segments())
-            methods = self._handlers.get((path[0], len(path) - 1))
-            if methods is None:
-                raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path'][:200]}")
-            handler = methods.get(scope["method"])
-            if handler is None:
-                raise not_allowed(exchange.method, list(methods))
-            session = await self._context.admit(exchange.authorization, scope)
-            answer = await handler(session, path[1:], exchange)
-            await exchange.answer(to_json(answer))
+            handler, names = self._find(exchange)
+            caller = await Caller.admit(self._context, exchange.authorization, scope)
+            whole = exchange.segments()[0] == "entries"
+            require(self._context.broker, Capability.ENTRIES if whole else Capability.STAGED_PUBLISH)
+            await exchange.answer(to_json(await handler(self._context, caller, names, exchange)))
         except Exception as error:
             await exchange.fail(error, self._context, Dialect.REST)
 
-    async def _open(self, session: Session, path: Path, exchange: Exchange) -> OpenAnswer:
-        wanted = await self._json(exchange, _open_request)
-        names = [TopicName.parse(text) for text in wanted.topics]
-        for name in names:
-            session.may_produce(name)
-        found: list[OpenTopic] = []
-        for name in names:
-            for topic in await self._broker.topics.all_of(name):
-                topic.check_open()
-            found.append(OpenTopic(topic=str(name), partitions=self._broker.topics.partitions(name)))
-        return OpenAnswer(
-            topics=found,
-            max_part_bytes=self._context.limits.max_request_bytes,
-            max_message_bytes=self._broker.settings.max_message_bytes,
-        )
-
-    async def _stage(self, session: Session, path: Path, exchange: Exchange) -> StageAnswer:
-        key = StageKey(_writer(path[0]), whole_number("batch", path[1]), check_local("stage", path[2]))
-        part = whole_number("part", path[3])
-        body = await self._sections(exchange)
-        sections = await sections_of(self._broker, session, body)
-        await self._staging.stage(key, part, crc32c(body), sections, _caller(session, exchange))
-        return StageAnswer(
-            messages=sum(entry.count for _, entries in sections for entry in entries),
-            size_bytes=sum(len(entry.data) for _, entries in sections for entry in entries),
-        )
-
-    async def _commit(self, session: Session, path: Path, exchange: Exchange) -> CommitAnswer:
-        writer, batch = _writer(path[0]), whole_number("batch", path[1])
-        if path[2] != "commit":
-            raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, "POST is for …/commit; a stage's parts are PUT")
-        session.may_produce_somewhere()  # a batch of nothing names no topic, and takes the writer's name all the same
-        wanted = await self._json(exchange, _commit_request, COMMIT_BYTES_MAX)
-        commit, new = await self._staging.commit(
-            writer,
-            batch,
-            [each.expected() for each in wanted.stages],
-            _caller(session, exchange),
-            topics=[TopicName.parse(text) for text in wanted.topics],
-            keep=wanted.keep,
-        )
-        return CommitAnswer.of(commit, repeated=not new)
-
-    async def _abort(self, session: Session, path: Path, exchange: Exchange) -> AbortAnswer:
-        writer, batch = _writer(path[0]), whole_number("batch", path[1])
-        session.may_produce_somewhere()
-        stage = check_local("stage", path[2]) if len(path) > 2 else None
-        return AbortAnswer(
-            dropped=await self._staging.abort(writer, batch, _caller(session, exchange), stage)
-        )
-
-    async def _list(self, session: Session, path: Path, exchange: Exchange) -> WritersAnswer:
-        params = Params(exchange.scope["query_string"], LIST_PARAMETERS)
-        most = params.number("max_writers", most=WRITERS_LISTED_MAX) or WRITERS_LISTED
-        found, more = await self._staging.writers(
-            _caller(session, exchange), params.text("after") or "", most
-        )
-        return WritersAnswer(
-            writers=[
-                ListedWriter(
-                    writer=writer.name,
-                    owner=writer.owner,
-                    at=writer.at,
-                    targets=[CommittedTarget.of(target) for target in targets],
-                    staged_batches=len(self._staging.batches(writer.name)),
-                    staged_bytes=self._staging.size_of(writer.name),
-                )
-                for writer, targets in found
-            ],
-            next=found[-1][0].name if more and found else None,
-        )
-
-    async def _status(self, session: Session, path: Path, exchange: Exchange) -> WriterAnswer:
-        name = _writer(path[0])
-        session.may_produce_somewhere()
-        found = await self._staging.writer(name, _caller(session, exchange))
-        writer, targets = found or (Writer(name, "", "", 0), [])
-        return WriterAnswer(
-            writer=name,
-            owner=writer.owner,
-            at=writer.at,
-            targets=[CommittedTarget.of(target) for target in targets],
-            staged=[StagedBatch.of(batch, held) for batch, held in self._staging.batches(name).items()],
-        )
-
-    async def _forget(self, session: Session, path: Path, exchange: Exchange) -> ForgetAnswer:
-        name = _writer(path[0])
-        session.may_produce_somewhere()
-        params = Params(exchange.scope["query_string"], FORGET_PARAMETERS)
-        given = params.texts("topics")
-        topics = None if given is None else [TopicName.parse(text) for text in given if text]
-        await self._staging.forget(name, _caller(session, exchange), topics, force=params.flag("force"))
-        told = None if topics is None else sorted({str(topic.base) for topic in topics})
-        return ForgetAnswer(forgotten=name, topics=told)
-
-    async def _publish(self, session: Session, path: Path, exchange: Exchange) -> AppendAnswer:
-        deduplicate = Params(exchange.scope["query_string"], APPEND_PARAMETERS).flag("deduplicate")
-        sections = await sections_of(self._broker, session, await self._sections(exchange))
-        for topic, _ in sections:
-            topic.check_open()
-        results: list[Appended] = []
-        for topic, entries in sections:
-            placed, repeats = await self._staging.append(topic, entries, deduplicate=deduplicate)
-            done = Appended(
-                topic=str(topic.name), messages=sum(entry.count for entry in entries), repeats=repeats
-            )
-            if deduplicate and entries:
-                done.last_sequence_id = topic.last_sequence_id(entries[-1].producer)
-            if placed is not None:
-                done.offset = placed.offset
-                done.message_id = str(MessageId(topic.ledger, placed.entry_id, topic.name.partition))
-            results.append(done)
-        return AppendAnswer(results=results)
-
-    async def _sections(self, exchange: Exchange) -> bytes:
-        kind = (exchange.header(b"content-type") or MEDIA).partition(";")[0].strip().lower()
-        if kind != MEDIA:
-            raise PenstockError(ErrorKind.BAD_MEDIA_TYPE, f"entries come as {MEDIA}, not as {kind[:80]}")
-        return await exchange.body(self._context.limits.max_request_bytes)
-
-    async def _json(
-        self, exchange: Exchange, decoder: msgspec.json.Decoder[T], bytes_max: int | None = None
-    ) -> T:
-        body = await exchange.body(bytes_max or self._context.limits.max_request_bytes)
-        return decoded(decoder, body)
-
-
-def _caller(session: Session, exchange: Exchange) -> Caller:
-    """Who stages, for what is kept of him: his role, or where that is off the address that he comes from."""
-    address = (exchange.scope.get("client") or ("",))[0]
-    return Caller(
-        role=session.role or "",
-        origin=session.role or f"address {network_of(address)}",
-        superuser=session.is_super,
-        may_produce=session.may_produce,
-        forbidden=session.forbidden_writer,
-    )
-
-
-def _writer(name: str) -> str:
-    return check_local("writer", name)
+    def _find(self, exchange: Exchange) -> tuple[Handler, Names]:
+        segments = exchange.segments()
+        try:
+            return self._handlers.find(exchange.method, segments)
+        except PenstockError as error:
+            if (
+                error.kind is ErrorKind.METHOD_NOT_ALLOWED
+                and exchange.method == "POST"
+                and len(segments) == 4
+            ):
+                raise PenstockError(error.kind, "POST is for …/commit; a stage's parts are PUT") from None
+            raise

@@ -8,11 +8,9 @@ from penstock.broker.topic import Topic
 from penstock.model.entry import Entry
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll
-from penstock.protocols.values import Values
 
-from .answered import Answered
-from .decoding import Decoding
-from .messages import Found, encode_message, messages_of
+from .messages import Found, encode_message
+from .partition import Answered, Messages
 
 LINES: Final = "application/x-ndjson"
 EVENTS: Final = "text/event-stream"
@@ -30,65 +28,48 @@ _HEAD: Final = Struct(">QIQI")  # offset, messages, entry id, length
 
 
 class Stream:
-    """A partition's messages from `start` to `end` (exclusive), or for ever with `follow`.
+    """A partition's `messages` up to the offset `end`, or for ever with `follow`.
 
     `wait_ms` is how long it waits for a message that is not there yet; None: following waits for ever, and what
     does not follow not at all. The end of what does not follow is the log's as it is now.
     """
 
-    def __init__(
-        self,
-        topic: Topic,
-        decoding: Decoding,
-        values: Values,
-        start: int,
-        end: int | None,
-        *,
-        messages_max: int | None,
-        bytes_max: int | None,
-        follow: bool,
-        wait_ms: int | None,
-    ) -> None:
-        self._topic = topic
-        self._decoding = decoding
-        self._values = values
-        self._at = start
+    def __init__(self, messages: Messages, end: int | None, *, follow: bool, wait_ms: int | None) -> None:
+        self._messages = messages
+        self._topic = messages.topic
         self._end = end
-        self._messages_left = messages_max
-        self._bytes_left = bytes_max
         self._follow = follow
         self._wait_ms = wait_ms
-        self._any = False
-        self._any = False
 
     async def parts(
-        self, poll: LongPoll, heartbeat_ms: int | None = None, answered: Answered | None = None
+        self, poll: LongPoll, answered: Answered, heartbeat_ms: int | None = None
     ) -> AsyncIterator[list[Found]]:
         """Messages, some at a time; an empty list is a heartbeat. What is read counts in `answered`."""
-        topic = self._topic
+        topic, messages = self._topic, self._messages
         fixed = None if self._follow else topic.next_offset
         waited = 0
         while not poll.gone and poll.lapsed is None:
-            end = topic.next_offset if fixed is None or not self._any else fixed
+            end = topic.next_offset if fixed is None or not messages.count else fixed
             end = end if self._end is None else min(end, self._end)
-            if self._at < end:
+            if messages.at < end:
                 waited = 0
-                if answered is not None:
-                    await answered.wait(_PART_BYTES)
-                found = await self._next(end)
-                if answered is not None:
-                    answered.count(sum([one.size for one in found]))
+                await answered.wait(_PART_BYTES)
+                entries = await topic.read_at(messages.at, _PART_ENTRIES, _PART_BYTES)
+                if not entries:
+                    messages.at = end  # trimmed in the meantime
+                found = messages.take(entries, end)
+                answered.count(sum([one.size for one in found]))
                 if found:
                     yield found
-                if self._full:
+                if messages.full:
                     return
                 continue
             left = self._wait_left(waited)
-            if (self._end is not None and self._at >= self._end) or left == 0 or self._no_more:
+            if (self._end is not None and messages.at >= self._end) or left == 0 or self._no_more:
                 return
             waits = [ms for ms in (left, heartbeat_ms) if ms is not None]
             wait = min(waits) if waits else None
-            news = await poll.until(topic.grown(self._at, _NEWS_MS), wait)
+            news = await poll.until(topic.grown(messages.at, _NEWS_MS), wait)
             if poll.over:
                 return
             if not news:
@@ -105,72 +86,36 @@ class Stream:
         """How long to wait for the next message; None: for ever, 0: no longer."""
         if self._wait_ms is None:
             return None if self._follow else 0
-        if not self._follow and self._any:
+        if not self._follow and self._messages.count:
             return 0
         return max(0, self._wait_ms - waited)
 
-    @property
-    def _full(self) -> bool:
-        return self._messages_left == 0 or (self._bytes_left is not None and self._bytes_left <= 0)
 
-    async def _next(self, end: int) -> list[Found]:
-        found: list[Found] = []
-        entries = await self._topic.read_at(self._at, _PART_ENTRIES, _PART_BYTES)
-        if not entries:
-            self._at = end  # let go of in the meantime
-        for entry in entries:
-            for one in messages_of(self._decoding, self._values, self._topic, entry):
-                offset = one.shown.offset
-                if offset < self._at:
-                    continue
-                if offset >= end:
-                    self._at = end
-                    return found
-                if self._bytes_left is not None:
-                    if one.size > self._bytes_left and (found or self._any):
-                        self._bytes_left = 0
-                        return found
-                    self._bytes_left -= one.size
-                self._any = True
-                found.append(one)
-                self._at = offset + 1
-                if self._messages_left is not None:
-                    self._messages_left -= 1
-                if self._full:
-                    return found
-            self._at = max(self._at, entry.end)
-        return found
-
-
-async def stream_lines(exchange: Exchange, poll: LongPoll, stream: Stream) -> None:
-    """One message a line."""
-    await exchange.head(200, (b"content-type", LINES.encode()))
+async def stream_messages(exchange: Exchange, poll: LongPoll, stream: Stream, kind: str) -> None:
+    """One message a line (LINES); or server-sent events (EVENTS), whose client goes on after its `Last-Event-ID`."""
+    if kind == EVENTS:
+        encode, heartbeat_ms = _event, HEARTBEAT_MS
+        await exchange.head(200, (b"content-type", EVENTS.encode()), (b"cache-control", b"no-store"))
+        await exchange.part(b":\n\n")  # so that the client sees at once that it is connected
+    else:
+        encode, heartbeat_ms = _line, None
+        await exchange.head(200, (b"content-type", LINES.encode()))
     answered = Answered(exchange)
     try:
-        async for found in stream.parts(poll, answered=answered):
-            await exchange.part(b"".join(encode_message(one.shown) + b"\n" for one in found))
+        async for found in stream.parts(poll, answered, heartbeat_ms):
+            await exchange.part(b"".join([encode(one) for one in found]) or b":\n\n")
             answered.count(0)
     finally:
         answered.count(0)
     await exchange.end()
 
 
-async def stream_events(exchange: Exchange, poll: LongPoll, stream: Stream) -> None:
-    """Server-sent events; a client that comes again with `Last-Event-ID` goes on after it."""
-    await exchange.head(200, (b"content-type", EVENTS.encode()), (b"cache-control", b"no-store"))
-    await exchange.part(b":\n\n")  # so that the client sees at once that it is connected
-    answered = Answered(exchange)
-    try:
-        async for found in stream.parts(poll, HEARTBEAT_MS, answered):
-            events = [
-                b"id: %s\ndata: %s\n\n" % (one.shown.message_id.encode(), encode_message(one.shown))
-                for one in found
-            ]
-            await exchange.part(b"".join(events) or b":\n\n")
-            answered.count(0)
-    finally:
-        answered.count(0)
-    await exchange.end()
+def _line(one: Found) -> bytes:
+    return encode_message(one.shown) + b"\n"
+
+
+def _event(one: Found) -> bytes:
+    return b"id: %s\ndata: %s\n\n" % (one.shown.message_id.encode(), encode_message(one.shown))
 
 
 async def stream_entries(

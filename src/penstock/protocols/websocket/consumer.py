@@ -10,7 +10,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.proxied import Meter
-from penstock.protocols.reply_values import check_reply
+from penstock.protocols.values import check_reply
 
 from .backlog import Backlog
 from .commands import (

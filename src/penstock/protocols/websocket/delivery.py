@@ -19,7 +19,7 @@ from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, request_timeout_ms
 from penstock.model.message_id import MessageId
-from penstock.protocols.load import Holding
+from penstock.protocols.holding import Holding
 from penstock.protocols.proxied import Meter
 
 from . import base64

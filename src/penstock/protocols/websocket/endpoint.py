@@ -11,12 +11,12 @@ from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
-from penstock.protocols.clients import client_of
-from penstock.protocols.load import holding_of
+from penstock.protocols.caller import Caller, client_of
+from penstock.protocols.context import ServerContext
+from penstock.protocols.holding import holding_of
 from penstock.protocols.payloads import TopicSchemas
 from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import SCOPE_KEY
-from penstock.protocols.session import ServerContext, Session
 from penstock.protocols.trace import trace_of
 
 from .consumer import ConsumerHandler
@@ -94,17 +94,17 @@ class Endpoint:
                 return await self._reader(topic, query, scope, socket)
         return await self._consumer(target, query, scope, socket)
 
-    async def _admit(self, scope: Scope) -> Session:
-        return await self._context.admit(_authorization(scope), scope)
+    async def _admit(self, scope: Scope) -> Caller:
+        return await Caller.admit(self._context, _authorization(scope), scope)
 
     async def _producer(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Talk:
-        session = await self._admit(scope)
-        socket.held = session.hold(partial(session.may_produce, topic), socket.revoke)
+        caller = await self._admit(scope)
+        socket.held = caller.watch(partial(caller.may_produce, topic), socket.revoke)
         parameters = producer_parameters(query)
         broker = self._context.broker
         options = msgspec.structs.replace(parameters.options, client=client_of(scope))
         producer = await broker.producer(topic, options)
-        session.own(producer)
+        caller.set_owner(producer)
         await socket.accept()
         topic_schemas = TopicSchemas(broker.schemas, topic)
         meter = self._enter(scope, socket, "producer", (topic,), producer)
@@ -120,8 +120,8 @@ class Endpoint:
         )
 
     async def _reader(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Talk:
-        session = await self._admit(scope)
-        socket.held = session.hold(partial(session.may_consume, topic), socket.revoke)
+        caller = await self._admit(scope)
+        socket.held = caller.watch(partial(caller.may_consume, topic), socket.revoke)
         parameters = reader_parameters(query)
         broker = self._context.broker
         options = ConsumerOptions(
@@ -138,7 +138,7 @@ class Endpoint:
         consumer = await broker.subscribe(
             [topic], broker.new_name("reader"), options, budget=budget_of(socket)
         )
-        session.own(consumer)
+        caller.set_owner(consumer)
         consumer.flow(parameters.window)
         await socket.accept()
         return ReaderHandler(
@@ -152,22 +152,22 @@ class Endpoint:
         )
         options = msgspec.structs.replace(parameters.options, client=client_of(scope))
         parameters = msgspec.structs.replace(parameters, options=options)
-        session = await self._admit(scope)
+        caller = await self._admit(scope)
         names = parameters.topics if target.topic is None else (target.topic,)
-        allowed = partial(_may_have, session, target.subscription, parameters.options.dead_letter)
+        allowed = partial(_may_have, caller, target.subscription, parameters.options.dead_letter)
 
         def check() -> None:
             for name in names:
                 allowed(name)
 
         if parameters.pattern is None:
-            socket.held = session.hold(check, socket.revoke)
+            socket.held = caller.watch(check, socket.revoke)
             consumer = await self._context.broker.subscribe(
                 names, target.subscription, parameters.options, budget=budget_of(socket)
             )
         else:
-            consumer = await self._subscribe_pattern(parameters.pattern, target, parameters, session, socket)
-        session.own(consumer)
+            consumer = await self._subscribe_pattern(parameters.pattern, target, parameters, caller, socket)
+        caller.set_owner(consumer)
         await socket.accept()
         followed = names or tuple(sorted({source.topic.name.base for source in consumer.attached}))
         meter = self._enter(scope, socket, "consumer", followed, consumer)
@@ -191,13 +191,13 @@ class Endpoint:
         pattern: TopicsPattern,
         target: Target,
         parameters: ConsumerParameters,
-        session: Session,
+        caller: Caller,
         socket: Socket,
     ) -> Consumer:
         """What matches and may be consumed, now and later; the socket ends when one of them may be no longer."""
-        session.may_list(pattern.namespace)
+        caller.may_list(pattern.namespace)
         broker, letter = self._context.broker, parameters.options.dead_letter
-        may_have = partial(_may_have, session, target.subscription, letter)
+        may_have = partial(_may_have, caller, target.subscription, letter)
 
         def allowed(name: TopicName) -> bool:
             try:
@@ -221,7 +221,7 @@ class Endpoint:
                 may_have(source.topic.name)
 
         try:
-            socket.held = session.hold(check, socket.revoke)
+            socket.held = caller.watch(check, socket.revoke)
         except PenstockError:
             await broker.leave(consumer)
             raise
@@ -262,7 +262,7 @@ def _authorization(scope: Scope) -> bytes | None:
     return found
 
 
-def _may_have(session: Session, subscription: str, letter: DeadLetter | None, name: TopicName) -> None:
-    """Raise FORBIDDEN unless the session may consume a topic, and have its dead letters published."""
-    session.may_consume(name, subscription)
-    session.may_bury(name, subscription, letter)
+def _may_have(caller: Caller, subscription: str, letter: DeadLetter | None, name: TopicName) -> None:
+    """Raise FORBIDDEN unless the caller may consume a topic, and have its dead letters published."""
+    caller.may_consume(name, subscription)
+    caller.may_dead_letter(name, subscription, letter)

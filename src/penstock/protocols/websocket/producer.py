@@ -16,12 +16,12 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
-from penstock.protocols.pause import pause
+from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import TopicSchemas
 from penstock.protocols.proxied import Meter
-from penstock.protocols.reply_values import value_of
-from penstock.protocols.session import Limits
+from penstock.protocols.rates import pause
 from penstock.protocols.trace import traced
+from penstock.protocols.values import value_of
 
 from .backlog import Backlog
 from .bad_frame import UNKNOWN

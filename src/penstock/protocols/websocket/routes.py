@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
 
 from .endpoint import Endpoint
 from .socket import Sockets

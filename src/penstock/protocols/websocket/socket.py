@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, Final
 
 from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT, PenstockError
-from penstock.protocols.holds import Hold
-from penstock.protocols.load import Holding
+from penstock.protocols.holding import Holding
+from penstock.protocols.permission_watch import PermissionWatch
 from penstock.protocols.proxied import ProxiedSocket
 from penstock.protocols.rates import Allowance
 from penstock.runtime.clock import Clock, Timer
@@ -58,7 +58,7 @@ class Socket:
         self._limit: asyncio.Timeout | None = None
         self._grace: Timer | None = None
         self._cutting: asyncio.Task[None] | None = None
-        self.held: Hold | None = None  # the permission it lasts as long as
+        self.held: PermissionWatch | None = None  # the permission it lasts as long as
         self.writable: asyncio.Event | None = None  # set while the peer takes what is written
         self.holding: Holding | None = None  # what the server holds for it
         self.proxied: ProxiedSocket | None = None  # where it is counted

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import error_body
-from penstock.protocols.session import ServerContext
 
 from . import whole
 from .pipelines import Pipelines

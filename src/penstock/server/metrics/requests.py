@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp
 
-from penstock.protocols.pieces import PIECE_BYTES, send_in_pieces
+from penstock.protocols.transport import PIECE_BYTES, send_in_pieces
 from penstock.runtime.statistics import SECONDS, Histogram
 
 access = logging.getLogger("penstock.access")

@@ -12,7 +12,7 @@ from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.commands import HANDLERS
 from penstock.protocols.binary.session import Session
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import settle
 from penstock.wire.entry import WireFormat

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.codec.definition import avro_type
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.protocols.rest.avro_json import plain
+from penstock.protocols.rest.shipped import plain
 
 
 @pytest.mark.parametrize(

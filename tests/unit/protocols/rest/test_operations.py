@@ -4,7 +4,7 @@ from typing import Any
 
 from penstock.protocols.http.openapi import document
 from penstock.protocols.rest.endpoint import OPERATIONS
-from penstock.protocols.rest.target import Paths, below
+from penstock.protocols.rest.operations import Paths, below
 
 
 def refs(tree: Any) -> set[str]:

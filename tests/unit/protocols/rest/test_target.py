@@ -4,7 +4,7 @@ import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.rest.endpoint import OPERATIONS
-from penstock.protocols.rest.target import Paths
+from penstock.protocols.rest.operations import Paths
 
 locate = Paths(OPERATIONS).locate
 

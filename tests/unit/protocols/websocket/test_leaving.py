@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, bench
 
-from penstock.protocols.session import ServerContext
+from penstock.protocols.context import ServerContext
 from penstock.protocols.websocket.endpoint import Endpoint
 from penstock.protocols.websocket.socket import Sockets
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import PenstockError
-from penstock.protocols.multipart import parse_multipart
+from penstock.protocols.http.media import parse_multipart
 
 BODY = (
     "ignored\n--some boundary\nContent-Type: text/plain; charset=utf-8\n\nthis is message 1\n"

@@ -1,4 +1,4 @@
-"""What lasts longer than a request holds on to its permission: it is asked again when permissions change, and ends
+"""What outlasts a request needs its permission all the time: it is checked again when permissions change, and ends
 when the credentials do."""
 
 from collections.abc import Callable
@@ -9,74 +9,63 @@ from penstock.runtime.clock import Clock, Timer
 
 TIMER_MS_MAX: Final = 24 * 60 * 60 * 1000  # a timer of years would outgrow the loop's
 
-EXPIRED: Final = "the credentials have expired"
-
 
 def expired() -> PenstockError:
-    return PenstockError(ErrorKind.UNAUTHENTICATED, EXPIRED)
+    return PenstockError(ErrorKind.UNAUTHENTICATED, "the credentials have expired")
 
 
-class Holds:
-    """Everything that lasts, of every endpoint."""
+class PermissionWatches:
+    """All that are open, of every endpoint."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._held: set[Hold] = set()
-
-    def add(self, hold: "Hold") -> None:
-        self._held.add(hold)
-
-    def discard(self, hold: "Hold") -> None:
-        self._held.discard(hold)
-
-    def __len__(self) -> int:
-        return len(self._held)
+        self.open: set[PermissionWatch] = set()
 
     def review(self) -> None:
-        """Permissions changed: ask for every one again."""
-        for hold in list(self._held):
-            hold.review()
+        """Permissions changed: check every one again."""
+        for watch in list(self.open):
+            watch.review()
 
 
-class Hold:
-    """One connection, stream or wait.
+class PermissionWatch:
+    """That of one connection, stream or wait.
 
-    `check` raises FORBIDDEN where it may not go on, and is called when permissions change; `ended` is told why,
-    once, also UNAUTHENTICATED when `expires_ms` (ms since the epoch; None: never) has come.
+    `check` raises FORBIDDEN where it may not go on, and is called when permissions change; `ended` is
+    called with the reason, once, also with UNAUTHENTICATED when `expires_ms` (ms since the epoch; None: never) has come.
     """
 
-    __slots__ = ("_check", "_ended", "_expires_ms", "_holds", "_timer", "open")
+    __slots__ = ("_check", "_ended", "_expires_ms", "_timer", "_watches", "open")
 
     def __init__(
         self,
-        holds: Holds,
+        watches: PermissionWatches,
         expires_ms: int | None,
         check: Callable[[], object],
         ended: Callable[[PenstockError], None],
     ) -> None:
         self.open = True
-        self._holds = holds
+        self._watches = watches
         self._expires_ms = expires_ms
         self._check = check
         self._ended = ended
         self._timer: Timer | None = None
-        holds.add(self)
+        watches.open.add(self)
         self._wait()
 
     def _wait(self) -> None:
         if self._expires_ms is not None:
-            left = self._expires_ms - self._holds.clock.now_ms()
-            self._timer = self._holds.clock.call_later(max(0, min(left, TIMER_MS_MAX)), self._look)
+            left = self._expires_ms - self._watches.clock.now_ms()
+            self._timer = self._watches.clock.call_later(max(0, min(left, TIMER_MS_MAX)), self._look)
 
     def _look(self) -> None:
         assert self._expires_ms is not None
-        if self._holds.clock.now_ms() >= self._expires_ms:
+        if self._watches.clock.now_ms() >= self._expires_ms:
             self._end(expired())
         else:
             self._wait()
 
     def review(self) -> None:
-        """Ask again whether it may go on."""
+        """Check again whether it may go on."""
         try:
             self._check()
         except PenstockError as error:
@@ -88,9 +77,9 @@ class Hold:
             self._ended(error)
 
     def close(self) -> None:
-        """It is over by itself."""
+        """What it watches ended by itself."""
         self.open = False
-        self._holds.discard(self)
+        self._watches.open.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

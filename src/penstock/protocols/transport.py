@@ -1,7 +1,12 @@
-"""Listening for TLS: a connection counts from the moment it is accepted, not from the end of its handshake.
+"""Listening for TLS, and writing in pieces, so that what a peer does not take is counted.
 
-asyncio's own servers tell of a connection once its handshake is complete; until then it has no address and is bounded
-by nothing but time.
+asyncio's own servers report a connection once its handshake is complete; until then it has no address and is bounded
+by nothing but time. `TlsServer` counts it from the moment it is accepted.
+
+A large answer over HTTP is handed to the connection piece by piece, as fast as the client takes it; until then it
+is one object, which counts. Over TLS uvloop encrypts a write at once and hands all of it to the socket below, whose
+buffer it does not count: after one large write it would report that nothing waits, and never let the writer pause. Of
+many small ones the first fill the socket's buffer, and the rest wait where they are counted.
 """
 
 import asyncio
@@ -9,17 +14,20 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Final, Protocol, cast
 
 from penstock.runtime.tasks import Tasks
 
+from .holding import holding_of
 from .load import Load
 
 log = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE: Final = 100  # before others have their turn on the loop
 PAUSE_S: Final = 1.0  # without a file left, the next attempt to accept is made then
+PIECE_BYTES: Final = 64 * 1024
+COUNTED: Final = "penstock.counted"  # in an ASGI scope: the maker of the answer counts it
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -34,7 +42,7 @@ class Counted(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Let go of what knows this object: the connection will never be made, and so never be lost."""
+        """Drop what refers to this object: the connection will never be made, and so never be lost."""
         ...
 
 
@@ -87,7 +95,7 @@ class TlsServer:
     def _enter(self, connection: socket.socket, address: str) -> None:
         connection.setblocking(False)
         refusal = self._load.enter(address)
-        if refusal:  # nothing is told: a handshake would cost more than the connection
+        if refusal:  # without a word: a handshake would cost more than the connection
             log.warning("refused a connection", extra={"peer": address, "reason": refusal})
             connection.close()
             return
@@ -124,3 +132,48 @@ class TlsServer:
     async def wait_closed(self) -> None:
         """Give up the handshakes that go on."""
         await self._tasks.close()
+
+
+class Pieces:
+    """A transport over TLS; everything but writing is the transport's own."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, in pieces where they are many."""
+        if len(data) <= PIECE_BYTES:
+            self._transport.write(data)
+            return
+        view = memoryview(data)
+        for start in range(0, len(view), PIECE_BYTES):
+            self._transport.write(view[start : start + PIECE_BYTES])
+
+    def writelines(self, pieces: Iterable[bytes]) -> None:
+        """Write several."""
+        self.write(b"".join(pieces))
+
+
+async def send_in_pieces(
+    scope: Mapping[str, Any],
+    event: MutableMapping[str, Any],
+    send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+) -> None:
+    """Send a large part of an HTTP answer, `event`, in pieces; it counts until the last one is written."""
+    body: bytes = event["body"]
+    last = not event.get("more_body", False)
+    holding = None if scope.get(COUNTED) else holding_of(scope)
+    if holding is not None:
+        holding.send(len(body))
+    try:
+        view = memoryview(body)
+        for start in range(0, len(view), PIECE_BYTES):
+            piece = bytes(view[start : start + PIECE_BYTES])
+            more = start + PIECE_BYTES < len(view) or not last
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+    finally:
+        if holding is not None:
+            holding.send(-len(body))

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.protocols.pieces import PIECE_BYTES, Pieces
+from penstock.protocols.transport import PIECE_BYTES, Pieces
 
 
 class Written:

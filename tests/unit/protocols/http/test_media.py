@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.protocols.http.media import choose_type, parse_media_type, weights
 from penstock.protocols.kafka_rest.read import wait_seconds
-from penstock.protocols.media import choose_type, parse_media_type, weights
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.load import Holding, Load
+from penstock.protocols.holding import Holding
+from penstock.protocols.load import Load
 from penstock.testing.clock import settle
 
 MAX = 64_000
@@ -107,7 +108,7 @@ async def test_who_waits_and_goes_away_holds_nothing() -> None:
 
 
 async def test_a_request_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.protocols.load.ROOM_S", 0.01)
+    monkeypatch.setattr("penstock.protocols.holding.ROOM_S", 0.01)
     load = loads()
     Holding(load, "a").send(48_000)
     with pytest.raises(PenstockError, match="max_bytes_in_flight_share"):

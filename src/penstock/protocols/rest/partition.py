@@ -1,0 +1,181 @@
+"""A partition as it is read: where to begin, what follows within bounds, and the room that the answer takes."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.broker.broker import Broker
+from penstock.broker.log import Log
+from penstock.broker.topic import Topic
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
+from penstock.protocols.http.answers import JSON_TYPE
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.params import Parameter, Params
+from penstock.protocols.transport import COUNTED
+from penstock.protocols.values import Values
+
+from .messages import Decoding, Found, messages_of
+from .operations import NUMBER
+
+START: Final = (
+    Parameter("message_id", "Start after this one; also `earliest` and `latest`."),
+    Parameter("offset", "Start at this offset.", NUMBER),
+    Parameter(
+        "publish_time", "Start with what was published at or after this time, ms since the epoch.", NUMBER
+    ),
+    Parameter("end_offset", "Stop before this offset.", NUMBER),
+)
+UNBOUNDED: Final = 2**63 - 1  # messages or bytes
+SMALL_BYTES: Final = 64 * 1024  # an answer that is not counted
+
+
+async def log_of(broker: Broker, name: TopicName, partition: int) -> Topic:
+    """The log of a partition; a topic without partitions is its own partition 0.
+
+    Raises TOPIC_NOT_FOUND, PARTITION_NOT_FOUND.
+    """
+    count = broker.topics.partitions(name)
+    if partition >= max(1, count):
+        raise PenstockError(
+            ErrorKind.PARTITION_NOT_FOUND, f"{name} has no partition {partition}: there are {max(1, count)}"
+        )
+    return await broker.topics.get(name.of_partition(partition) if count else name, create=False)
+
+
+async def start_of(topic: Topic, params: Params, last_event_id: str | None = None) -> int:
+    """The offset to begin with: after `message_id`, at `offset`, at the first since `publish_time`, or the earliest."""
+    given = [name for name in ("message_id", "offset", "publish_time") if params.text(name) is not None]
+    if len(given) > 1:
+        raise PenstockError(ErrorKind.BAD_PARAMETER, f"{' and '.join(given)} exclude one another")
+    message_id = last_event_id or params.text("message_id")
+    if message_id is not None:
+        return await topic.offset_after(MessageId.parse(message_id))
+    publish_time = params.number("publish_time")
+    if publish_time is not None:
+        return await topic.offset_at_time(publish_time)
+    offset = params.number("offset")
+    return topic.first_offset if offset is None else max(offset, topic.first_offset)
+
+
+async def id_at(topic: Log, offset: int) -> str | None:
+    """The id of the message at an offset; None where it was trimmed."""
+    for entry in await topic.read_at(offset, 1):
+        return str(topic.id_of(entry, offset - entry.offset if entry.count > 1 else -1))
+    return None
+
+
+class Messages:
+    """The messages of a partition from the offset `at` on; `full` once so many, or so many bytes, were taken.
+
+    The first message is taken whatever its size.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        decoding: Decoding,
+        values: Values,
+        at: int,
+        *,
+        messages_max: int | None,
+        bytes_max: int | None,
+    ) -> None:
+        self.topic = topic
+        self.at = at
+        self.count = 0
+        self.size = 0  # bytes of their keys and values
+        self.full = False
+        self._decoding = decoding
+        self._values = values
+        self._messages_max = UNBOUNDED if messages_max is None else messages_max
+        self._bytes_max = UNBOUNDED if bytes_max is None else bytes_max
+
+    @property
+    def messages_left(self) -> int:
+        return self._messages_max - self.count
+
+    def take(self, entries: Sequence[Entry], end: int) -> list[Found]:
+        """The messages of the entries that follow, before the offset `end`."""
+        found: list[Found] = []
+        at, count, size = self.at, self.count, self.size
+        try:
+            for entry in entries:
+                for one in messages_of(self._decoding, self._values, self.topic, entry):
+                    offset = one.shown.offset
+                    if offset < at:
+                        continue
+                    if offset >= end:
+                        at = end
+                        return found
+                    if count and size + one.size > self._bytes_max:
+                        self.full = True
+                        return found
+                    found.append(one)
+                    at = offset + 1
+                    count += 1
+                    size += one.size
+                    if count == self._messages_max or size >= self._bytes_max:
+                        self.full = True
+                        return found
+                at = max(at, entry.end)
+            return found
+        finally:
+            self.at, self.count, self.size = at, count, size
+
+
+class Answered:
+    """The bytes that one answer takes while it is made and sent, counted for its caller; it ends with `count(0)`."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._holding = exchange.holding
+        self._counted = 0
+        self._reserved = 0
+        exchange.scope[COUNTED] = True
+
+    async def room(self, size: int, *, needed: bool) -> bool:
+        """Reserve `size` bytes for a read, until the next `count`; False without room.
+
+        What is `needed` is waited for; raises TOO_MANY_REQUESTS or UNAVAILABLE where that is in vain.
+        """
+        holding = self._holding
+        if holding is None:
+            return True
+        if needed:
+            await holding.reserved_soon(size)
+        elif not holding.reserve(size):
+            return False
+        self._reserved += size
+        return True
+
+    async def wait(self, size: int) -> None:
+        """Reserve `size` bytes for a read, until the next `count`, as soon as there is room."""
+        if self._holding is not None:
+            await self._holding.reserved(size)
+            self._reserved += size
+
+    async def send(self, exchange: Exchange, parts: list[bytes]) -> None:
+        """Give the whole answer, in JSON; a large one part by part, each freed once it is written."""
+        size = sum([len(part) for part in parts])
+        if size <= SMALL_BYTES:
+            self.count(0)
+            await exchange.answer(b"".join(parts))
+            return
+        self.count(size)
+        await exchange.head(200, JSON_TYPE, (b"content-length", b"%d" % size))
+        parts.reverse()
+        while parts:
+            await exchange.part(parts.pop())
+        await exchange.end()
+
+    def count(self, size: int) -> None:
+        """It takes `size` bytes now."""
+        if self._holding is None:
+            return
+        if size <= SMALL_BYTES:
+            size = 0
+        change = size - self._counted - self._reserved
+        if change:
+            self._holding.send(change)
+        self._counted, self._reserved = size, 0

@@ -1,0 +1,34 @@
+"""What the handlers of REST's operations use: one of each for the whole endpoint."""
+
+from collections.abc import Awaitable, Callable
+
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.long_poll import LongPolls
+
+from .instances import Instances
+from .messages import Decoding
+from .operations import Target
+from .producer_cache import ProducerCache
+
+
+class Services:
+    """Made by the endpoint, which closes it."""
+
+    def __init__(self, context: ServerContext) -> None:
+        self.broker = context.broker
+        self.limits = context.limits
+        self.polls = LongPolls(self.broker.clock)
+        self.decoding = Decoding(self.broker.encoder)
+        self.producers = ProducerCache(self.broker)
+        self.instances = Instances(self.broker, self.limits)
+
+    async def close(self) -> None:
+        """End every wait, and close every consumer instance."""
+        await self.polls.close()
+        await self.instances.close()
+
+
+# A handler answers by the exchange; what it raises is answered by the endpoint.
+Handler = Callable[[Services, Caller, Target, Exchange], Awaitable[None]]
