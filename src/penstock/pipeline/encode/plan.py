@@ -98,7 +98,8 @@ def plan_encoding(
 ) -> Encoding | None:
     """How a column of type `value` is written into `topic`; registers a schema where there is none that takes it.
 
-    None where bytes and text go as they are. `texts` are the writer's options. Raises PipelineError in one sentence, before anything is written.
+    None where bytes and text go as they are. `texts` are the writer's options. Raises PipelineError in one sentence,
+    before anything is written.
     """
     how = texts.get(OPTION, "auto").strip().lower()
     if how not in CHOICES:

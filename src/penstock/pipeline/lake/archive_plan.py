@@ -27,8 +27,8 @@ class ArchiveSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What is archived, from where, into which table.
 
     One of `topics` and `pattern` (as in `subscribePattern`). `start` is where partitions begin of which the table
-    has nothing: `earliest` or, unless `once`, `latest`. `decode` and `reading` (further options of the source: readerSchema, mode,
-    …) make typed columns of the values; `none` keeps the bytes. `subscription`: by default `archive-` and the
+    has nothing: `earliest` or, unless `once`, `latest`. `decode` and `reading` (further options of the source:
+    readerSchema, mode, …) make typed columns of the values; `none` keeps the bytes. `subscription`: by default `archive-` and the
     table's name; "" for none. `once` stops when everything that was there at the start is archived.
     """
 

@@ -68,14 +68,14 @@ class TableSink:
         query = (context.getLocalProperty(QUERY) if context else None) or ""
         return Written(files, tuple(pieces), query)
 
-    def finish(self, messages: Sequence[WriterCommitMessage | None], number: int | None) -> bool:
-        """Commit what the tasks wrote; False where the table had the batch already."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
+        """Make the files the table's, once for each batch."""
         options = self._options
         written = [message for message in messages if isinstance(message, Written)]
         files = tuple(file for message in written for file in message.files)
         pieces = whole(piece for message in written for piece in message.pieces)
         writer = options.writer or next((m.query for m in written if m.query), "")
-        number = options.batch if options.batch is not None else number
+        number = options.batch if options.batch is not None else batchId
         table = table_at(options.path)
         batch = Batch(
             files=files,
@@ -89,7 +89,8 @@ class TableSink:
         )
         now = table.snapshot() if not files and not self._overwrite else None
         if now is not None:
-            return is_new(options.path, batch, now.last(batch.writer))
+            is_new(options.path, batch, now.last(batch.writer))
+            return
         try:
             done = table.commit(batch)
         except BatchConflict:
@@ -98,8 +99,10 @@ class TableSink:
         if not done:
             self._remove(table, files)
         elif options.compact:
-            self._tidy()
-        return done
+            self._compact()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
+        """Leave the files to vacuum: a commit that was reported as failed may have been made."""
 
     def _remove(self, table: Table, files: Sequence[File]) -> None:
         """Delete what a repeat wrote, but what the table has: a commit may have been made that was reported as failed."""
@@ -107,7 +110,7 @@ class TableSink:
         held = {file.path for file in now.files()} if now is not None else set()
         remove(self._options.path, [file for file in files if file.path not in held])
 
-    def _tidy(self) -> None:
+    def _compact(self) -> None:
         """Put small files together. What fails here fails no batch: the commit is made."""
         options = self._options
         table = table_at(options.path)
@@ -121,23 +124,9 @@ class TableSink:
 class BatchWriter(TableSink, DataSourceArrowWriter):
     """`df.write.format("penstock_lake")`."""
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make the files the table's."""
-        self.finish(messages, None)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave the files to vacuum: a commit that was reported as failed may have been made."""
-
 
 class StreamWriter(TableSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("penstock_lake")`."""
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Make the files the table's, once for each batch."""
-        self.finish(messages, batchId)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Leave the files to vacuum: a commit that was reported as failed may have been made."""
 
 
 def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[PartitionColumn, ...]]:

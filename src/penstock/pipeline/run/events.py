@@ -1,7 +1,8 @@
 """What a pipeline reports of itself: an event, as JSON, for each batch and each change of its state.
 
 The fields are those of the system topic's messages; see docs/pipelines.md. Events go to `status.json`, to the system
-topic and to the listener of this process. A thread of its own writes to the system topic, at most once: a pipeline never waits for it, nor fails with it.
+topic and to the listener of this process. A thread of its own writes to the system topic, at most once: a pipeline
+never waits for it, nor fails with it.
 """
 
 import json

@@ -19,7 +19,7 @@ from .causes import Cause, ErrorClass, cause_of
 from .events import Reporter
 from .folder import Folder, Lock, Owner
 from .preflight import preflight
-from .runner import Failed, Runner
+from .runner import Runner
 from .supervise import Backoff
 
 # Not what is unknown: nothing here could start Spark again, and the user of a notebook wants to see it.
@@ -35,7 +35,7 @@ class Attempt(Protocol):
 
     def kill(self) -> None: ...
 
-    def wait(self) -> object: ...
+    def wait(self) -> Cause | None: ...
 
 
 class Restarts:
@@ -100,10 +100,7 @@ class Restarts:
     def _waited(self) -> Cause | None:
         assert self._now is not None
         try:
-            self._now.wait()
-            return None
-        except Failed as error:
-            return error.cause
+            return self._now.wait()
         finally:
             self._now = None
 

@@ -39,7 +39,7 @@ class Outputs(msgspec.Struct):
     order: list[str]  # the views that sinks read
     mixed: bool
     branches: int
-    letters: bool = False  # whether some rejected rows become dead letters
+    has_dead_letters: bool = False  # whether some rejected rows become dead letters
 
     def rows(self, batch: DataFrame, view: str) -> DataFrame:
         """The rows of one view in a batch."""
@@ -51,7 +51,7 @@ class Outputs(msgspec.Struct):
 
     def dead(self, batch: DataFrame) -> DataFrame | None:
         """The rows of a batch that become dead letters: the columns of `checks.dead_column`."""
-        if not self.letters:
+        if not self.has_dead_letters:
             return None
         return batch.where(f.col("dead.why.action") == "dead_letter").select("dead.*")
 
@@ -85,10 +85,12 @@ def collect_outputs(spec: Spec, views: dict[str, View]) -> Outputs:
             "dropped": f.count_if(action == "drop"),
         }
     frame = frame.observe(METRICS, *(count.alias(name) for name, count in counts.items()))
-    return Outputs(frame, order, mixed=True, branches=len(branches), letters=_sends_letters(spec))
+    return Outputs(
+        frame, order, mixed=True, branches=len(branches), has_dead_letters=_makes_dead_letters(spec)
+    )
 
 
-def _sends_letters(spec: Spec) -> bool:
+def _makes_dead_letters(spec: Spec) -> bool:
     views: list[Source | Step] = [*spec.sources.values(), *spec.steps]
     return (
         any(source.on_bad_value == "dead_letter" for source in spec.sources.values())
@@ -140,7 +142,7 @@ def _column(spec: Spec, name: str, key: str, column: str, frame: DataFrame) -> C
     return f.col(f"`{column}`")
 
 
-def letters(dead: DataFrame) -> DataFrame:
+def dead_letters(dead: DataFrame) -> DataFrame:
     """Rows of `checks.dead_column`, without a `value`. What no longer holds its message's bytes is JSON in `_raw`."""
     own = f.map_filter("properties", lambda name, _: ~f.startswith(name, f.lit(PREFIX)))
     json = f.create_map(f.lit(ROW), f.lit("json"))
@@ -154,13 +156,13 @@ def letters(dead: DataFrame) -> DataFrame:
     )
 
 
-def alone(found: DataFrame) -> DataFrame:
-    """Letters that go out by themselves."""
+def dead_letters_alone(found: DataFrame) -> DataFrame:
+    """Dead letters that go out by themselves."""
     return found.withColumn("value", f.lit(None).cast("binary"))
 
 
-def beside(rows: DataFrame, found: DataFrame) -> DataFrame:
-    """Letters that go out with good rows."""
+def with_dead_letters(rows: DataFrame, found: DataFrame) -> DataFrame:
+    """Dead letters that go out with good rows."""
     # Not the other way round: a letter's key may be bytes that are no text.
     rows = reduce(
         lambda frame, name: frame.withColumn(name, f.col(name).cast("binary")),

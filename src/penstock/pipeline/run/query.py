@@ -22,7 +22,7 @@ from penstock.pipeline.spec.spec import Spec
 
 from .causes import spark_sentence
 from .folder import Folder
-from .outputs import Outputs, alone, beside, collect_outputs, letters, topic_rows
+from .outputs import Outputs, collect_outputs, dead_letters, dead_letters_alone, topic_rows, with_dead_letters
 from .preflight import preflight
 from .views import View, build_views, session_for
 
@@ -97,7 +97,7 @@ class BatchWriter:
     def _write(self, batch: DataFrame, number: int, query: str) -> None:
         spec = self._spec
         dead = self._outputs.dead(batch)
-        waiting = letters(dead) if dead is not None else None
+        waiting = dead_letters(dead) if dead is not None else None
         for name, sink in spec.sinks.items():
             rows = self._outputs.rows(batch, sink.input)
             writer = f"{query}-{name}"
@@ -107,12 +107,12 @@ class BatchWriter:
             rows, options = topic_rows(spec, name, sink, rows), topic_options(spec, sink)
             # Rows that name their topic cannot also say where they came from.
             if waiting is not None and sink.topic:
-                rows, waiting = beside(rows, waiting), None
+                rows, waiting = with_dead_letters(rows, waiting), None
                 options[DEAD_LETTERS] = spec.dead_letters
             _save(rows, TOPICS, options, writer, number)
         if waiting is not None:
             options = server_options(spec.server) | dict.fromkeys(("topic", DEAD_LETTERS), spec.dead_letters)
-            _save(alone(waiting), TOPICS, options, f"{query}-{DEAD}", number)
+            _save(dead_letters_alone(waiting), TOPICS, options, f"{query}-{DEAD}", number)
 
 
 def _save(rows: DataFrame, format: str, options: dict[str, Any], writer: str, batch: int) -> None:

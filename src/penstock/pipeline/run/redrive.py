@@ -84,15 +84,15 @@ def run_redrive(spec: Spec, spark: SparkSession, choice: Choice) -> Report:
         with HttpClient(spec.server) as client:
             ends = _ends(client, TopicName.parse(spec.dead_letters))
         state.pending = Batch(choice=choice, ends=ends)
-        lost = _letters(spec, spark, state).where(f.col("origin").isNull()).count()
-        if _letters(spec, spark, state).where(f.col("origin").isNotNull()).limit(1).count():
+        lost = _chosen(spec, spark, state).where(f.col("origin").isNull()).count()
+        if _chosen(spec, spark, state).where(f.col("origin").isNotNull()).limit(1).count():
             replace(path, msgspec.json.encode(state))
             redriven += _publish(spec, spark, state, path)
     return Report(redriven, lost)
 
 
 def _publish(spec: Spec, spark: SparkSession, state: State, path: Path) -> int:
-    rows = _letters(spec, spark, state).where(f.col("origin").isNotNull()).persist()
+    rows = _chosen(spec, spark, state).where(f.col("origin").isNotNull()).persist()
     try:
         offsets = [
             (int(row.partition), int(row.offset)) for row in rows.select("partition", "offset").collect()
@@ -111,7 +111,7 @@ def _publish(spec: Spec, spark: SparkSession, state: State, path: Path) -> int:
     return len(offsets)
 
 
-def _letters(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
+def _chosen(spec: Spec, spark: SparkSession, state: State) -> DataFrame:
     """The chosen letters that were not published again yet."""
     batch = state.pending
     assert batch is not None

@@ -36,14 +36,6 @@ LISTENER_S: Final = 10.0  # for Spark's events of the last batch to arrive
 Emit = Callable[[dict[str, Any]], None]
 
 
-class Failed(Exception):
-    """A pipeline ended with an error."""
-
-    def __init__(self, cause: Cause) -> None:
-        super().__init__(cause.sentence)
-        self.cause = cause
-
-
 class Runner:
     """One query of a pipeline. `emit` gets the event of every batch, in the order of the batches."""
 
@@ -89,8 +81,8 @@ class Runner:
             with suppress(PySparkException):
                 self._query.stop()
 
-    def wait(self) -> None:
-        """Until the query is over. Raises Failed where it ended with an error."""
+    def wait(self) -> Cause | None:
+        """Until the query is over; why it failed, None where it did not."""
         query, listener = self._query, self._listener
         assert query is not None
         assert listener is not None
@@ -107,8 +99,7 @@ class Runner:
         with suppress(Exception):  # of a JVM that is gone
             self._spark.streams.removeListener(listener)
         error = query.exception()
-        if error is not None:
-            raise Failed(cause_of(error))
+        return None if error is None else cause_of(error)
 
 
 class _Listener(StreamingQueryListener):

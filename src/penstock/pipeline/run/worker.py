@@ -20,7 +20,7 @@ from .causes import Cause, cause_of
 from .folder import Folder
 from .preflight import preflight
 from .process import KILL, START, STOP, Job, WorkerEvent
-from .runner import Failed, Runner
+from .runner import Runner
 
 
 class Worker:
@@ -71,17 +71,16 @@ class Worker:
             self._tell({"state": "running", "query": query})
             if self._stopping.is_set():
                 self._runner.stop()
-            self._runner.wait()
-        except Failed as failed:
-            self._over(failed.cause, planned)
-            return False
+            cause = self._runner.wait()
         except Exception as error:
-            self._over(cause_of(error), planned)
-            return False
+            cause = cause_of(error)
         finally:
             self._runner = None
-        self._say(WorkerEvent(over=True, planned=True))
-        return True
+        if cause is None:
+            self._say(WorkerEvent(over=True, planned=True))
+        else:
+            self._over(cause, planned)
+        return cause is None
 
     def _session(self, spec: Spec) -> Any:
         if self._spark is None:

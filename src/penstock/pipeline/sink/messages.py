@@ -206,7 +206,7 @@ def encoded_properties(rows: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
     return binary.grouped(_pairs(names, values), np.array(starts, np.int32))
 
 
-def letters(batch: pa.RecordBatch, writer: str, number: int) -> Columns:
+def dead_letters(batch: pa.RecordBatch, writer: str, number: int) -> Columns:
     """The messages of rows with an `_error`. `writer` and `number` say which batch they were rejected in."""
     names = batch.schema.names
     key = next((name for name in ("_key", "key") if name in names), None)  # as it came, if it is there

@@ -15,7 +15,7 @@ from penstock.pipeline.errors import PipelineError
 
 from .columns import chooses_version, is_plain
 from .entries import EntryWriter
-from .messages import columns_of, letters, milliseconds, pairs_of, text_of
+from .messages import columns_of, dead_letters, milliseconds, pairs_of, text_of
 from .options import Options, parse_topic
 from .target import Target
 
@@ -156,7 +156,7 @@ class Task:
             # A producer of their own: where they share a topic with good rows, their numbers are not those rows'.
             self._dead_letters = self._target(topic, None, "-dead-letters")
         self.messages[str(topic.base)] += batch.num_rows
-        found = letters(batch, self._identity.writer, self._identity.batch)
+        found = dead_letters(batch, self._identity.writer, self._identity.batch)
         self._dead_letters.write(found, None, None, None)
 
     def _target(self, topic: TopicName, encoding: "Encoding | None", suffix: str = "") -> Target:

@@ -157,8 +157,11 @@ class TopicSink:
         stage = f"{partition}-{context.taskAttemptId()}-{secrets.token_hex(4)}"
         return Identity(writer, number, partition), stage
 
-    def finish(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit the stages that won. A batch without rows is committed too: a number that went back is seen then."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
+        """Make what was written visible to consumers, once: commit the stages of the attempts that won.
+
+        A batch without rows is committed too: a number that went back is seen then.
+        """
         written = [message for message in messages if isinstance(message, Written)]
         stages = [message.stage for message in written if message.stage is not None]
         if self._options.delivery is not Delivery.EXACTLY_ONCE or not written:
@@ -178,7 +181,7 @@ class TopicSink:
             keep=not self._once,
         )
 
-    def give_up(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
         """Drop the stages that there are. A commit that was reported as failed may have been made: it stays."""
         keys = [message.key for message in messages if isinstance(message, Written)]
         with Stages(self._options.server, retry_s=0) as client:
@@ -193,28 +196,12 @@ class TopicWriter(TopicSink, DataSourceArrowWriter):
             raise PipelineError("a topic is not overwritten: write with mode append")
         super().__init__(given, schema, streaming=False)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make what was written visible to consumers."""
-        self.finish(messages)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop what was written."""
-        self.give_up(messages)
-
 
 class TopicStreamWriter(TopicSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("penstock")`."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         super().__init__(given, schema, streaming=True)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Make the batch visible to consumers, once."""
-        self.finish(messages)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Drop the batch, unless it is committed."""
-        self.give_up(messages)
 
 
 def _open_topics(options: Options) -> None:

@@ -45,7 +45,7 @@ def fit(sizes: Mapping[K, int], most: int, turn: int = 0) -> list[K]:
     return fitting
 
 
-class Pace:
+class PollInterval:
     """Spark asks again 10 ms after an answer, all the time; the server is made to answer late instead.
 
     The wait is `least_ms` after a batch, and doubles from answer to answer while there is nothing. It counts from

@@ -25,7 +25,7 @@ from penstock.pipeline.http.logs import Look, Size, sizes
 from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, retrying
 
 from .follow import Follower
-from .limits import Pace, fit, share
+from .limits import PollInterval, fit, share
 from .marks import (
     Available,
     Key,
@@ -59,7 +59,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_schema(schema, self._options, self._plan)
         self._watch = Watch(self._plan)
         self._client: HttpClient | None = None
-        self._pace = Pace(self._options.poll_ms)
+        self._poll_interval = PollInterval(self._options.poll_ms)
         self._follower = Follower(self._options.subscription)
         self._seen: Look | None = None
         self._frozen = False  # by a trigger that reads what is available now, and ends
@@ -113,7 +113,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watch.look(self._http)
         if not before.initial:
             self._follower.follow(self._http, before)
-        seen = self._look(self._pace.wait_ms if start == self._idle_at else 0)
+        seen = self._look(self._poll_interval.wait_ms if start == self._idle_at else 0)
         found = reach(before, seen.logs or [])
         self._check(found)
         if self._options.fail_on_data_loss:
@@ -122,9 +122,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle_at = None
         if end is before:
             self._idle_at = start
-            self._pace.idle()
+            self._poll_interval.idle()
             return start
-        self._pace.busy()
+        self._poll_interval.busy()
         self._follower.begin(self._http, before, found)
         return write_marks(end)
 
@@ -144,7 +144,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """A batch of the query is done; it may have been another source that had something to read."""
-        self._pace.busy()
+        self._poll_interval.busy()
 
     def stop(self) -> None:
         """Let go of the connection."""

@@ -11,22 +11,19 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.causes import Cause, ErrorClass
 from penstock.pipeline.run.folder import Owner
 from penstock.pipeline.run.handle import Restarts
-from penstock.pipeline.run.runner import Failed
 from penstock.pipeline.run.supervise import Backoff
 
 WAIT_S = 60.0
 
-AWAY = Failed(Cause(ErrorClass.BROKER, "it cannot be reached"))
-NEW = Failed(Cause(ErrorClass.NEW_SCHEMA, "there is version 2"))
-LOST = Failed(Cause(ErrorClass.DATA_LOSS, "messages are gone"))
+AWAY = Cause(ErrorClass.BROKER, "it cannot be reached")
+NEW = Cause(ErrorClass.NEW_SCHEMA, "there is version 2")
+LOST = Cause(ErrorClass.DATA_LOSS, "messages are gone")
 
 
 class Attempt:
     """Fails when it starts, or later, or ends when it is told to."""
 
-    def __init__(
-        self, *, starts: BaseException | None = None, ends: Failed | None = None, runs: bool = False
-    ):
+    def __init__(self, *, starts: BaseException | None = None, ends: Cause | None = None, runs: bool = False):
         self._starts = starts
         self._ends = ends
         self._over = threading.Event()
@@ -44,11 +41,9 @@ class Attempt:
 
     kill = stop
 
-    def wait(self, timeout_s: float | None = None) -> bool:
+    def wait(self) -> Cause | None:
         assert self._over.wait(WAIT_S)
-        if self._ends is not None:
-            raise self._ends
-        return True
+        return self._ends
 
 
 class NoPause(Backoff):

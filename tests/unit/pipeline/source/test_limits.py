@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.source.limits import IDLE_MS, Pace, fit, share
+from penstock.pipeline.source.limits import IDLE_MS, PollInterval, fit, share
 
 backlogs = st.dictionaries(st.integers(0, 70), st.integers(0, 10**7), max_size=70)
 
@@ -58,7 +58,7 @@ def test_what_fits(sizes: dict[int, int], most: int, turn: int) -> None:
 
 def test_an_idle_query_waits_longer_and_longer() -> None:
     now = [0.0]
-    pace = Pace(100, lambda: now[0])
+    pace = PollInterval(100, lambda: now[0])
     waits = []
     for _ in range(6):
         pace.idle()
@@ -70,6 +70,6 @@ def test_an_idle_query_waits_longer_and_longer() -> None:
     assert pace.wait_ms == 0, "a trigger that comes seldom never waits"
     pace.busy()
     assert pace.wait_ms == 100
-    slow = Pace(5000, lambda: now[0])
+    slow = PollInterval(5000, lambda: now[0])
     slow.idle()
     assert slow.wait_ms == 5000
