@@ -1,6 +1,7 @@
 """The choices of the client's arguments, by the official client's names and the wire's numbers."""
 
 from enum import Enum, IntEnum
+from typing import Final
 
 
 class ConsumerType(IntEnum):
@@ -10,6 +11,10 @@ class ConsumerType(IntEnum):
     Shared = 1
     Failover = 2
     KeyShared = 3
+
+
+# Of these, consumers share the messages: none may acknowledge up to a message, and single ones are delivered again.
+SHARED_TYPES: Final = (ConsumerType.Shared, ConsumerType.KeyShared)
 
 
 class InitialPosition(IntEnum):

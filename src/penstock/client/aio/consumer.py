@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 
-from penstock.client.enums import ConsumerType
+from penstock.client.enums import SHARED_TYPES, ConsumerType
 from penstock.client.errors import AlreadyClosed, OperationNotSupported, Timeout
 from penstock.client.message import Message
 from penstock.client.message_id import MessageId
@@ -143,7 +143,7 @@ async def open_consumer(
     """A consumer of one topic or several; `options` are complete."""
     names = topic if isinstance(topic, list) else [topic.pattern if isinstance(topic, re.Pattern) else topic]
     kind = consumer_type
-    shared = kind in (ConsumerType.Shared, ConsumerType.KeyShared)
+    shared = kind in SHARED_TYPES
     policy = options["dead_letter_policy"] if shared else None
     if isinstance(topic, str) and not options["is_pattern_topic"]:
         names = [str(topic_name(topic))]

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from typing import Any
 
-from penstock.client.enums import ConsumerType
+from penstock.client.enums import SHARED_TYPES, ConsumerType
 from penstock.client.errors import (
     AlreadyClosed,
     CumulativeAcknowledgementNotAllowedError,
@@ -143,7 +143,7 @@ class Incoming:
 
     def check_order(self) -> None:
         """Raise CumulativeAcknowledgementNotAllowedError where messages have no order."""
-        if self._kind in (ConsumerType.Shared, ConsumerType.KeyShared):
+        if self._kind in SHARED_TYPES:
             raise CumulativeAcknowledgementNotAllowedError(
                 f"a {self._kind.name} subscription has no order to acknowledge up to"
             )

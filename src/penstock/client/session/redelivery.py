@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.client.enums import ConsumerCryptoFailureAction, ConsumerType
+from penstock.client.enums import SHARED_TYPES, ConsumerCryptoFailureAction, ConsumerType
 from penstock.client.message import Message
 
 from .acks import Place
@@ -31,7 +31,7 @@ class Receiving(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shared(self) -> bool:
         """Whether the broker delivers single messages again, rather than all from one on."""
-        return self.type in (ConsumerType.Shared, ConsumerType.KeyShared)
+        return self.type in SHARED_TYPES
 
 
 class Redelivery:

@@ -35,7 +35,7 @@ async def test_an_observer_sees_a_topic_open_shrink_and_go() -> None:
         topic = await b.broker.topics.get(TOPIC)
         await topic.trim(2)
         await topic.trim(2)  # nothing is left to trim
-        await b.broker.administration.delete_topic(TOPIC)
+        await b.broker.topics.delete(TOPIC, force=False)
         assert observer.seen == [("opened", TOPIC, 0), ("trimming", TOPIC, 2), ("deleted", TOPIC, 3)]
 
 

@@ -19,7 +19,7 @@ ALWAYS: Final = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE)  # exist without being cre
 
 
 class Namespaces:
-    """Every namespace there is; those of `ALWAYS` always are.
+    """`broker.Namespaces`: every namespace there is; those of `ALWAYS` always are.
 
     `auto_create`: a namespace is created with its first topic, and a tenant with its first namespace.
     `listeners` are called after any change that may concern who is allowed to do what.
@@ -49,7 +49,6 @@ class Namespaces:
         return name in self._policies
 
     def policies(self, name: NamespaceName) -> NamespacePolicies:
-        """A namespace's policies; raises NAMESPACE_NOT_FOUND."""
         found = self._policies.get(name)
         if found is None:
             raise PenstockError(ErrorKind.NAMESPACE_NOT_FOUND, f"namespace {name} does not exist")
@@ -60,16 +59,13 @@ class Namespaces:
         return self.auto_create or name in self._policies
 
     def check(self, name: NamespaceName) -> None:
-        """Raise NAMESPACE_NOT_FOUND unless it `serves`."""
         if not self.serves(name):
             self.policies(name)
 
     def find(self, name: NamespaceName) -> NamespacePolicies | None:
-        """A namespace's policies, None where there is no such namespace."""
         return self._policies.get(name)
 
     async def create(self, name: NamespaceName, policies: NamespacePolicies | None = None) -> None:
-        """Create a namespace; raises ALREADY_EXISTS, and NOT_FOUND for a tenant that is not there."""
         if name in self._policies:
             raise PenstockError(ErrorKind.ALREADY_EXISTS, f"namespace {name} already exists")
         if not self.auto_create:
@@ -95,7 +91,6 @@ class Namespaces:
     async def change(
         self, name: NamespaceName, change: Callable[[NamespacePolicies], NamespacePolicies]
     ) -> None:
-        """Set policies by what they are now; changes wait for one another. Raises NAMESPACE_NOT_FOUND."""
         async with self._changing:
             await self.update(name, change(self.policies(name)))
 
@@ -125,7 +120,6 @@ class Namespaces:
         self._permissions_changed()
 
     def of_tenant(self, tenant: str) -> list[NamespaceName]:
-        """The namespaces of a tenant, sorted; raises NOT_FOUND for an unknown tenant."""
         self.check_tenant(tenant)
         return sorted(name for name in self._policies if name.tenant == tenant)
 
@@ -139,29 +133,24 @@ class Namespaces:
         return sorted(self._tenants)
 
     def check_tenant(self, tenant: str) -> None:
-        """Raise NOT_FOUND unless the tenant exists."""
         if tenant not in self._tenants:
             raise PenstockError(ErrorKind.NOT_FOUND, f"tenant {tenant} does not exist")
 
     async def create_tenant(self, tenant: str, info: TenantInfo | None = None) -> None:
-        """Create a tenant; raises ALREADY_EXISTS."""
         check_entity("tenant", tenant)
         if tenant in self._tenants:
             raise PenstockError(ErrorKind.ALREADY_EXISTS, f"tenant {tenant} already exists")
         await self._save_tenant(tenant, info or TenantInfo())
 
     def tenant(self, tenant: str) -> TenantInfo:
-        """What is stored of a tenant; raises NOT_FOUND."""
         self.check_tenant(tenant)
         return self._tenants[tenant]
 
     def administers(self, role: str, tenant: str) -> bool:
-        """Whether a role is one of the tenant's administrators."""
         found = self._tenants.get(tenant)
         return found is not None and role in found.admin_roles
 
     async def update_tenant(self, tenant: str, info: TenantInfo) -> None:
-        """Say who administers a tenant; raises NOT_FOUND."""
         self.check_tenant(tenant)
         await self._save_tenant(tenant, info)
 

@@ -34,7 +34,7 @@ def schema_id(topic: TopicName) -> str:
 
 
 class Schemas:
-    """Every version of every topic's schema. Versions count from 0, one for each schema or deletion."""
+    """`broker.Schemas`: every version of every topic's schema. Versions count from 0, one for each schema or deletion."""
 
     def __init__(self, store: MetaStore, namespaces: Namespaces, clock: Clock, bytes_max: int) -> None:
         self._store = store
@@ -60,12 +60,10 @@ class Schemas:
     # -- reading
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:
-        """The newest schema of a topic; None where there is none, or it was deleted."""
         versions = self._versions.get(schema_id(topic))
         return None if not versions or versions[-1].deleted else versions[-1]
 
     def version(self, topic: TopicName, number: int) -> SchemaVersion:
-        """One version, also of before a deletion, to read stored messages by; raises SCHEMA_NOT_FOUND."""
         return self._numbered(topic, number, self.all(topic, deleted=True))
 
     def _numbered(self, topic: TopicName, number: int, among: list[SchemaVersion]) -> SchemaVersion:
@@ -75,7 +73,6 @@ class Schemas:
         raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
-        """One version, or the newest; raises SCHEMA_NOT_FOUND, as for every version before a deletion."""
         if number is not None:
             return self._numbered(topic, number, self._live(topic))
         versions = self._versions.get(schema_id(topic))
@@ -86,7 +83,6 @@ class Schemas:
         return versions[-1]
 
     def all(self, topic: TopicName, *, deleted: bool = False) -> list[SchemaVersion]:
-        """Every version, oldest first; `deleted`: also those before a deletion, which stored messages may name."""
         if not deleted:
             return self._live(topic)
         return [v for v in self._versions.get(schema_id(topic), ()) if not v.deleted]
@@ -102,7 +98,6 @@ class Schemas:
         return live
 
     def find(self, topic: TopicName, schema: SchemaInfo) -> int | None:
-        """The version of an equal schema; raises BAD_VALUE_SCHEMA for one that cannot be."""
         from penstock.codec.definition import same
 
         for version in reversed(self._live(topic)):
@@ -111,7 +106,6 @@ class Schemas:
         return None
 
     def strategy(self, topic: TopicName) -> Compatibility:
-        """The strategy that counts for a topic: its namespace's, or the default."""
         chosen = self._policies(topic).schema_compatibility
         return DEFAULT_STRATEGY if chosen is Compatibility.UNDEFINED else chosen
 
@@ -119,7 +113,6 @@ class Schemas:
         return self._namespaces.find(topic.namespace_name) or NamespacePolicies()
 
     def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
-        """Why `schema` may not follow those of the topic; None when it may."""
         from penstock.codec.compatibility import check
 
         existing = [v.schema for v in self._live(topic)]
@@ -137,7 +130,6 @@ class Schemas:
             raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
 
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:
-        """Raise BAD_VALUE_SCHEMA unless a schema can be understood and is within bounds."""
         from penstock.codec.definition import check_definition
 
         size = len(schema.data) + len(schema.name.encode())
@@ -149,17 +141,12 @@ class Schemas:
         check_definition(schema, max_schema_bytes=self._bytes_max)
 
     def check_unversioned(self, topic: TopicName) -> None:
-        """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
         if self._policies(topic).schema_validation_enforced and self.latest(topic) is not None:
             raise PenstockError(
                 ErrorKind.INCOMPATIBLE_SCHEMA, f"{topic} has a schema and takes no messages without one"
             )
 
     async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
-        """Raise INCOMPATIBLE_SCHEMA unless a consumer with `schema` can read the topic (docs/schemas.md).
-
-        Where the topic is not `used` yet, the consumer's schema becomes its first.
-        """
         if schema.type in (SchemaType.NONE, SchemaType.BYTES, SchemaType.AUTO_CONSUME):
             return
         newest = self.latest(topic)
@@ -184,10 +171,6 @@ class Schemas:
     async def get_or_create(
         self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
     ) -> int | None:
-        """The version of `schema`, registered when it is new and may follow; None for NONE and BYTES.
-
-        `forced` as in `check_next`. Raises BAD_VALUE_SCHEMA, INCOMPATIBLE_SCHEMA.
-        """
         if schema.type in (SchemaType.NONE, SchemaType.BYTES):
             self.check_unversioned(topic)
             return None
@@ -212,10 +195,6 @@ class Schemas:
         return number
 
     async def delete(self, topic: TopicName, *, force: bool = False) -> int:
-        """Delete a topic's schema: a new version says so. `force` forgets every version.
-
-        Raises SCHEMA_NOT_FOUND where there is none.
-        """
         key = schema_id(topic)
         async with self._locks.hold(key):
             newest = self.get(topic)

@@ -17,7 +17,7 @@ LOOK_AT: Final = 1000  # entries, before those that are acknowledged are forgott
 
 
 class Answers:
-    """The answers to one subscription's messages. Those that are out are answered at once; the `_late` ones look up
+    """`broker.Answers`: the answers to one subscription's messages. Those that are out are answered at once; the `_late` ones look up
     in the log what is out no more."""
 
     def __init__(self, subscription: Source, out: Outstanding) -> None:
@@ -37,7 +37,6 @@ class Answers:
         return True
 
     async def acknowledge_late(self, message_id: MessageId) -> None:
-        """Acknowledge a message that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""
         if 0 <= message_id.entry < self._topic.first_entry:
             return
         entry, index = await self._topic.entry(message_id.entry), message_id.batch_index
@@ -58,7 +57,6 @@ class Answers:
         return True
 
     async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: AnyReceiver) -> None:
-        """The same of an entry that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""
         if 0 <= entry_id < self._topic.first_entry:
             return
         entry = await self._topic.entry(entry_id)
@@ -72,7 +70,6 @@ class Answers:
         self._out.acknowledged(offset, mask)
 
     async def acknowledge_up_to(self, message_id: MessageId) -> None:
-        """Acknowledge everything up to and with a message; raises MESSAGE_NOT_FOUND past the end."""
         if message_id.entry < self._topic.first_entry:
             return
         held = self._pending.of(message_id.entry)
@@ -142,7 +139,7 @@ def _mask_of(entry_id: int, index: int, count: int) -> int:
 
 
 class Excerpts:
-    """Which parts of a batch went out as batches of their own, with indexes from 0 on, since the server started.
+    """`broker.Excerpts`: which parts of a batch went out as batches of their own, with indexes from 0 on, since the server started.
 
     An acknowledgement of part of a batch says by index what it leaves. A client may hold messages of the whole batch
     and of several such parts at a time, after a reconnect for example, and does not say which of them it counts by.
@@ -155,7 +152,6 @@ class Excerpts:
         self._look_at = LOOK_AT
 
     def add(self, entry_id: int, end: int, mask: int) -> None:
-        """The messages in `mask` of an entry, which ends before the offset `end`, are sent as a batch."""
         parts = self._parts.setdefault(entry_id, (end, []))[1]
         if mask not in parts:
             parts.append(mask)

@@ -12,14 +12,13 @@ from .subscription import Subscription
 
 
 class Consumer(Receiver):
-    """One consumer. Endpoints take deliveries from its outbox and bring answers back."""
+    """`broker.Consumer`: endpoints take deliveries from its outbox and bring answers back."""
 
     @property
     def attached(self) -> list[Subscription]:
         return cast(list[Subscription], self.sources)  # nothing else attaches itself
 
     def source_of(self, message_id: MessageId) -> Subscription:
-        """The subscription that `message_id` belongs to; raises MESSAGE_NOT_FOUND for an id of elsewhere."""
         found = self._attached.get(message_id.ledger)
         if found is None:
             raise PenstockError(
@@ -82,7 +81,6 @@ class Consumer(Receiver):
         return source.answers.negative(message_id.entry, message_id.batch_index, delay)
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Return what was taken from the outbox but never handed on; it does not count as a redelivery."""
         for delivery in deliveries:
             cast(Subscription, delivery.subscription).answers.give_back(self, delivery)
 
@@ -98,12 +96,10 @@ class Consumer(Receiver):
         await self.source_of(target).seek(target)
 
     async def seek_time(self, publish_time: int) -> None:
-        """Go on with the first message of each partition published at or after `publish_time` (ms)."""
         for source in self.attached:
             await source.seek_time(publish_time)
 
     async def flush(self) -> None:
-        """Complete when every acknowledgement given so far is durable."""
         for source in self.attached:
             await source.flush()
 

@@ -68,7 +68,6 @@ class StoredCursor:
             log.debug("a client's version is known until the next start only: %s", error)
 
     async def flush(self) -> None:
-        """Complete when every acknowledgement given so far is durable."""
         await self._save()
 
     async def _save(self, properties: bytes | None = None) -> None:

@@ -67,6 +67,18 @@ class Delivering:
             and (self._subscription.backlog == 0 or (self.reading.next_entry or 0) >= self._topic.next_entry)
         )
 
+    async def last_visible(self) -> tuple[Entry, int] | None:
+        topic, kept = self._topic, self._compaction.kept
+        if topic.next_entry == topic.first_entry:
+            return None
+        if not self._subscription.compacted or kept is None or topic.next_offset > kept.horizon:
+            entry = await topic.entry(topic.next_entry - 1)
+            return entry, (1 << entry.count) - 1
+        if kept.last < topic.first_offset:
+            return None
+        entry = await topic.entry(await topic.entry_at(kept.last))
+        return entry, kept.mask(entry.offset, entry.count)
+
     # -- the run
 
     def wake(self) -> None:

@@ -15,9 +15,8 @@ from penstock.runtime.clock import Timers
 from penstock.runtime.tasks import Tasks
 
 from .pending import Pending, PendingTable, Replay, Slice
-from .receiver import Receiver, Source
+from .receiver import Receiver, Source, SubscribedLog
 from .selection import Selection
-from .source import SubscribedLog
 
 BURY_RETRY_MS: Final = 1000  # after a dead-letter topic did not take a message
 

@@ -9,7 +9,7 @@ from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.runtime.tasks import Tasks
 
-from .source import SubscribedLog
+from .receiver import SubscribedLog
 
 AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once
 RETRY_MS: Final = 1000  # after the store failed

@@ -10,15 +10,22 @@ from collections.abc import Callable
 from typing import Protocol
 
 from penstock.broker.consumer import Budget, Delivery
+from penstock.broker.log import Log
 from penstock.engines.embedded.log.offsets import OffsetSet
+from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
 from penstock.runtime.statistics import Rate
 
-from .source import SubscribedLog
-
 PERMITS_MAX = 2**31 - 1
 COUNT_BYTES = 32 * 1024  # of deliveries are counted in the budget at a time: none pays for it alone
+
+
+class SubscribedLog(Log, Protocol):
+    """The log that a subscription reads. What appends to it wakes the subscription."""
+
+    def peek(self, entry_id: int) -> Entry | None:
+        """An entry that is in memory."""
 
 
 class Source(Protocol):
@@ -44,7 +51,7 @@ class Source(Protocol):
 
 
 class Receiver:
-    """One consumer, as far as it is delivered to. Endpoints take deliveries from its outbox.
+    """`broker.Receiver`: one consumer, as far as it is delivered to. Endpoints take deliveries from its outbox.
 
     What waits in the outbox, and what was taken from it last, counts in the `budget` of its principal.
     """
@@ -88,7 +95,6 @@ class Receiver:
     # -- capacity
 
     def capacity(self) -> int:
-        """How many more messages it takes now."""
         options = self.options
         # One that gets everything may hold back its acknowledgements for as long as it likes, as in Pulsar.
         room = PERMITS_MAX if self._alone else self.unacked_max - self.unacked
@@ -119,7 +125,6 @@ class Receiver:
         self.wake_sources()
 
     def stop_flow(self) -> None:
-        """Take back the permits that were not used."""
         self.permits = 0
 
     def settled(self, count: int) -> None:
@@ -177,7 +182,6 @@ class Receiver:
         return taken
 
     async def ready(self) -> bool:
-        """Wait for a delivery; False once the consumer is closed and nothing is left."""
         while not self.outbox:
             if self.closed:
                 return False

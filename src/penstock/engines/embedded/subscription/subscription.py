@@ -24,9 +24,8 @@ from .cursors import StoredCursor
 from .delivering import Delivering
 from .key_shared import KeyShared
 from .outstanding import Outstanding
-from .receiver import Receiver
+from .receiver import Receiver, SubscribedLog
 from .selection import Exclusive, Failover, Selection, Shared
-from .source import SubscribedLog
 
 RULES: Final[dict[SubscriptionType, type[Selection]]] = {
     SubscriptionType.EXCLUSIVE: Exclusive,
@@ -69,7 +68,7 @@ class Host(Protocol):
 
 
 class Subscription(StoredCursor):
-    """One subscription of one log. `compaction` says what was compacted.
+    """`broker.Subscription`: one subscription of one log. `compaction` says what was compacted.
 
     `answers` is for what consumers say of the messages they were given.
     """
@@ -118,14 +117,12 @@ class Subscription(StoredCursor):
         )
         self._delivering = Delivering(self, self._out, compaction, tasks)
         self.answers = Answers(self, self._out)
+        self.limit_rate = self._delivering.limit_rate
+        self.last_visible = self._delivering.last_visible
 
     def wake(self) -> None:
         """Something changed: deliver soon. Wakes between two runs are one."""
         self._delivering.wake()
-
-    def limit_rate(self, throttles: tuple[Throttle, ...]) -> None:
-        """Deliver no faster than these allow, from now on."""
-        self._delivering.limit_rate(throttles)
 
     # -- consumers
 
@@ -240,7 +237,6 @@ class Subscription(StoredCursor):
         await self.flush()
 
     def skip(self, offset: int) -> None:
-        """Count everything below `offset` as acknowledged."""
         # Reading goes on where it is: what it passed is out or to come again, and what is skipped it passes over.
         self._out.acknowledged_below(min(offset, self.topic.next_offset))
         self.wake()
@@ -253,19 +249,6 @@ class Subscription(StoredCursor):
                 consumer.forget(self, first_offset)
             self._out.acknowledged_below(first_offset)
 
-    async def last_visible(self) -> tuple[Entry, int] | None:
-        """The last entry that its consumers may see, with the bits of its messages; None without one."""
-        topic, kept = self.topic, self.compaction.kept
-        if topic.next_entry == topic.first_entry:
-            return None
-        if not self.compacted or kept is None or topic.next_offset > kept.horizon:
-            entry = await topic.entry(topic.next_entry - 1)
-            return entry, (1 << entry.count) - 1
-        if kept.last < topic.first_offset:
-            return None
-        entry = await topic.entry(await topic.entry_at(kept.last))
-        return entry, kept.mask(entry.offset, entry.count)
-
     async def reply(
         self,
         message_id: MessageId,
@@ -275,7 +258,6 @@ class Subscription(StoredCursor):
         is_error: bool,
         schema_version: int | None,
     ) -> Outcome:
-        """Answer a request that is out with a consumer of `owner` (None: any). The caller acknowledges it afterwards."""
         holder = self.answers.holder(message_id.entry, message_id.batch_index, owner)
         return await self.host.reply(self, holder, message_id, content, is_error, schema_version)
 

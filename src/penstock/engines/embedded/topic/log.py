@@ -18,7 +18,7 @@ TIME_MAX: Final = 2**63 - 1  # ms; what the store can compare
 
 
 class TopicLog:
-    """What is read of a topic, and waited for. `next_entry` and `next_offset` are what the next append gets."""
+    """`broker.Log`: what is read of a topic, and waited for. `next_entry` and `next_offset` are what the next append gets."""
 
     def __init__(
         self,
@@ -48,11 +48,9 @@ class TopicLog:
 
     @property
     def partition(self) -> int:
-        """The partition's number as REST counts it: a topic without partitions is its own partition 0."""
         return max(0, self.name.partition)
 
     def check_open(self) -> None:
-        """Raise unless the topic takes messages."""
         if self.terminated:
             raise PenstockError(ErrorKind.TOPIC_TERMINATED, f"{self.name} is terminated")
         self.check_there()
@@ -63,7 +61,6 @@ class TopicLog:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
 
     async def grown(self, beyond: int, timeout_ms: float) -> bool:
-        """Wait until there is a message at offset `beyond`, or no more can come; False when time is over."""
         changed = asyncio.Event()
         self.followers.add(changed.set)
         try:
@@ -84,7 +81,6 @@ class TopicLog:
         return self._tail.get(entry_id)
 
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
-        """Entries from `entry_id` (or the first there is) on; empty at the end of the log."""
         entry_id = max(entry_id, self.first_entry)
         if entry_id >= self.next_entry:
             return []
@@ -94,26 +90,21 @@ class TopicLog:
         return await self.store.read(self.ledger, entry_id, entries_max, bytes_max)
 
     async def size_since(self, entry_id: int) -> int:
-        """Bytes of data in the entries from `entry_id` (or the first there is) on."""
         return await self.store.size_since(self.ledger, entry_id)
 
     async def find_size(self, size_bytes: int) -> Entry | None:
-        """The first entry that has at most `size_bytes` of data in itself and all after it; None without one."""
         return await self.store.find_size(self.ledger, size_bytes)
 
     def has_read(self, size: int) -> None:
-        """A read of the usual size brought `size` bytes: the next may, too."""
         if size > self.read_bytes_max:
             self.read_bytes_max = size
 
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
-        """Entries from the one that holds `offset` on."""
         if offset >= self.next_offset:
             return []
         return await self.read(await self.entry_at(offset), entries_max, bytes_max)
 
     async def entry(self, entry_id: int) -> Entry:
-        """One entry; raises MESSAGE_NOT_FOUND when the log does not hold it."""
         if not self.first_entry <= entry_id < self.next_entry:
             raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{self.name} holds no entry {entry_id}")
         found = await self.read(entry_id, 1)
@@ -124,7 +115,6 @@ class TopicLog:
     # -- offsets
 
     async def entry_at(self, offset: int) -> int:
-        """The id of the entry that holds `offset`; the next one at the end of the log."""
         if offset >= self.next_offset:
             return self.next_entry
         if offset <= self.first_offset:
@@ -136,8 +126,6 @@ class TopicLog:
         return self.next_entry if found is None else found.entry_id
 
     async def offset_after(self, message_id: MessageId, *, inclusive: bool = False) -> int:
-        """The offset of the first message after `message_id` (or of it); raises BAD_PARAMETER for another
-        topic's id."""
         if message_id == EARLIEST:
             return self.first_offset
         if message_id == LATEST:
@@ -154,12 +142,10 @@ class TopicLog:
         return entry.offset if inclusive else entry.end
 
     async def offset_at_time(self, publish_time: int) -> int:
-        """The offset of the first message published at or after `publish_time` (ms); the end when none was."""
         found = await self.store.find_time(self.ledger, min(max(0, publish_time), TIME_MAX))
         return self.next_offset if found is None else found.offset
 
     def id_of(self, entry: Entry, index: int) -> MessageId:
-        """The id of message `index` of an entry; -1 for one that was sent alone."""
         if index < 0:
             return MessageId(self.ledger, entry.entry_id, self.name.partition)
         return MessageId(self.ledger, entry.entry_id, self.name.partition, index, entry.count)

@@ -28,7 +28,7 @@ _RANDOM: Final = random.SystemRandom()
 
 
 class Producer:
-    """Publishes to the partitions of one topic under one name.
+    """`broker.Producer`: publishes to the partitions of one topic under one name.
 
     `version_of` finds or registers a schema for the topic; `deduplicate` says whether explicit sequence ids
     count; `message_bytes_max` bounds one message.
@@ -110,7 +110,6 @@ class Producer:
             self._router.count = len(topics)
 
     def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
-        """Whether `publish_plain` fits."""
         return (
             (len(self.topics) == 1 or partition is not None)
             and 0 < len(payloads) <= BATCH_MESSAGES_MAX
@@ -204,7 +203,6 @@ class Producer:
         return self._versions[key]
 
     def number(self, message: OutMessage) -> int:
-        """Give a message the next sequence id, unless it has one; returns the id."""
         number = message.sequence_id
         if number is None:
             number = message.sequence_id = self._next_sequence

@@ -26,7 +26,7 @@ REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
 
 
 class Request:
-    """One wait. `reply` completes with a Reply, or fails with REQUEST_TIMEOUT or why it ended; `told` is called
+    """`broker.Request`: one wait. `reply` completes with a Reply, or fails with REQUEST_TIMEOUT or why it ended; `told` is called
     right then, for those that are no task."""
 
     __slots__ = ("_ended", "_requests", "_timer", "key", "names", "reply", "told")
@@ -41,12 +41,10 @@ class Request:
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def placed(self, message_id: MessageId) -> None:
-        """The request is stored under this id."""
         if not self.reply.done():
             self._requests.move(self, _key(message_id))
 
     def fail(self, error: PenstockError) -> None:
-        """End the wait with an error."""
         self._end()
         if not self.reply.done():
             self.reply.set_exception(error)
@@ -65,7 +63,6 @@ class Request:
         return True
 
     def withdraw(self) -> None:
-        """The client that asked went: it waits no more."""
         if not self._ended:
             self._requests.withdrawn += 1
             self.reply.cancel()
@@ -78,7 +75,7 @@ class Request:
 
 
 class Requests:
-    """Every wait of a broker, and what became of them."""
+    """`broker.Requests`: every wait of a broker, and what became of them."""
 
     def __init__(self, clock: Clock, encoder: EntryFormat, timeout_ms_max: int) -> None:
         self._clock = clock
@@ -88,7 +85,6 @@ class Requests:
         self.opened = self.answered = self.late = self.timed_out = self.withdrawn = 0
 
     def __len__(self) -> int:
-        """How many wait now."""
         return sum(map(len, self._waits.values()))
 
     def open(self, topic: str, producer: str, message: OutMessage, timeout_ms: int) -> Request:
@@ -101,8 +97,6 @@ class Requests:
         return request
 
     def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
-        """Begin to wait for the reply to the message of that topic, producer and sequence id, which is
-        marked as a request already. Raises as `open` does."""
         self.check(timeout_ms)
         timer = self._clock.call_later(timeout_ms, lambda: self._time_over(request, timeout_ms))
         request = Request(self, names, timer)
@@ -111,7 +105,6 @@ class Requests:
         return request
 
     def check(self, timeout_ms: int) -> None:
-        """Raise BAD_PARAMETER for a senseless timeout."""
         if not 1 <= timeout_ms <= self._timeout_ms_max:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,

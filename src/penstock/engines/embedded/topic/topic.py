@@ -63,7 +63,7 @@ class TopicParts(msgspec.Struct, frozen=True):
 
 
 class Topic(TopicLog):
-    """One log with its subscriptions and producers. All methods run on the loop's thread."""
+    """`broker.Topic`: one log with its subscriptions and producers. All methods run on the loop's thread."""
 
     def __init__(
         self,
@@ -97,7 +97,6 @@ class Topic(TopicLog):
 
     @property
     def epoch(self) -> int:
-        """How often a producer had the topic alone, less one."""
         return self.access.epoch
 
     @property
@@ -107,7 +106,6 @@ class Topic(TopicLog):
 
     @property
     def used(self) -> bool:
-        """Whether it has messages, or a client is connected."""
         return bool(self.next_offset or self.producers or self.consumer_count)
 
     # -- writing
