@@ -10,7 +10,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 
 from .avro.parse import DefinitionError, parse
-from .avro.types import Type
+from .avro.types import PRIMITIVES, Type
 from .codec import Part, bad_schema
 from .key_value import ENCODING_PROPERTY, key_value_parts
 
@@ -141,13 +141,12 @@ def _canonical(data: bytes) -> bytes:
 
 
 _DEFINING: Final = frozenset(("record", "error", "enum", "fixed"))
-_PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
 
 def _strip(tree: Any, namespace: str) -> Any:
     """Full names, no `doc`, no aliases, no wrapping of bare names: what Java's Schema.equals looks at."""
     if type(tree) is str:
-        return tree if "." in tree or tree in _PRIMITIVES or not namespace else f"{namespace}.{tree}"
+        return tree if "." in tree or tree in PRIMITIVES or not namespace else f"{namespace}.{tree}"
     if type(tree) is list:
         return [_strip(branch, namespace) for branch in tree]
     out = {name: value for name, value in tree.items() if name not in ("doc", "aliases", "namespace")}

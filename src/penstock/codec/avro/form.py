@@ -20,6 +20,8 @@ from .types import Enum, Fixed, Logical, Record, Type
 _DECIMAL_BYTES_MAX: Final = 1024  # far above what the precisions that definitions may have need
 _UNITS: Final = {"millis": MILLIS, "micros": MICROS, "nanos": NANOS}
 
+# Primitives that are the same in every form, but for a logical type: most values are of these.
+_ALIKE: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "string"))
 # Which logical types stand on which Avro type; a logical type elsewhere is ignored, as the specification says.
 CARRIERS: Final = {
     "int": ("date", "time-millis"),
@@ -60,11 +62,15 @@ class Form:
 
     def into(self, kind: Type) -> Convert | None:
         """The function from this form to what Avro stores."""
+        if kind.kind in _ALIKE and kind.logical is None:  # type: ignore[union-attr]
+            return None
         found = _conversions(kind)
         return found.native_in if self.native else found.plain_in
 
     def out(self, kind: Type) -> Convert | None:
         """The function from what Avro stores to this form."""
+        if kind.kind in _ALIKE and kind.logical is None:  # type: ignore[union-attr]
+            return None
         found = _conversions(kind)
         return found.native_out if self.native else found.plain_out
 

@@ -7,13 +7,26 @@ import msgspec
 
 from .default import encode_default
 from .form import CARRIERS
-from .types import Array, Enum, Field, Fixed, Logical, Map, Named, Primitive, Record, Type, Union, shown
+from .types import (
+    PRIMITIVES,
+    Array,
+    Enum,
+    Field,
+    Fixed,
+    Logical,
+    Map,
+    Named,
+    Primitive,
+    Record,
+    Type,
+    Union,
+    shown,
+)
 
 DEPTH_MAX: Final = 100  # deeper than any definition written by people or generated from their classes
 BRANCHES_MAX: Final = 1000  # branches are compared each with each
 TYPES_MAX: Final = 10_000  # codecs are compiled: about a tenth of a millisecond per type
 
-_PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Java's reflection gives nested classes a namespace that ends in `$`.
 _NAMESPACE = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*", re.ASCII)
@@ -79,12 +92,12 @@ class _Parser:
             return Array(self.type(_need(tree, "items", path), namespace, f"{path}[]", depth + 1))
         if kind == "map":
             return Map(self.type(_need(tree, "values", path), namespace, f"{path}{{}}", depth + 1))
-        if kind in _PRIMITIVES:
+        if kind in PRIMITIVES:
             return Primitive(kind, _logical(tree, kind, 0))
         return self._reference(kind, namespace, path)
 
     def _reference(self, name: str, namespace: str, path: str) -> Type:
-        if name in _PRIMITIVES:
+        if name in PRIMITIVES:
             return Primitive(name)
         known = self.named.get(name if "." in name or not namespace else f"{namespace}.{name}")
         known = known or self.named.get(name)
@@ -175,7 +188,7 @@ class _Parser:
                 raise DefinitionError(f"{_at(path)}a namespace is text, not {shown(namespace)}")
         if not _NAME.fullmatch(short) or (namespace and not _NAMESPACE.fullmatch(namespace)):
             raise DefinitionError(f"{_at(path)}bad name {shown(name)} in namespace {shown(namespace)}")
-        if not namespace and short in _PRIMITIVES:
+        if not namespace and short in PRIMITIVES:
             raise DefinitionError(f"{_at(path)}{short} is the name of a primitive type")
         full = _full(short, namespace)
         return full, namespace, tuple(a if "." in a else _full(a, namespace) for a in _aliases(tree, path))

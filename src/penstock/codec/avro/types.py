@@ -1,7 +1,9 @@
 """A parsed Avro definition as a graph of types; named types may refer to themselves."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
+
+PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
 
 class Logical(NamedTuple):

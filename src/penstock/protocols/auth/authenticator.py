@@ -1,6 +1,6 @@
 """Who a client is, by its credentials: one place for every endpoint."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -23,23 +23,16 @@ class Auth:
     """Credentials to principals, and `permissions` for what they may do."""
 
     def __init__(
-        self,
-        permissions: Permissions,
-        *,
-        tokens: "Tokens | None" = None,
-        basic: Basic | None = None,
-        certificates: bool = False,
-        anonymous_role: str = "",
-        open_metrics: bool = False,
-        proxy_roles: Iterable[str] = (),
+        self, settings: AuthSettings, permissions: Permissions, tokens: "Tokens | None", basic: Basic | None
     ) -> None:
         self.permissions = permissions
-        self._proxies = ProxyRoles(proxy_roles)
-        self.open_metrics = open_metrics
+        self.open_metrics = settings.open_metrics
+        self._proxies = ProxyRoles(settings.proxy_roles)
         self._tokens = tokens
         self._basic = basic
-        self._certificates = certificates
-        self._anonymous = Principal(anonymous_role, None, "anonymous") if anonymous_role else None
+        self._certificates = settings.certificates
+        role = settings.anonymous_role
+        self._anonymous = Principal(role, None, "anonymous") if role else None
         self.challenges: tuple[str, ...] = (  # WWW-Authenticate (RFC 9110 11.6.1)
             *(('Bearer realm="penstock"',) if tokens is not None or basic is None else ()),
             *(('Basic realm="penstock", charset="UTF-8"',) if basic is not None else ()),
@@ -130,7 +123,10 @@ class Auth:
         return self._anonymous
 
 
-_OTHER_SOURCES: Final = (
+_MEANT: Final = (  # without `enabled` these are refused, as they would do nothing
+    "token_secret_key",
+    "token_secret_key_file",
+    "token_public_key_file",
     "token_jwks_file",
     "basic_file",
     "certificates",
@@ -152,7 +148,7 @@ def authenticator(settings: AuthSettings, broker: Broker) -> Auth | None:
     """What the settings ask for, None where authentication is off; raises AuthConfigError."""
     clock = broker.clock
     if not settings.enabled:
-        for key in ("token_secret_key", "token_secret_key_file", "token_public_key_file", *_OTHER_SOURCES):
+        for key in _MEANT:
             if getattr(settings, key):
                 raise AuthConfigError(f"auth.{key} is given and auth.enabled is false: say what is meant")
         return None
@@ -168,15 +164,7 @@ def authenticator(settings: AuthSettings, broker: Broker) -> Auth | None:
         )
     if settings.anonymous_role and settings.anonymous_role in settings.proxy_roles:
         raise AuthConfigError("auth.anonymous_role is in auth.proxy_roles: anyone could act for any role")
-    return Auth(
-        permissions,
-        tokens=tokens,
-        basic=basic,
-        certificates=settings.certificates,
-        anonymous_role=settings.anonymous_role,
-        open_metrics=settings.open_metrics,
-        proxy_roles=settings.proxy_roles,
-    )
+    return Auth(settings, permissions, tokens, basic)
 
 
 def _tokens(settings: AuthSettings, clock: Clock) -> "Tokens | None":
