@@ -14,11 +14,11 @@ from penstock.protocols.load import Holding
 from penstock.protocols.pieces import Pieces
 from penstock.protocols.rates import Allowance
 from penstock.protocols.session import ServerContext
-from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder, encode
+from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder
+from penstock.wire.pulsar_pb2 import CommandPing
 
 from .commands import HANDLERS
-from .connect import PING
-from .output import CLOSED
+from .peer import CLOSED
 from .session import Session
 
 log = logging.getLogger(__name__)
@@ -272,7 +272,7 @@ class Connection(asyncio.Protocol):
                 self.cut(f"nothing heard for {2 * self._keep_alive_ms} ms")
             else:
                 self._asked = True
-                self.write(encode(PING))
+                self.session.send(CommandPing())
         else:
             self._asked = False
         if not self.closed:

@@ -1,6 +1,6 @@
 """Schemas over the wire: read, registered on the way (PIP-43), and checked for producers and consumers."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -8,7 +8,6 @@ from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.wire.fields import schema_version_bytes, schema_version_number
 from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import (
-    BaseCommand,
     CommandGetOrCreateSchema,
     CommandGetOrCreateSchemaResponse,
     CommandGetSchema,
@@ -16,10 +15,8 @@ from penstock.wire.pulsar_pb2 import (
     Schema,
 )
 
-from .output import send
-
-if TYPE_CHECKING:
-    from .session import Session, Work
+from . import answers
+from .session import Session
 
 # The wire's numbers are the admin API's up to 20.
 _OTHERS: Final = {Schema.AutoConsume: SchemaType.AUTO_CONSUME}
@@ -46,7 +43,7 @@ def schema_data(topic: TopicName, schema: SchemaInfo) -> Schema:
     )
 
 
-def get_schema(session: "Session", command: CommandGetSchema, frame: Frame) -> None:
+def get_schema(session: Session, command: CommandGetSchema, frame: Frame) -> None:
     """Answer one version of a topic's schema, or the newest."""
     answer = CommandGetSchemaResponse(request_id=command.request_id)
     try:
@@ -62,15 +59,11 @@ def get_schema(session: "Session", command: CommandGetSchema, frame: Frame) -> N
     except PenstockError as error:
         answer.error_code = error.kind.codes.server_error  # type: ignore[assignment]
         answer.error_message = error.message
-    send(session.output, BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, get_schema_response=answer))
+    session.send(answer)
 
 
-def get_or_create_schema(session: "Session", command: CommandGetOrCreateSchema, frame: Frame) -> "Work":
+async def get_or_create_schema(session: Session, command: CommandGetOrCreateSchema, frame: Frame) -> None:
     """Answer the version of a schema, registered when it is new and may follow (PIP-43)."""
-    return _get_or_create(session, command)
-
-
-async def _get_or_create(session: "Session", command: CommandGetOrCreateSchema) -> None:
     answer = CommandGetOrCreateSchemaResponse(request_id=command.request_id)
     try:
         topic, broker = TopicName.parse(command.topic), session.broker
@@ -78,12 +71,8 @@ async def _get_or_create(session: "Session", command: CommandGetOrCreateSchema) 
         if not broker.topics.exists(topic):
             raise broker.topics.missing(topic)
         version = await broker.schemas.get_or_create(topic, schema_info(command.schema))
-        # Empty where there is none, as Pulsar has it: the Java client reads it unasked, and hangs without it.
-        answer.schema_version = b"" if version is None else schema_version_bytes(version)
+        answer.schema_version = answers.schema_version(version)
     except PenstockError as error:
         answer.error_code = error.kind.codes.server_error  # type: ignore[assignment]
         answer.error_message = error.message
-    send(
-        session.output,
-        BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, get_or_create_schema_response=answer),
-    )
+    session.send(answer)
