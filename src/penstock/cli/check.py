@@ -8,7 +8,8 @@ import msgspec
 from penstock.engines.embedded.sqlite.check import Report, check
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.wire.entry import WireFormat, is_sealed, parse
+from penstock.wire.contents import is_sealed, parse
+from penstock.wire.entry import WireFormat
 
 from . import output
 from .progress import progress

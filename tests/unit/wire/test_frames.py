@@ -6,7 +6,7 @@ from tests.unit.wire.outcome import refusal
 from penstock.engines.embedded.subscription.excerpts import spread
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
-from penstock.wire.excerpt import excerpt
+from penstock.wire.contents import excerpt
 from penstock.wire.fields import unsigned
 from penstock.wire.frames import (
     FIELD,

@@ -10,7 +10,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message as Stored
 from penstock.wire.checksum import seal
 from penstock.wire.compression import decompress
-from penstock.wire.entry import WireFormat, parse
+from penstock.wire.contents import parse
+from penstock.wire.entry import WireFormat
 from penstock.wire.pulsar_pb2 import CommandAck, MessageMetadata
 
 from .acks import Place

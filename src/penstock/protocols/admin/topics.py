@@ -8,7 +8,7 @@ from penstock.engines.embedded.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.protocols.http.answers import NO_CONTENT, Answer
-from penstock.wire.entry import batch_size
+from penstock.wire.contents import batch_size
 
 from .call import Call
 from .internal import internal_info, internal_stats

@@ -9,7 +9,7 @@ from penstock.engines.embedded.subscription import Consumer, Delivery
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType
-from penstock.wire.excerpt import excerpt
+from penstock.wire.contents import excerpt
 from penstock.wire.frames import ack_set_of, broker_part, mask_of, message_head
 from penstock.wire.pulsar_pb2 import CommandActiveConsumerChange, CommandReachedEndOfTopic, MessageIdData
 

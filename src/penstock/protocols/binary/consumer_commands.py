@@ -6,7 +6,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
-from penstock.wire.entry import batch_size
+from penstock.wire.contents import batch_size
 from penstock.wire.frames import Frame
 from penstock.wire.pulsar_pb2 import (
     CommandCloseConsumer,
