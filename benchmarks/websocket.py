@@ -65,7 +65,7 @@ async def serve(kind: str, folder: Path) -> None:
     from penstock.engines.embedded.runtime.clock import LoopClock
     from penstock.engines.embedded.sqlite import SqliteStore
     from penstock.protocols.session import ServerContext
-    from penstock.protocols.websocket.routes import routes
+    from penstock.protocols.websocket.endpoint import routes
     from penstock.wire.entry import WireFormat
 
     asgi = Router([WebSocketRoute("/ws/{path:path}", Echo())])

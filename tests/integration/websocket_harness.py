@@ -20,7 +20,7 @@ from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.session import Limits, ServerContext
-from penstock.protocols.websocket.routes import routes
+from penstock.protocols.websocket.endpoint import routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.server.app import build_for
 from penstock.testing.clock import settle

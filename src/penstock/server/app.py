@@ -15,7 +15,7 @@ from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
 from penstock.protocols.rest.endpoint import RestEndpoint
 from penstock.protocols.rest.stages import StagesEndpoint
 from penstock.protocols.session import ServerContext
-from penstock.protocols.websocket.routes import routes as websocket_routes
+from penstock.protocols.websocket.endpoint import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.wire.entry import WireFormat
 
