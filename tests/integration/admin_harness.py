@@ -10,8 +10,7 @@ from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.session import Limits, ServerContext
-from penstock.server.app import build_for
-from penstock.server.stores import TRANSIENT_LEDGERS
+from penstock.server.app import TRANSIENT_LEDGERS, build_for
 from penstock.testing.clock import ManualClock
 from penstock.wire.entry import WireFormat
 
@@ -64,7 +63,7 @@ async def office(
     broker = Broker(MemoryStore(), MemoryStore(TRANSIENT_LEDGERS), WireFormat(), clock, settings)
     context = ServerContext(broker, limits)
     app = build_for(context)
-    await app.start()
+    await app.context.broker.start()
     transport = httpx.ASGITransport(app.asgi)
     async with httpx.AsyncClient(transport=transport, base_url="http://office") as client:
         yield Office(broker, context, clock, client)

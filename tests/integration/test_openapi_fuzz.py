@@ -20,7 +20,7 @@ from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.session import Limits, ServerContext
-from penstock.server.describe import openapi
+from penstock.server.reference import openapi
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running
 from penstock.wire.entry import WireFormat

@@ -1,12 +1,15 @@
 """Builds the application: stores, broker, context, and every endpoint round them."""
 
 import asyncio
+from typing import Final
 
 import msgspec
 from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.memory import MemoryStore
+from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.runtime.clock import LoopClock
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
@@ -19,15 +22,16 @@ from penstock.protocols.websocket.endpoint import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.wire.entry import WireFormat
 
-from .config import Config
-from .dispatch import Dispatcher
+from .config import Config, DataSettings, StorageSettings
+from .dispatch import Dispatcher, Rated
 from .metrics.page import MetricsPage
 from .metrics.requests import RequestMetrics
 from .origins import Origins
 from .pages import Pages
-from .rated import Rated
-from .stores import open_stores
 from .tracing import Tracing
+
+# A message id names its log by the ledger alone, so those of non-persistent topics begin above all others.
+TRANSIENT_LEDGERS: Final = 1 << 40
 
 
 class App(msgspec.Struct, frozen=True):
@@ -48,10 +52,6 @@ class App(msgspec.Struct, frozen=True):
         if self.context.rates is not None:
             self.watched.inner = self.rated
 
-    async def start(self) -> None:
-        """Open the stores; raises UNAVAILABLE."""
-        await self.context.broker.start()
-
     async def drain(self) -> None:
         """Take no new work, end every wait, close every connection that lasts; completes when they are closed."""
         self.context.draining = True
@@ -61,13 +61,23 @@ class App(msgspec.Struct, frozen=True):
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
 
     async def close(self) -> None:
-        """Disconnect every client, save every cursor, let go of the stores."""
+        """Disconnect every client, save every cursor, close the stores."""
         await self.rest.close()
         await self.binary.close()
         await self.kafka_rest.close()
         await self.context.broker.close()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
+
+
+def open_stores(settings: DataSettings, storage: StorageSettings) -> tuple[Store, Store]:
+    """The store of persistent topics and that of the others; neither is started."""
+    transient = MemoryStore(TRANSIENT_LEDGERS)
+    if settings.store == "memory":
+        return MemoryStore(), transient
+    from penstock.engines.embedded.sqlite import SqliteStore  # a server in memory starts without it
+
+    return SqliteStore.bounded(settings.folder, storage.size_max_bytes, storage.reserve_bytes), transient
 
 
 def build(config: Config) -> App:

@@ -17,7 +17,7 @@ from penstock.protocols.session import Limits
 from .config import HttpSettings
 from .connections import HttpConnection, State
 from .deadlines import LINGER_S, Deadlines, cut
-from .listen import Listener
+from .listeners import Listener
 from .sockets import WebSocketConnection
 
 log = logging.getLogger(__name__)

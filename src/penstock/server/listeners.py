@@ -1,21 +1,30 @@
 """The sockets of a server: which there are, who listens on them, and what the outside is told of them."""
 
 import contextlib
+import errno
+import ipaddress
 import logging
 import socket
+import ssl
 from collections.abc import Callable
-from typing import Self
+from typing import NamedTuple, Self
 
 from penstock.protocols.auth.settings import AuthSettings
+from penstock.protocols.binary.endpoint import BinaryEndpoint
+from penstock.protocols.session import ServerContext
 
-from .app import App
-from .config import OFF, PULSAR_LISTEN, Config
-from .http import HttpServer
-from .listen import Listener, StartError, bind, is_loopback, url_of
+from .config import OFF, PULSAR_LISTEN, Config, StartError, TlsSettings, host_and_port
 from .tls import ALPN, Certificates
-from .tls_settings import TlsSettings
 
 log = logging.getLogger(__name__)
+
+
+class Listener(NamedTuple):
+    """A bound socket, and the context of TLS where it speaks it."""
+
+    bound: socket.socket
+    context: ssl.SSLContext | None = None
+    handshake_s: float = 10.0
 
 
 class Listeners:
@@ -25,7 +34,7 @@ class Listeners:
         self._config = config
         self._handshake_s = config.tls.handshake_ms / 1000
         self._certificates: Certificates | None = None
-        self._http: list[Listener] = []
+        self.http: list[Listener] = []  # to be opened by the HTTP server
         self._pulsar: socket.socket | None = None
         self._pulsar_tls: socket.socket | None = None
         self._named: dict[str, str] = {}
@@ -57,7 +66,7 @@ class Listeners:
         if scheme == "https":
             assert self._certificates is not None
             context = self._certificates.context(ALPN)
-        self._http.append(Listener(bound, context, self._handshake_s))
+        self.http.append(Listener(bound, context, self._handshake_s))
         self._named[scheme] = url_of(bound, scheme)
 
     def check_exposed(self, auth: AuthSettings) -> None:
@@ -65,9 +74,7 @@ class Listeners:
         this is meant."""
         if auth.enabled:
             return
-        http = {
-            "https" if listener.context is not None else "http": listener.bound for listener in self._http
-        }
+        http = {"https" if listener.context is not None else "http": listener.bound for listener in self.http}
         for key, listen, bound in (
             ("http.listen", self._config.http.listen, http.get("http")),
             ("http.tls_listen", self._config.http.tls_listen, http.get("https")),
@@ -88,22 +95,21 @@ class Listeners:
         """Where the listeners are."""
         return list(self._named.values())
 
-    async def open(self, app: App, http: HttpServer) -> None:
-        """Listen, Pulsar's protocol first: a client that sees HTTP ready finds all of it."""
-        context, settings = app.context, self._config.pulsar
+    async def open(self, context: ServerContext, binary: BinaryEndpoint) -> None:
+        """Listen for Pulsar's protocol, before HTTP: a client that sees HTTP ready finds all of it."""
+        settings = self._config.pulsar
         context.http_url, context.https_url = self._named.get("http", ""), self._named.get("https", "")
         if self._pulsar is not None:
-            await app.binary.open(self._pulsar, self._named["pulsar"], settings.advertise)
+            await binary.open(self._pulsar, self._named["pulsar"], settings.advertise)
         if self._pulsar_tls is not None:
             assert self._certificates is not None
-            await app.binary.open_tls(
+            await binary.open_tls(
                 self._pulsar_tls,
                 self._named["pulsar+ssl"],
                 settings.tls_advertise,
                 self._certificates.context(),
                 self._handshake_s,
             )
-        await http.open(self._http)
 
     def prepare(self, settings: TlsSettings) -> Callable[[], None] | None:
         """Read certificates by other settings; what takes them into use, None without TLS. Raises StartError."""
@@ -127,3 +133,34 @@ def _bind_pulsar(listen: str, sockets: contextlib.ExitStack) -> socket.socket | 
             "no Pulsar endpoint", extra={"reason": str(error), "remedy": "--pulsar HOST:PORT, or off"}
         )
         return None
+
+
+def bind(listen: str) -> socket.socket:
+    """A bound socket that does not listen yet, so that no client connects before the endpoints are open."""
+    host, port = host_and_port(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        reason = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        raise StartError(f"cannot listen on {listen}: {reason}") from None
+    bound.setblocking(False)
+    return bound
+
+
+def is_loopback(bound: socket.socket) -> bool:
+    """Whether only this machine reaches a bound socket: by its address, which names were resolved to."""
+    address = ipaddress.ip_address(bound.getsockname()[0].partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
+
+def url_of(bound: socket.socket, scheme: str = "http") -> str:
+    """The address to reach it at: a wildcard address is reached by the loopback one."""
+    host, port = bound.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"{scheme}://[{shown}]:{port}" if ":" in shown else f"{scheme}://{shown}:{port}"

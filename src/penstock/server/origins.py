@@ -19,7 +19,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.audit import Audit
 
 from .config import ANY_ORIGIN
-from .dispatch import refuse
+from .refusals import refuse
 
 METHODS: Final = b"GET, HEAD, POST, PUT, DELETE"
 MAX_AGE_S: Final = 600  # how long a browser may go without asking again

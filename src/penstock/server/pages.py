@@ -79,9 +79,7 @@ class Pages:
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        from .describe import (
-            openapi,  # here, and below: a server that is not asked for them starts without them
-        )
+        from .reference import openapi  # here, as above and below: a server that is not asked starts without
 
         return openapi(self._context)
 
@@ -91,7 +89,7 @@ class Pages:
 
     @cached_property
     def _asyncapi(self) -> bytes:
-        from .describe import asyncapi
+        from .reference import asyncapi
 
         return msgspec.json.encode(asyncapi())
 

@@ -10,12 +10,11 @@ from penstock.protocols.auth.authenticator import Auth, authenticator
 from penstock.protocols.auth.settings import AuthConfigError
 
 from .app import App
-from .config import Config, ConfigError
-from .files import allow_connections
+from .config import Config, ConfigError, StartError
 from .http import HttpServer
-from .listen import StartError
 from .listeners import Listeners
 from .logs import configure
+from .resources import allow_connections
 
 log = logging.getLogger(__name__)
 

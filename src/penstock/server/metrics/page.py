@@ -2,8 +2,10 @@
 prometheus_client, and only once a scraper asks."""
 
 import asyncio
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from starlette.types import Receive, Scope, Send
 
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
@@ -12,7 +14,7 @@ from penstock.protocols.session import ServerContext
 
 from . import whole
 from .pipelines import Pipelines
-from .requests import Receive, RequestMetrics, Scope, Send
+from .requests import RequestMetrics
 from .samples import Families, Family
 from .topics import TopicFigures
 
@@ -124,6 +126,6 @@ class _Collected:
         yield from PROCESS_COLLECTOR.collect()
 
 
-def _header(scope: MutableMapping[str, Any], name: bytes) -> bytes | None:
+def _header(scope: Scope, name: bytes) -> bytes | None:
     found: bytes | None = next((value for key, value in scope["headers"] if key == name), None)
     return found

@@ -1,21 +1,15 @@
 """Counts and times every HTTP request, and writes the access log: one layer round all endpoints."""
 
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.engines.embedded.runtime.histogram import SECONDS, Histogram
 from penstock.protocols.pieces import PIECE_BYTES, send_in_pieces
 
 access = logging.getLogger("penstock.access")
-
-Scope = MutableMapping[str, Any]
-Event = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Event]]
-Send = Callable[[Event], Awaitable[None]]
 
 # Labels are of a small set, whatever is asked for: each value is a series for ever.
 _ENDPOINTS: Final = frozenset(("topics", "stages", "entries", "kafka", "admin", "lookup", "ws", "metrics"))
@@ -42,7 +36,7 @@ class RequestMetrics:
         status = NO_ANSWER
         size = 0
 
-        async def sent(event: Event) -> None:
+        async def sent(event: Message) -> None:
             nonlocal status, size
             if event["type"] == "http.response.start":
                 status = event["status"]

@@ -4,7 +4,6 @@ Counters count from the server's start; rates are over the last minute. Where th
 figures of a namespace's topics are added up, as many topics make many series.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from penstock.engines.embedded.runtime.histogram import Histogram
@@ -136,11 +135,3 @@ _MEANINGS: Final[dict[str, tuple[str, str]]] = {
     "pulsar_subscription_bytes_out": ("counter", "Bytes delivered since the server started"),
     "pulsar_subscription_msg_redeliver": ("counter", "Messages delivered again since the server started"),
 }
-
-
-def figures(topics: Iterable[Topic], *, by_topic: bool) -> TopicFigures:
-    """The figures of all of `topics` at once."""
-    found = TopicFigures(by_topic=by_topic)
-    for topic in topics:
-        found.add(topic)
-    return found
