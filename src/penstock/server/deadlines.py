@@ -5,7 +5,9 @@ import socket
 import struct
 from typing import Final, NamedTuple
 
-from penstock.protocols.load import Holding
+from uvicorn.server import ServerState
+
+from penstock.protocols.load import Holding, Load
 from penstock.protocols.session import Limits
 
 LINGER_S: Final = 2.0  # a peer that is still sending has so long to read why it is closed
@@ -52,6 +54,16 @@ class Deadlines(NamedTuple):
         """How often to look."""
         least = min(self.head_s, self.body_s, self.stall_s)
         return min(LOOK_S_MAX, max(LOOK_S_MIN, least / LOOKS))
+
+
+class State(ServerState):
+    """What all connections of the server share."""
+
+    def __init__(self, load: Load, deadlines: Deadlines, headers_max: int) -> None:
+        super().__init__()
+        self.load = load
+        self.deadlines = deadlines
+        self.headers_max = headers_max
 
 
 class Sending:

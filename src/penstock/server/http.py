@@ -15,8 +15,8 @@ from penstock.protocols.load import Load
 from penstock.protocols.session import Limits
 
 from .config import HttpSettings
-from .connections import HttpConnection, State
-from .deadlines import LINGER_S, Deadlines, cut
+from .connections import HttpConnection
+from .deadlines import LINGER_S, Deadlines, State, cut
 from .listeners import Listener
 from .sockets import WebSocketConnection
 
