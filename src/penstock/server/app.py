@@ -23,7 +23,7 @@ from penstock.protocols.websocket.socket import Sockets
 from penstock.wire.entry import WireFormat
 
 from .config import Config, DataSettings, StorageSettings
-from .dispatch import Dispatcher, Rated
+from .dispatch import Dispatcher
 from .metrics.page import MetricsPage
 from .metrics.requests import RequestMetrics
 from .origins import Origins
@@ -43,14 +43,8 @@ class App(msgspec.Struct, frozen=True):
     kafka_rest: KafkaRestEndpoint
     sockets: Sockets
     asgi: ASGIApp
-    watched: RequestMetrics
-    rated: Rated
-    tracing: "Tracing | None" = None
-
-    def rate(self) -> None:
-        """Count what requests carry, where there are rates: also where they came while the server runs."""
-        if self.context.rates is not None:
-            self.watched.inner = self.rated
+    requests: RequestMetrics
+    tracing: Tracing | None = None
 
     async def drain(self) -> None:
         """Take no new work, end every wait, close every connection that lasts; completes when they are closed."""
@@ -111,11 +105,10 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
         context.audit,
         own_names_only=context.auth is None and not config.auth.insecure,
     )
-    rated = Rated(origins)
-    watched = RequestMetrics(origins if context.rates is None else rated, log_access=config.log.access)
+    requests = RequestMetrics(origins, log_access=config.log.access, rated=context.rates is not None)
     endpoints["metrics"] = MetricsPage(
-        context, watched, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
+        context, requests, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
     )
-    tracing = Tracing(watched, config.trace) if config.trace.otlp_endpoint else None
-    asgi = watched if tracing is None else tracing
-    return App(context, rest, binary, kafka_rest, sockets, asgi, watched, rated, tracing)
+    tracing = Tracing(requests, config.trace) if config.trace.otlp_endpoint else None
+    asgi = requests if tracing is None else tracing
+    return App(context, rest, binary, kafka_rest, sockets, asgi, requests, tracing)

@@ -1,5 +1,4 @@
 """The one ASGI application: hands each request to the endpoint its path begins with, and answers what went wrong.
-Round it, where there are rates, a layer that counts what requests carry in the allowance of their role.
 
 An endpoint is found by one look into a dict, so that the hot ones wait for no regular expression.
 """
@@ -8,10 +7,9 @@ import logging
 from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.rates import SCOPE_KEY, Allowance
 
 from .refusals import refuse
 
@@ -60,38 +58,3 @@ def _unknown(scope: Scope, kind: ErrorKind) -> str:
     if kind is ErrorKind.METHOD_NOT_ALLOWED:
         return f"{scope['method']} is not for {scope['path']}"
     return f"there is nothing at {scope['path']}"
-
-
-class Rated:
-    """An ASGI application round another. Whole answers are counted after they were given; the parts of those
-    that go on, and of bodies, come as fast as the role may have them."""
-
-    def __init__(self, inner: ASGIApp) -> None:
-        self._inner = inner
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._inner(scope, receive, send)
-            return
-
-        async def received() -> Message:
-            event = await receive()
-            await _count(scope, event)
-            return event
-
-        async def sent(event: Message) -> None:
-            await send(event)
-            await _count(scope, event)
-
-        await self._inner(scope, received, sent)
-
-
-async def _count(scope: Scope, event: Message) -> None:
-    body = event.get("body")
-    allowance: Allowance | None = scope.get(SCOPE_KEY)
-    if not body or allowance is None:
-        return
-    if event.get("more_body"):
-        await allowance.spend(0, len(body))
-    else:
-        allowance.take(0, len(body))

@@ -25,9 +25,8 @@ METHODS: Final = b"GET, HEAD, POST, PUT, DELETE"
 MAX_AGE_S: Final = 600  # how long a browser may go without asking again
 HOSTS_MAX: Final = 1000  # names that were found to be ours
 
-_FIELDS: Final = re.compile(
-    rb"[\w!#$%&'*+.^`|~, -]{1,2000}"
-)  # names of headers (RFC 9110 5.6.2), commas between
+# Names of headers (RFC 9110 5.6.2), commas between.
+_FIELDS: Final = re.compile(rb"[\w!#$%&'*+.^`|~, -]{1,2000}")
 
 
 class Origins:

@@ -59,11 +59,11 @@ class Reload:
         auth = _authenticator(config, self._app)
         # From here on nothing can.
         configure(config.log)
-        self._app.watched.log_access = config.log.access
+        self._app.requests.log_access = config.log.access
         if certificates is not None:
             certificates()
         context.apply_limits(config.limits)
-        self._app.rate()
+        self._app.requests.rated = context.rates is not None
         self._http.apply_limits(config.limits)
         allow_connections(config.limits.max_connections)
         if auth is not None:

@@ -22,18 +22,10 @@ log = logging.getLogger(__name__)
 
 OTHER_FILES: Final = 256  # files that are no connections: the store, logs, what is being accepted
 RUSH_BYTES: Final = 16 * 1024 * 1024  # more than before: less is not worth the pause
-HANDSHAKE_BYTES: Final = (
-    128 * 1024
-)  # about what a TLS handshake has while it lasts; it is not counted as held
-LOOKS: Final = (
-    0,
-    1,
-    2,
-    4,
-    8,
-    16,
-    32,
-)  # since a rush was seen to be over that give back: what goes may go slowly
+# About what a TLS handshake has while it lasts; it is not counted as held.
+HANDSHAKE_BYTES: Final = 128 * 1024
+# Looks, since a rush was seen to be over, that give back: what goes may go slowly.
+LOOKS: Final = 0, 1, 2, 4, 8, 16, 32
 
 
 def allow_connections(connections: int) -> int:

@@ -46,7 +46,7 @@ async def serve(
     shortens the wait. When `hangup` is set, the configuration is read again by `reread`. Raises StartError.
     """
     with contextlib.ExitStack() as sockets:
-        listeners = Listeners.bound(config, sockets)
+        listeners = Listeners(config, sockets)
         listeners.check_exposed(config.auth)
         try:
             app = build(config)

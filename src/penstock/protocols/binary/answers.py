@@ -2,28 +2,21 @@
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.fields import schema_version_bytes
 from penstock.wire.frames import mask_of
-from penstock.wire.pulsar_pb2 import (
-    CommandAckResponse,
-    CommandCloseConsumer,
-    CommandCloseProducer,
-    CommandError,
-    CommandSendError,
-    MessageIdData,
-)
 
 BROKERS_OWN = 2**64 - 1  # the request id of what the broker does unasked
 
 
-def error(request_id: int, refused: PenstockError) -> CommandError:
+def error(request_id: int, refused: PenstockError) -> pb.CommandError:
     """ERROR, with the number the error has on the wire."""
     code = refused.kind.codes.server_error
-    return CommandError(request_id=request_id, error=code, message=refused.message)  # type: ignore[arg-type]
+    return pb.CommandError(request_id=request_id, error=code, message=refused.message)  # type: ignore[arg-type]
 
 
-def send_error(producer_id: int, sequence_id: int, refused: PenstockError) -> CommandSendError:
-    return CommandSendError(
+def send_error(producer_id: int, sequence_id: int, refused: PenstockError) -> pb.CommandSendError:
+    return pb.CommandSendError(
         producer_id=producer_id,
         sequence_id=sequence_id,
         error=refused.kind.codes.server_error,  # type: ignore[arg-type]
@@ -31,20 +24,20 @@ def send_error(producer_id: int, sequence_id: int, refused: PenstockError) -> Co
     )
 
 
-def ack_response(consumer_id: int, request_id: int, refused: PenstockError | None) -> CommandAckResponse:
-    answer = CommandAckResponse(consumer_id=consumer_id, request_id=request_id)
+def ack_response(consumer_id: int, request_id: int, refused: PenstockError | None) -> pb.CommandAckResponse:
+    answer = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id)
     if refused is not None:
         answer.error = refused.kind.codes.server_error  # type: ignore[assignment]
         answer.message = refused.message
     return answer
 
 
-def close_producer(producer_id: int) -> CommandCloseProducer:
-    return CommandCloseProducer(producer_id=producer_id, request_id=BROKERS_OWN)
+def close_producer(producer_id: int) -> pb.CommandCloseProducer:
+    return pb.CommandCloseProducer(producer_id=producer_id, request_id=BROKERS_OWN)
 
 
-def close_consumer(consumer_id: int) -> CommandCloseConsumer:
-    return CommandCloseConsumer(consumer_id=consumer_id, request_id=BROKERS_OWN)
+def close_consumer(consumer_id: int) -> pb.CommandCloseConsumer:
+    return pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=BROKERS_OWN)
 
 
 def no_consumer(consumer_id: int) -> PenstockError:
@@ -56,17 +49,17 @@ def schema_version(version: int | None) -> bytes:
     return b"" if version is None else schema_version_bytes(version)
 
 
-def id_data(message_id: MessageId) -> MessageIdData:
+def id_data(message_id: MessageId) -> pb.MessageIdData:
     """An id as the protocol's message."""
-    return MessageIdData.FromString(message_id.to_bytes())
+    return pb.MessageIdData.FromString(message_id.to_bytes())
 
 
-def message_id(data: MessageIdData) -> MessageId:
+def message_id(data: pb.MessageIdData) -> MessageId:
     """An id as the rest of the project has it."""
     return MessageId.from_bytes(data.SerializeToString())
 
 
-def start_of(data: MessageIdData) -> MessageId:
+def start_of(data: pb.MessageIdData) -> MessageId:
     """The first message that is to be sent for a start at `data`: an entry from its beginning, or from the
     first message in its acknowledgement set. Clients pass over what comes before the one they want."""
     found = message_id(data)

@@ -9,16 +9,8 @@ from penstock.model.policy import ClientInfo
 from penstock.protocols.auth.proxies import Original
 from penstock.protocols.clients import VERSION_CHARACTERS_MAX
 from penstock.protocols.session import Session as Admitted
+from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.frames import Frame
-from penstock.wire.pulsar_pb2 import (
-    BaseCommand,
-    CommandAuthResponse,
-    CommandConnect,
-    CommandConnected,
-    CommandPing,
-    CommandPong,
-    FeatureFlags,
-)
 
 from . import acks, answers, consumer_commands, producer_commands, schemas, topics
 from .peer import PROTOCOL_VERSION
@@ -26,7 +18,7 @@ from .session import Handler, Session, Work
 
 CONNECT_REQUEST: Final = 2**64 - 1  # errors of CONNECT answer no request id; Pulsar sends -1
 
-FEATURES: Final = FeatureFlags(
+FEATURES: Final = pb.FeatureFlags(
     supports_auth_refresh=True,
     supports_broker_entry_metadata=True,
     supports_partial_producer=True,
@@ -36,7 +28,7 @@ FEATURES: Final = FeatureFlags(
 )
 
 
-def _connect(session: Session, command: CommandConnect, frame: Frame) -> Work | None:
+def _connect(session: Session, command: pb.CommandConnect, frame: Frame) -> Work | None:
     """Admit the client, or tell it why not and close."""
     try:
         anybody = session.context.admit_anybody()
@@ -49,7 +41,7 @@ def _connect(session: Session, command: CommandConnect, frame: Frame) -> Work | 
     return None
 
 
-async def _authenticate(session: Session, command: CommandConnect) -> None:
+async def _authenticate(session: Session, command: pb.CommandConnect) -> None:
     try:
         method, data = command.auth_method_name, command.auth_data
         original = Original(
@@ -68,13 +60,13 @@ def _refuse(session: Session, refused: PenstockError) -> None:
     session.output.cut(refused.message)
 
 
-def _connected(session: Session, command: CommandConnect, who: Admitted) -> None:
+def _connected(session: Session, command: pb.CommandConnect, who: Admitted) -> None:
     shown = command.original_auth_method if command.original_auth_data else command.auth_method_name
     session.admit(who, shown, refreshes=command.feature_flags.supports_auth_refresh)
     session.features.CopyFrom(command.feature_flags)
     session.client = ClientInfo(session.peer_address, command.client_version[:VERSION_CHARACTERS_MAX])
     session.send(
-        CommandConnected(
+        pb.CommandConnected(
             server_version=f"Penstock {__version__}",
             protocol_version=min(PROTOCOL_VERSION, max(0, command.protocol_version)),
             max_message_size=session.broker.settings.max_message_bytes,
@@ -83,12 +75,12 @@ def _connected(session: Session, command: CommandConnect, who: Admitted) -> None
     )
 
 
-def _auth_response(session: Session, command: CommandAuthResponse, frame: Frame) -> Work | None:
+def _auth_response(session: Session, command: pb.CommandAuthResponse, frame: Frame) -> Work | None:
     """New credentials of the same role, or of the proxy's, asked for by AUTH_CHALLENGE or not."""
     return None if session.context.auth is None else _renew(session, command)
 
 
-async def _renew(session: Session, command: CommandAuthResponse) -> None:
+async def _renew(session: Session, command: pb.CommandAuthResponse) -> None:
     given = command.response
     try:
         who = await session.admitted.renewed(given.auth_method_name, given.auth_data, session.peer_role)
@@ -99,11 +91,11 @@ async def _renew(session: Session, command: CommandAuthResponse) -> None:
         session.admit(who, given.auth_method_name, refreshes=True)
 
 
-def _ping(session: Session, command: CommandPing, frame: Frame) -> None:
-    session.send(CommandPong())
+def _ping(session: Session, command: pb.CommandPing, frame: Frame) -> None:
+    session.send(pb.CommandPong())
 
 
-def _pong(session: Session, command: CommandPong, frame: Frame) -> None:
+def _pong(session: Session, command: pb.CommandPong, frame: Frame) -> None:
     """The connection noted that something came."""
 
 
@@ -119,32 +111,32 @@ def _answered(handle: Callable[[Session, Any], Work]) -> Handler:
 
 
 HANDLERS: Final[dict[int, Handler]] = {
-    BaseCommand.CONNECT: _connect,
-    BaseCommand.AUTH_RESPONSE: _auth_response,
-    BaseCommand.PING: _ping,
-    BaseCommand.PONG: _pong,
-    BaseCommand.PARTITIONED_METADATA: topics.partitioned_metadata,
-    BaseCommand.LOOKUP: topics.lookup,
-    BaseCommand.GET_TOPICS_OF_NAMESPACE: _answered(topics.topics_of_namespace),
-    BaseCommand.WATCH_TOPIC_LIST: _answered(topics.watch),
-    BaseCommand.WATCH_TOPIC_LIST_CLOSE: topics.close_watch,
-    BaseCommand.PRODUCER: producer_commands.producer,
-    BaseCommand.SEND: producer_commands.send_message,
-    BaseCommand.CLOSE_PRODUCER: _answered(producer_commands.close_producer),
-    BaseCommand.SUBSCRIBE: _answered(consumer_commands.subscribe),
-    BaseCommand.FLOW: consumer_commands.flow,
-    BaseCommand.ACK: acks.ack,
-    BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: acks.redeliver,
-    BaseCommand.SEEK: _answered(consumer_commands.seek),
-    BaseCommand.UNSUBSCRIBE: _answered(consumer_commands.unsubscribe),
-    BaseCommand.CLOSE_CONSUMER: _answered(consumer_commands.close_consumer),
-    BaseCommand.GET_LAST_MESSAGE_ID: _answered(consumer_commands.last_message_id),
-    BaseCommand.CONSUMER_STATS: consumer_commands.consumer_stats,
-    BaseCommand.GET_SCHEMA: schemas.get_schema,
-    BaseCommand.GET_OR_CREATE_SCHEMA: schemas.get_or_create_schema,
-    BaseCommand.TC_CLIENT_CONNECT_REQUEST: _no_transactions,
-    BaseCommand.NEW_TXN: _no_transactions,
-    BaseCommand.ADD_PARTITION_TO_TXN: _no_transactions,
-    BaseCommand.ADD_SUBSCRIPTION_TO_TXN: _no_transactions,
-    BaseCommand.END_TXN: _no_transactions,
+    pb.BaseCommand.CONNECT: _connect,
+    pb.BaseCommand.AUTH_RESPONSE: _auth_response,
+    pb.BaseCommand.PING: _ping,
+    pb.BaseCommand.PONG: _pong,
+    pb.BaseCommand.PARTITIONED_METADATA: topics.partitioned_metadata,
+    pb.BaseCommand.LOOKUP: topics.lookup,
+    pb.BaseCommand.GET_TOPICS_OF_NAMESPACE: _answered(topics.topics_of_namespace),
+    pb.BaseCommand.WATCH_TOPIC_LIST: _answered(topics.watch),
+    pb.BaseCommand.WATCH_TOPIC_LIST_CLOSE: topics.close_watch,
+    pb.BaseCommand.PRODUCER: producer_commands.producer,
+    pb.BaseCommand.SEND: producer_commands.send_message,
+    pb.BaseCommand.CLOSE_PRODUCER: _answered(producer_commands.close_producer),
+    pb.BaseCommand.SUBSCRIBE: _answered(consumer_commands.subscribe),
+    pb.BaseCommand.FLOW: consumer_commands.flow,
+    pb.BaseCommand.ACK: acks.ack,
+    pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: acks.redeliver,
+    pb.BaseCommand.SEEK: _answered(consumer_commands.seek),
+    pb.BaseCommand.UNSUBSCRIBE: _answered(consumer_commands.unsubscribe),
+    pb.BaseCommand.CLOSE_CONSUMER: _answered(consumer_commands.close_consumer),
+    pb.BaseCommand.GET_LAST_MESSAGE_ID: _answered(consumer_commands.last_message_id),
+    pb.BaseCommand.CONSUMER_STATS: consumer_commands.consumer_stats,
+    pb.BaseCommand.GET_SCHEMA: schemas.get_schema,
+    pb.BaseCommand.GET_OR_CREATE_SCHEMA: schemas.get_or_create_schema,
+    pb.BaseCommand.TC_CLIENT_CONNECT_REQUEST: _no_transactions,
+    pb.BaseCommand.NEW_TXN: _no_transactions,
+    pb.BaseCommand.ADD_PARTITION_TO_TXN: _no_transactions,
+    pb.BaseCommand.ADD_SUBSCRIPTION_TO_TXN: _no_transactions,
+    pb.BaseCommand.END_TXN: _no_transactions,
 }

@@ -31,9 +31,8 @@ CONNECTING: Final = "CONNECT is not answered"
 BUSY: Final = "its principal is beyond its share"  # as Pulsar's brokers: maxMessagePublishBufferSizeInMB
 # CONNECT with the largest credentials in use, twice for a proxy's client; no other command comes before it.
 CONNECT_BYTES_MAX: Final = 16 * 1024
-PARTIAL_BYTES_MAX: Final = (
-    16 * 1024
-)  # of a frame that is not complete, its principal being far beyond its share
+# Of a frame that is not complete, while its principal is far beyond its share.
+PARTIAL_BYTES_MAX: Final = 16 * 1024
 
 
 class Connection(asyncio.Protocol):

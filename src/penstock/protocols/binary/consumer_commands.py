@@ -6,21 +6,9 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.contents import batch_size
 from penstock.wire.frames import Frame
-from penstock.wire.pulsar_pb2 import (
-    CommandCloseConsumer,
-    CommandConsumerStats,
-    CommandConsumerStatsResponse,
-    CommandFlow,
-    CommandGetLastMessageId,
-    CommandGetLastMessageIdResponse,
-    CommandSeek,
-    CommandSubscribe,
-    CommandSuccess,
-    CommandUnsubscribe,
-    KeySharedMode,
-)
 
 from . import answers
 from .consumer import ConsumerHandler
@@ -31,10 +19,10 @@ from .session import Session
 COMES_BACK_MS: Final = 60_000  # how long a reader's subscription waits for it after a seek
 
 _TYPES: Final = {
-    CommandSubscribe.Exclusive: SubscriptionType.EXCLUSIVE,
-    CommandSubscribe.Shared: SubscriptionType.SHARED,
-    CommandSubscribe.Failover: SubscriptionType.FAILOVER,
-    CommandSubscribe.Key_Shared: SubscriptionType.KEY_SHARED,
+    pb.CommandSubscribe.Exclusive: SubscriptionType.EXCLUSIVE,
+    pb.CommandSubscribe.Shared: SubscriptionType.SHARED,
+    pb.CommandSubscribe.Failover: SubscriptionType.FAILOVER,
+    pb.CommandSubscribe.Key_Shared: SubscriptionType.KEY_SHARED,
 }
 
 
@@ -46,13 +34,13 @@ def _handler_of(session: Session, consumer_id: int) -> ConsumerHandler:
     return handler
 
 
-async def subscribe(session: Session, command: CommandSubscribe) -> None:
+async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
     """Create a consumer, and its subscription where there is none."""
     broker, number = session.broker, command.consumer_id
     name = TopicName.parse(command.topic)
     session.admitted.may_consume(name, command.subscription)
     if number in session.consumers:  # the client did not get the answer
-        session.send(CommandSuccess(request_id=command.request_id))
+        session.send(pb.CommandSuccess(request_id=command.request_id))
         return
     topic = await broker.topics.get(name, create=None if command.force_topic_creation else False)
     if command.HasField("schema"):
@@ -72,22 +60,22 @@ async def subscribe(session: Session, command: CommandSubscribe) -> None:
     if session.closed:
         await broker.leave(consumer)
         return
-    session.send(CommandSuccess(request_id=command.request_id))
+    session.send(pb.CommandSuccess(request_id=command.request_id))
     session.admitted.own(consumer)
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
     session.consumers[number] = ConsumerHandler(session, number, consumer, session.consumers, epoch)
 
 
-def _options(session: Session, command: CommandSubscribe) -> ConsumerOptions:
+def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
     kind = _TYPES[command.subType]
-    start = LATEST if command.initialPosition == CommandSubscribe.Latest else EARLIEST
+    start = LATEST if command.initialPosition == pb.CommandSubscribe.Latest else EARLIEST
     inclusive = False
     if not command.durable and command.HasField("start_message_id"):
         start, inclusive = answers.start_of(command.start_message_id), True
     ranges: tuple[tuple[int, int], ...] = ()
     shared = command.keySharedMeta
     if kind in (SubscriptionType.KEY_SHARED, SubscriptionType.EXCLUSIVE) and (
-        shared.keySharedMode == KeySharedMode.STICKY
+        shared.keySharedMode == pb.KeySharedMode.STICKY
     ):
         ranges = tuple((one.start, one.end) for one in shared.hashRanges)
         if not ranges and kind is SubscriptionType.KEY_SHARED:
@@ -110,7 +98,7 @@ def _options(session: Session, command: CommandSubscribe) -> ConsumerOptions:
     )
 
 
-def flow(session: Session, command: CommandFlow, frame: Frame) -> None:
+def flow(session: Session, command: pb.CommandFlow, frame: Frame) -> None:
     """Allow a consumer more messages; one that is gone has no use for them."""
     handler = session.consumers.get(command.consumer_id)
     if handler is None:
@@ -120,7 +108,7 @@ def flow(session: Session, command: CommandFlow, frame: Frame) -> None:
     handler.flow(command.messagePermits)
 
 
-async def seek(session: Session, command: CommandSeek) -> None:
+async def seek(session: Session, command: pb.CommandSeek) -> None:
     """Send again from a message or a time on; the client passes over what it does not want.
 
     The consumer is closed first and comes back, as with Pulsar: clients drop their queue a while after the answer,
@@ -138,10 +126,10 @@ async def seek(session: Session, command: CommandSeek) -> None:
     await handler.close(keep_ms=COMES_BACK_MS)
     await handler.source.move(offset)
     session.send(answers.close_consumer(command.consumer_id))
-    session.send(CommandSuccess(request_id=command.request_id))
+    session.send(pb.CommandSuccess(request_id=command.request_id))
 
 
-async def unsubscribe(session: Session, command: CommandUnsubscribe) -> None:
+async def unsubscribe(session: Session, command: pb.CommandUnsubscribe) -> None:
     """Delete the subscription of a consumer; with `force` also while others use it."""
     handler = _handler_of(session, command.consumer_id)
     if command.force:
@@ -154,24 +142,24 @@ async def unsubscribe(session: Session, command: CommandUnsubscribe) -> None:
         session.consumers.pop(command.consumer_id, None)
         await session.broker.subscriptions.delete_of(handler.consumer)
         await handler.close()
-    session.send(CommandSuccess(request_id=command.request_id))
+    session.send(pb.CommandSuccess(request_id=command.request_id))
 
 
-async def close_consumer(session: Session, command: CommandCloseConsumer) -> None:
+async def close_consumer(session: Session, command: pb.CommandCloseConsumer) -> None:
     """Close a consumer; what it has not acknowledged goes to others."""
     handler = session.consumers.pop(command.consumer_id, None)
     if handler is not None:
         await handler.close()
-    session.send(CommandSuccess(request_id=command.request_id))
+    session.send(pb.CommandSuccess(request_id=command.request_id))
 
 
-async def last_message_id(session: Session, command: CommandGetLastMessageId) -> None:
+async def last_message_id(session: Session, command: pb.CommandGetLastMessageId) -> None:
     """Answer the id of the last message, -1:-1 where there is none, and where the subscription stands."""
     handler = _handler_of(session, command.consumer_id)
     mark = handler.source.cursor.mark
     marked = MessageId(handler.source.topic.ledger, await handler.source.topic.entry_at(mark) - 1)
     session.send(
-        CommandGetLastMessageIdResponse(
+        pb.CommandGetLastMessageIdResponse(
             last_message_id=answers.id_data(await _last(handler)),
             request_id=command.request_id,
             consumer_mark_delete_position=answers.id_data(marked),
@@ -200,9 +188,9 @@ async def _last(handler: ConsumerHandler) -> MessageId:
     return MessageId(topic.ledger, entry.entry_id, topic.name.partition, index, size)
 
 
-def consumer_stats(session: Session, command: CommandConsumerStats, frame: Frame) -> None:
+def consumer_stats(session: Session, command: pb.CommandConsumerStats, frame: Frame) -> None:
     """Answer a consumer's figures."""
-    answer = CommandConsumerStatsResponse(request_id=command.request_id)
+    answer = pb.CommandConsumerStatsResponse(request_id=command.request_id)
     try:
         handler = _handler_of(session, command.consumer_id)
         consumer, source = handler.consumer, handler.source

@@ -7,15 +7,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, ProducerOptions
+from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.frames import Frame
-from penstock.wire.pulsar_pb2 import (
-    CommandCloseProducer,
-    CommandProducer,
-    CommandProducerSuccess,
-    CommandSend,
-    CommandSuccess,
-    ProducerAccessMode,
-)
 
 from . import answers
 from .peer import ProtocolViolation
@@ -24,10 +17,10 @@ from .schemas import schema_info
 from .session import Session, Work
 
 
-def producer(session: Session, command: CommandProducer, frame: Frame) -> Work | None:
+def producer(session: Session, command: pb.CommandProducer, frame: Frame) -> Work | None:
     """Create a producer; one that waits to have the topic alone holds up no other."""
     work = session.answered(command.request_id, _create(session, command))
-    if command.producer_access_mode != ProducerAccessMode.WaitForExclusive:
+    if command.producer_access_mode != pb.ProducerAccessMode.WaitForExclusive:
         return work
     if command.producer_id in session.waiting_producers:
         work.close()
@@ -43,7 +36,7 @@ def _no_longer_waiting(session: Session, producer_id: int, task: asyncio.Task[No
         del session.waiting_producers[producer_id]
 
 
-async def _create(session: Session, command: CommandProducer) -> None:
+async def _create(session: Session, command: pb.CommandProducer) -> None:
     broker, number = session.broker, command.producer_id
     name = TopicName.parse(command.topic)
     session.admitted.may_produce(name)
@@ -84,7 +77,7 @@ async def _create(session: Session, command: CommandProducer) -> None:
     _succeed(session, command, made, version)
 
 
-def _options(session: Session, command: CommandProducer) -> ProducerOptions:
+def _options(session: Session, command: pb.CommandProducer) -> ProducerOptions:
     return ProducerOptions(
         name=command.producer_name,
         access_mode=AccessMode(int(command.producer_access_mode)),
@@ -96,13 +89,13 @@ def _options(session: Session, command: CommandProducer) -> ProducerOptions:
 
 
 def _succeed(
-    session: Session, command: CommandProducer, made: Producer, version: int | None, *, ready: bool = True
+    session: Session, command: pb.CommandProducer, made: Producer, version: int | None, *, ready: bool = True
 ) -> None:
     topic = made.topics[0]
     last = topic.sequences.last(made.name) if made.deduplicate() else -1
     alone = made.options.access_mode is not AccessMode.SHARED
     session.send(
-        CommandProducerSuccess(
+        pb.CommandProducerSuccess(
             request_id=command.request_id,
             producer_name=made.name,
             last_sequence_id=last,
@@ -122,7 +115,7 @@ async def _subscription(session: Session, topic: TopicName, subscription: str) -
             raise
 
 
-def send_message(session: Session, command: CommandSend, frame: Frame) -> None:
+def send_message(session: Session, command: pb.CommandSend, frame: Frame) -> None:
     """Take a message for storing."""
     handler = session.producers.get(command.producer_id)
     if handler is not None:
@@ -131,7 +124,7 @@ def send_message(session: Session, command: CommandSend, frame: Frame) -> None:
         raise ProtocolViolation(f"SEND for producer {command.producer_id}, which is not open")
 
 
-async def close_producer(session: Session, command: CommandCloseProducer) -> None:
+async def close_producer(session: Session, command: pb.CommandCloseProducer) -> None:
     """Close a producer once everything it sent is stored."""
     number = command.producer_id
     waiting = session.waiting_producers.pop(number, None)
@@ -144,4 +137,4 @@ async def close_producer(session: Session, command: CommandCloseProducer) -> Non
         await handler.close()
         if session.producers.get(number) is handler:
             del session.producers[number]
-    session.send(CommandSuccess(request_id=command.request_id))
+    session.send(pb.CommandSuccess(request_id=command.request_id))

@@ -5,27 +5,21 @@ from typing import Final
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.fields import schema_version_bytes, schema_version_number
 from penstock.wire.frames import Frame
-from penstock.wire.pulsar_pb2 import (
-    CommandGetOrCreateSchema,
-    CommandGetOrCreateSchemaResponse,
-    CommandGetSchema,
-    CommandGetSchemaResponse,
-    Schema,
-)
 
 from . import answers
 from .session import Session
 
 # The wire's numbers are the admin API's up to 20.
-_OTHERS: Final = {Schema.AutoConsume: SchemaType.AUTO_CONSUME}
-_NUMBERS: Final = {SchemaType.BYTES: Schema.NoSchema, SchemaType.AUTO_CONSUME: Schema.AutoConsume}
+_OTHERS: Final = {pb.Schema.AutoConsume: SchemaType.AUTO_CONSUME}
+_NUMBERS: Final = {SchemaType.BYTES: pb.Schema.NoSchema, SchemaType.AUTO_CONSUME: pb.Schema.AutoConsume}
 
 
-def schema_info(schema: Schema) -> SchemaInfo:
+def schema_info(schema: pb.Schema) -> SchemaInfo:
     """The schema that a client sent; raises BAD_VALUE_SCHEMA for a type that is kept elsewhere."""
-    if schema.type == Schema.External:
+    if schema.type == pb.Schema.External:
         raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, "schemas of external registries are not kept here")
     kind = _OTHERS.get(schema.type) or SchemaType(int(schema.type))
     # The stubs take `KeyValue` for the type of that name within `Schema`.
@@ -33,9 +27,9 @@ def schema_info(schema: Schema) -> SchemaInfo:
     return SchemaInfo(kind, schema.schema_data, schema.name, properties)
 
 
-def schema_data(topic: TopicName, schema: SchemaInfo) -> Schema:
+def schema_data(topic: TopicName, schema: SchemaInfo) -> pb.Schema:
     """A schema as it is sent; Pulsar names it after its topic where it has no name."""
-    return Schema(
+    return pb.Schema(
         name=schema.name or topic.base.local,
         schema_data=schema.data,
         type=_NUMBERS.get(schema.type, int(schema.type)),  # type: ignore[arg-type]
@@ -43,9 +37,9 @@ def schema_data(topic: TopicName, schema: SchemaInfo) -> Schema:
     )
 
 
-def get_schema(session: Session, command: CommandGetSchema, frame: Frame) -> None:
+def get_schema(session: Session, command: pb.CommandGetSchema, frame: Frame) -> None:
     """Answer one version of a topic's schema, or the newest."""
-    answer = CommandGetSchemaResponse(request_id=command.request_id)
+    answer = pb.CommandGetSchemaResponse(request_id=command.request_id)
     try:
         topic = TopicName.parse(command.topic)
         session.admitted.may_look(topic)
@@ -62,9 +56,9 @@ def get_schema(session: Session, command: CommandGetSchema, frame: Frame) -> Non
     session.send(answer)
 
 
-async def get_or_create_schema(session: Session, command: CommandGetOrCreateSchema, frame: Frame) -> None:
+async def get_or_create_schema(session: Session, command: pb.CommandGetOrCreateSchema, frame: Frame) -> None:
     """Answer the version of a schema, registered when it is new and may follow (PIP-43)."""
-    answer = CommandGetOrCreateSchemaResponse(request_id=command.request_id)
+    answer = pb.CommandGetOrCreateSchemaResponse(request_id=command.request_id)
     try:
         topic, broker = TopicName.parse(command.topic), session.broker
         session.admitted.may_produce(topic)

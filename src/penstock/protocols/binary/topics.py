@@ -5,19 +5,8 @@ from typing import Final
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.protocols.auth.proxies import Original
+from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.frames import Frame
-from penstock.wire.pulsar_pb2 import (
-    CommandGetTopicsOfNamespace,
-    CommandGetTopicsOfNamespaceResponse,
-    CommandLookupTopic,
-    CommandLookupTopicResponse,
-    CommandPartitionedTopicMetadata,
-    CommandPartitionedTopicMetadataResponse,
-    CommandSuccess,
-    CommandWatchTopicList,
-    CommandWatchTopicListClose,
-    CommandWatchTopicListSuccess,
-)
 
 from .session import Session
 from .topic_lists import TopicListWatch, hash_of, listed, pattern_of
@@ -25,17 +14,17 @@ from .topic_lists import TopicListWatch, hash_of, listed, pattern_of
 WATCHES_MAX: Final = 100  # of one connection
 
 _DOMAINS: Final = {
-    CommandGetTopicsOfNamespace.PERSISTENT: "persistent",
-    CommandGetTopicsOfNamespace.NON_PERSISTENT: "non-persistent",
-    CommandGetTopicsOfNamespace.ALL: None,
+    pb.CommandGetTopicsOfNamespace.PERSISTENT: "persistent",
+    pb.CommandGetTopicsOfNamespace.NON_PERSISTENT: "non-persistent",
+    pb.CommandGetTopicsOfNamespace.ALL: None,
 }
 
 
 async def partitioned_metadata(
-    session: Session, command: CommandPartitionedTopicMetadata, frame: Frame
+    session: Session, command: pb.CommandPartitionedTopicMetadata, frame: Frame
 ) -> None:
     """Answer the number of partitions, 0 for a topic without; a topic that may be created counts as there."""
-    kind = CommandPartitionedTopicMetadataResponse
+    kind = pb.CommandPartitionedTopicMetadataResponse
     answer = kind(request_id=command.request_id)
     try:
         answer.partitions = await _partitions(session, command)
@@ -47,7 +36,7 @@ async def partitioned_metadata(
     session.send(answer)
 
 
-async def _partitions(session: Session, command: CommandPartitionedTopicMetadata) -> int:
+async def _partitions(session: Session, command: pb.CommandPartitionedTopicMetadata) -> int:
     name, broker = TopicName.parse(command.topic), session.broker
     (await session.admitted.naming(_original(command))).may_look(name)
     if not broker.topics.exists(name) and name.partition < 0 and command.metadata_auto_creation_enabled:
@@ -59,17 +48,17 @@ async def _partitions(session: Session, command: CommandPartitionedTopicMetadata
     return broker.topics.partitions(name)
 
 
-def _original(command: CommandPartitionedTopicMetadata | CommandLookupTopic) -> Original:
+def _original(command: pb.CommandPartitionedTopicMetadata | pb.CommandLookupTopic) -> Original:
     """Whom a proxy that asks for many asks for now: allowed nothing that the connection is not."""
     return Original(
         command.original_principal, command.original_auth_method, command.original_auth_data.encode()
     )
 
 
-async def lookup(session: Session, command: CommandLookupTopic, frame: Frame) -> None:
+async def lookup(session: Session, command: pb.CommandLookupTopic, frame: Frame) -> None:
     """Answer this broker, to be reached the way the client came: the name it knows itself by may not lead
     there from where the client is."""
-    kind, context, broker = CommandLookupTopicResponse, session.context, session.broker
+    kind, context, broker = pb.CommandLookupTopicResponse, session.context, session.broker
     answer = kind(request_id=command.request_id)
     try:
         who = await session.admitted.naming(_original(command))
@@ -92,7 +81,7 @@ async def lookup(session: Session, command: CommandLookupTopic, frame: Frame) ->
     session.send(answer)
 
 
-async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNamespace) -> None:
+async def topics_of_namespace(session: Session, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Answer the topics of a namespace; none at all where they are those that the client knows."""
     namespace = NamespaceName.parse(command.namespace)
     session.admitted.may_list(namespace)
@@ -101,7 +90,7 @@ async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNames
     known = hash_of(topics)
     changed = not command.topics_hash or command.topics_hash != known
     session.send(
-        CommandGetTopicsOfNamespaceResponse(
+        pb.CommandGetTopicsOfNamespaceResponse(
             request_id=command.request_id,
             topics=topics if changed else (),
             filtered=pattern is not None,
@@ -111,7 +100,7 @@ async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNames
     )
 
 
-async def watch(session: Session, command: CommandWatchTopicList) -> None:
+async def watch(session: Session, command: pb.CommandWatchTopicList) -> None:
     """Begin to watch; a pattern that is not matched here is refused, and the client asks again and again."""
     namespace = NamespaceName.parse(command.namespace)
     session.admitted.may_list(namespace)
@@ -129,7 +118,7 @@ async def watch(session: Session, command: CommandWatchTopicList) -> None:
         return
     known = hash_of(made.topics)
     session.send(
-        CommandWatchTopicListSuccess(
+        pb.CommandWatchTopicListSuccess(
             request_id=command.request_id,
             watcher_id=command.watcher_id,
             topic=() if command.topics_hash == known else made.topics,
@@ -138,10 +127,10 @@ async def watch(session: Session, command: CommandWatchTopicList) -> None:
     )
 
 
-def close_watch(session: Session, command: CommandWatchTopicListClose, frame: Frame) -> None:
+def close_watch(session: Session, command: pb.CommandWatchTopicListClose, frame: Frame) -> None:
     """Watch no longer."""
     _close(session, command.watcher_id)
-    session.send(CommandSuccess(request_id=command.request_id))
+    session.send(pb.CommandSuccess(request_id=command.request_id))
 
 
 def _close(session: Session, watcher_id: int) -> None:

@@ -32,9 +32,8 @@ from .socket import Socket, documented
 
 log = logging.getLogger(__name__)
 
-COUNT_BYTES: Final = (
-    64 * 1024
-)  # steps in which what waits is counted, so that small messages pay nothing for it
+# Steps in which what waits is counted, so that small messages pay nothing for it.
+COUNT_BYTES: Final = 64 * 1024
 HELD_FACTOR: Final = 1.5  # the payload is three quarters of its frame, and as large once more as an entry
 PENDING_BYTES_MAX: Final = 4 * 1024 * 1024  # one frame more may overdraw it
 SENDS_BEFORE_OTHERS: Final = 64  # answers written before others have their turn on the loop
