@@ -70,8 +70,7 @@ class ConsumerHandler:
     async def _deliver(self) -> None:
         await self._deliverer.run()
         if not self._unsubscribed:  # else the client did it, and may have more to say
-            reason = self._consumer.close_reason
-            self._socket.stop(*documented(8 if reason is None else reason.kind.codes.ws_result))
+            _stop(self._socket, self._consumer)
 
     async def _read(self) -> None:
         socket, answers, consumer = self._socket, self._answers, self._consumer
@@ -192,8 +191,7 @@ class ReaderHandler:
 
     async def _deliver(self) -> None:
         await self._deliverer.run()
-        reason = self._consumer.close_reason
-        self._socket.stop(*documented(8 if reason is None else reason.kind.codes.ws_result))
+        _stop(self._socket, self._consumer)
 
     async def _read(self) -> None:
         socket = self._socket
@@ -226,6 +224,12 @@ class ReaderHandler:
         if self._credited < self._consumer.delivered:
             self._credited += 1
             self._consumer.flow(1)
+
+
+def _stop(socket: Socket, consumer: Consumer) -> None:
+    """The consumer is closed: end its socket for the same reason."""
+    reason = consumer.close_reason
+    socket.stop(*documented(8 if reason is None else reason.kind.codes.ws_result))
 
 
 def _is_json(text: str) -> bool:
