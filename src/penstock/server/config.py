@@ -1,4 +1,4 @@
-"""What a server is told: the sections and keys of its configuration, each with its default and its reason.
+"""The sections and keys of its configuration, each with its default and its reason.
 
 Where the values come from is `sources`. docs/configuration.md lists every key; a test keeps it complete.
 """

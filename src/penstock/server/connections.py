@@ -225,7 +225,7 @@ class HttpConnection(HttpToolsProtocol):
             size if size > HEAD_BYTES_FREE else 0,
         )
         self._holding.close()
-        self.parser = cast(Any, None)  # it knows this object, and is not told that the connection is lost
+        self.parser = cast(Any, None)  # it knows this object, and does not learn that the connection is lost
         self.app_state = {}
 
     # -- time

@@ -67,7 +67,7 @@ class State(ServerState):
 
 
 class Sending:
-    """A peer that owes us something: since when, and how much of it came."""
+    """A peer that has to send something: since when."""
 
     __slots__ = ("_looked", "_of", "_since")
 
@@ -77,7 +77,7 @@ class Sending:
         self._looked = 0.0
 
     def late(self, of: object, now: float, allowed_s: float, *, held_up: bool = False) -> bool:
-        """Whether what is owed, `of` which there is one at a time, took longer than `allowed_s` by now.
+        """Whether what is expected, `of` which there is one at a time, took longer than `allowed_s` by now.
 
         `held_up`: we are not reading; that time does not count.
         """
@@ -90,7 +90,7 @@ class Sending:
 
 
 class Taking:
-    """A peer that is owed something: how much of what was written it took."""
+    """A peer that has to read something: how much of what was written it took."""
 
     __slots__ = ("_left", "_since", "_taken")
 

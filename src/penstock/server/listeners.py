@@ -1,4 +1,4 @@
-"""The sockets of a server: which there are, who listens on them, and what the outside is told of them."""
+"""The sockets of a server: which there are, who listens on them, and at which addresses."""
 
 import contextlib
 import errno
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 TLS: Final = frozenset(("https", "pulsar+ssl"))
-# What may be listened on, in the order in which addresses are told: section, key, and scheme of the URL.
+# What may be listened on, in the order in which addresses are shown: section, key, and scheme of the URL.
 _SOCKETS: Final = (
     ("http", "listen", "http"),
     ("pulsar", "listen", "pulsar"),

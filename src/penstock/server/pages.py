@@ -13,6 +13,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.http.answers import error_body
 from penstock.protocols.session import ServerContext
 
+from .refusals import respond
+
 Page = tuple[int, str, bytes]
 
 _JSON = "application/json"
@@ -48,8 +50,7 @@ class Pages:
             (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
             (b"x-content-type-options", b"nosniff"),
         ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        await respond(scope, send, status, headers, body)
 
     def _welcome(self, accept: str) -> Page:
         if re.search(r"\btext/html\b", accept):

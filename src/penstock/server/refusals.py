@@ -7,12 +7,12 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.http.answers import error_body
+from penstock.protocols.http.answers import Header, error_body
 
 RETRY_AFTER_S: Final = 1
 
 
-def _headers(kind: ErrorKind, body: bytes) -> list[tuple[bytes, bytes]]:
+def _headers(kind: ErrorKind, body: bytes) -> list[Header]:
     codes = kind.codes
     headers = [
         (b"content-type", b"application/json"),
@@ -39,10 +39,15 @@ def refusing(kind: ErrorKind, message: str) -> ASGIApp:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         body = error_body(kind, message)
         headers = _headers(kind, body)
-        await send({"type": "http.response.start", "status": kind.codes.status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        await respond(scope, send, kind.codes.status, headers, body)
 
     return refuse
+
+
+async def respond(scope: Scope, send: Send, status: int, headers: list[Header], body: bytes) -> None:
+    """Answer an HTTP request, one of HEAD without the body."""
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
 async def refuse(

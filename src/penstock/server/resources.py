@@ -1,6 +1,6 @@
 """What the process has of the system: files, of which a connection is one, and memory.
 
-glibc keeps memory that is freed for later, and after a rush that may be most of what the server had. It is told to
+glibc keeps memory that is freed for later, and after a rush that may be most of what the server had. It is made to
 give it back once the process has much more than before and holds much less than that; that takes milliseconds, in a
 thread.
 """

@@ -63,8 +63,8 @@ class Tracing:
         )
         out: dict[str, str] = {}
         self._propagator.inject(out, context=self._in_span(span))
-        kept = [item for item in scope["headers"] if item[0] not in (b"traceparent", b"tracestate")]
-        kept += [(name.encode(), value.encode()) for name, value in out.items()]
+        headers = [item for item in scope["headers"] if item[0] not in (b"traceparent", b"tracestate")]
+        headers += [(name.encode(), value.encode()) for name, value in out.items()]
 
         async def sent(event: Message) -> None:
             if event["type"] == "http.response.start":
@@ -74,7 +74,7 @@ class Tracing:
             await send(event)
 
         try:
-            await self._inner({**scope, "headers": kept}, receive, sent)
+            await self._inner({**scope, "headers": headers}, receive, sent)
         finally:
             span.end()
 

@@ -178,7 +178,7 @@ class ProducerHandler:
 
     def _answer(self, group: list[Sending], results: deque[MessageId | PenstockError]) -> None:
         if self.producer.close_reason is not None:
-            return  # CLOSE_PRODUCER told the client that it has to send again
+            return  # the client got CLOSE_PRODUCER: it has to send again
         frames: list[bytes] = []
         for sending in group:
             result = results.popleft() if sending.submitted is not None else sending.refused

@@ -18,7 +18,7 @@ _NUMBERS: Final = {SchemaType.BYTES: pb.Schema.NoSchema, SchemaType.AUTO_CONSUME
 
 
 def schema_info(schema: pb.Schema) -> SchemaInfo:
-    """The schema that a client sent; raises BAD_VALUE_SCHEMA for a type that is kept elsewhere."""
+    """The schema that a client sent; raises BAD_VALUE_SCHEMA for a type of an external registry."""
     if schema.type == pb.Schema.External:
         raise PenstockError(ErrorKind.BAD_VALUE_SCHEMA, "schemas of external registries are not kept here")
     kind = _OTHERS.get(schema.type) or SchemaType(int(schema.type))
@@ -44,7 +44,7 @@ def get_schema(session: Session, command: pb.CommandGetSchema, frame: Frame) -> 
         topic = TopicName.parse(command.topic)
         session.admitted.may_look(topic)
         if command.HasField("schema_version") and not command.schema_version:
-            # The Go client's BytesSchema puts the empty version that it was told into its messages, and asks for it.
+            # The Go client's BytesSchema puts the empty version of the answer into its messages, and asks for it.
             answer.schema.CopyFrom(schema_data(topic, SchemaInfo(SchemaType.NONE)))
         else:
             found = session.broker.schemas.get(topic, schema_version_number(command.schema_version))

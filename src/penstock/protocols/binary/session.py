@@ -56,7 +56,7 @@ class Session(Peer):
         self._busy = False
 
     def admit(self, who: Admitted, method: str, *, refreshes: bool) -> None:
-        """Let a client in, or go on under new credentials; `refreshes`: it can be asked for them."""
+        """Admit a client, or go on under new credentials; `refreshes`: it can be asked for them."""
         self.who = who
         self.allowance = self.context.allowance(who.role, self.address)
         if self.holding is not None and who.role is not None:
