@@ -25,9 +25,8 @@ import uvloop
 from benchmarks.servers import penstock_urls
 from benchmarks.store_floor import Case, floor
 from penstock.model.message_id import MessageId
-from penstock.wire.commands import message_head
 from penstock.wire.entry import WireFormat
-from penstock.wire.frames import FIELD, FrameDecoder, encode, encode_with_entry
+from penstock.wire.frames import FIELD, FrameDecoder, encode, encode_with_entry, message_head
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
     CommandConnect,

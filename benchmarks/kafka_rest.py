@@ -39,7 +39,7 @@ async def floor(port: int) -> None:
     from penstock.protocols.load import Load
     from penstock.server.config import HttpSettings
     from penstock.server.http import HttpServer
-    from penstock.server.listen import Listener, bind
+    from penstock.server.listeners import Listener, bind
 
     body = bytes(range(256)) * (MIB // 256)
     headers = [

@@ -64,7 +64,7 @@ async def serve(kind: str, folder: Path) -> None:
     from penstock.engines.embedded.memory import MemoryStore
     from penstock.engines.embedded.sqlite import SqliteStore
     from penstock.protocols.context import ServerContext
-    from penstock.protocols.websocket.routes import routes
+    from penstock.protocols.websocket.endpoint import routes
     from penstock.runtime.clock import LoopClock
     from penstock.wire.entry import WireFormat
 

@@ -65,7 +65,7 @@ async def office(
     broker = Broker(MemoryStore(), MemoryStore(TRANSIENT_LEDGERS), WireFormat(), clock, settings)
     context = ServerContext(broker, limits)
     app = build_for(context)
-    await app.start()
+    await app.context.broker.start()
     transport = httpx.ASGITransport(app.asgi)
     async with httpx.AsyncClient(transport=transport, base_url="http://office") as client:
         yield Office(broker, context, clock, client)

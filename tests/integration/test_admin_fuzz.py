@@ -16,7 +16,7 @@ from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.protocols.context import ServerContext
 from penstock.runtime.clock import LoopClock
-from penstock.server.describe import openapi
+from penstock.server.reference import openapi
 from penstock.testing.server import Address, running
 from penstock.wire.entry import WireFormat
 

@@ -10,7 +10,8 @@ from tests.integration.admin_harness import ADMIN, Office, office
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.wire.batch import split
-from penstock.wire.entry import WireFormat, compressed, parse
+from penstock.wire.contents import compressed, parse
+from penstock.wire.entry import WireFormat
 from penstock.wire.pulsar_pb2 import LZ4, NONE
 
 PUBLISHED = "2023-11-14T22:13:20.000Z"  # the clock of the office stands still

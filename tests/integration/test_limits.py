@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from penstock.protocols.limits import Limits
-from penstock.server.files import allow_connections
+from penstock.server.resources import allow_connections
 from penstock.testing.server import Address, running
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"

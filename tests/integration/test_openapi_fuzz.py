@@ -21,7 +21,7 @@ from penstock.engines.embedded.memory import MemoryStore
 from penstock.protocols.context import ServerContext
 from penstock.protocols.limits import Limits
 from penstock.runtime.clock import LoopClock
-from penstock.server.describe import openapi
+from penstock.server.reference import openapi
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running
 from penstock.wire.entry import WireFormat

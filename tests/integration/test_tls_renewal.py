@@ -125,7 +125,7 @@ def test_another_ca_of_clients(pki: Pki) -> None:
 
 
 def test_files_that_are_no_good_at_the_start(pki: Pki, tmp_path: Path) -> None:
-    from penstock.server.listen import StartError
+    from penstock.server.config import StartError
 
     for settings, said in (
         (pki.settings(cert_file=str(tmp_path / "none")), "none: No such file"),

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.websocket_harness import CONSUMER, PRODUCER, READER, endpoint
 
 from penstock.model.names import TopicName
-from penstock.wire.entry import parse
+from penstock.wire.contents import parse
 from penstock.wire.pulsar_pb2 import LZ4
 
 KEYS = {"mine": {"keyValue": "a2V5", "metadata": {"version": "1"}}, "yours": {"keyValue": "eWVr"}}

@@ -8,7 +8,7 @@ from typing import Any
 
 import trustme
 
-from penstock.server.tls_settings import TlsSettings
+from penstock.server.config import TlsSettings
 from penstock.testing.server import Address, running
 
 HOSTS = ("localhost", "127.0.0.1")

@@ -20,7 +20,7 @@ from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.context import ServerContext
 from penstock.protocols.limits import Limits
-from penstock.protocols.websocket.routes import routes
+from penstock.protocols.websocket.endpoint import routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.runtime.clock import Clock, LoopClock
 from penstock.server.app import build_for

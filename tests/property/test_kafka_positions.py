@@ -15,7 +15,8 @@ from penstock.model.entry import NewEntry
 from penstock.model.message import OutMessage
 from penstock.protocols.kafka_rest import positions
 from penstock.wire.checksum import seal
-from penstock.wire.entry import WireFormat, compressed, parse
+from penstock.wire.contents import compressed, parse
+from penstock.wire.entry import WireFormat
 from penstock.wire.payloads import LazyEntry
 from penstock.wire.pulsar_pb2 import LZ4, SNAPPY, ZLIB, ZSTD
 

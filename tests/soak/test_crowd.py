@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from penstock.server.files import allow_connections
+from penstock.server.resources import allow_connections
 from penstock.testing.server import launch
 from penstock.wire.frames import FrameDecoder, encode
 from penstock.wire.pulsar_pb2 import BaseCommand, CommandConnect, CommandPing

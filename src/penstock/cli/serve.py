@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from penstock.server.config import Config, ConfigError
-from penstock.server.listen import StartError
+from penstock.server.config import Config, ConfigError, StartError
 from penstock.server.run import run
 from penstock.server.sources import load
 

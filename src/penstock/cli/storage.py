@@ -12,7 +12,8 @@ import msgspec
 from penstock.engines.storage import FILE_NAME, Report, check, copy, restore
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.wire.entry import WireFormat, is_sealed, parse
+from penstock.wire.contents import is_sealed, parse
+from penstock.wire.entry import WireFormat
 
 from . import output
 

@@ -14,7 +14,7 @@ from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
 from penstock.protocols.rest.endpoint import RestEndpoint
 from penstock.protocols.rest.stages import StagesEndpoint
-from penstock.protocols.websocket.routes import routes as websocket_routes
+from penstock.protocols.websocket.endpoint import routes as websocket_routes
 from penstock.protocols.websocket.socket import Sockets
 from penstock.wire.entry import WireFormat
 
@@ -24,7 +24,6 @@ from .metrics.page import MetricsPage
 from .metrics.requests import RequestMetrics
 from .origins import Origins
 from .pages import Pages
-from .rated import Rated
 from .tracing import Tracing
 
 
@@ -37,18 +36,8 @@ class App(msgspec.Struct, frozen=True):
     kafka_rest: KafkaRestEndpoint
     sockets: Sockets
     asgi: ASGIApp
-    watched: RequestMetrics
-    rated: Rated
-    tracing: "Tracing | None" = None
-
-    def rate(self) -> None:
-        """Count what requests carry, where there are rates: also where they came while the server runs."""
-        if self.context.rates is not None:
-            self.watched.inner = self.rated
-
-    async def start(self) -> None:
-        """Open the stores; raises UNAVAILABLE."""
-        await self.context.broker.start()
+    requests: RequestMetrics
+    tracing: Tracing | None = None
 
     async def drain(self) -> None:
         """Take no new work, end every wait, close every connection that lasts; completes when they are closed."""
@@ -59,7 +48,7 @@ class App(msgspec.Struct, frozen=True):
         await asyncio.gather(self.sockets.drain(), self.binary.drain())
 
     async def close(self) -> None:
-        """Disconnect every client, save every cursor, let go of the stores."""
+        """Disconnect every client, save every cursor, close the stores."""
         await self.rest.close()
         await self.binary.close()
         await self.kafka_rest.close()
@@ -104,11 +93,10 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
         context.audit,
         own_names_only=context.auth is None and not config.auth.insecure,
     )
-    rated = Rated(origins)
-    watched = RequestMetrics(origins if context.rates is None else rated, log_access=config.log.access)
+    requests = RequestMetrics(origins, log_access=config.log.access, rated=context.rates is not None)
     endpoints["metrics"] = MetricsPage(
-        context, watched, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
+        context, requests, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
     )
-    tracing = Tracing(watched, config.trace) if config.trace.otlp_endpoint else None
-    asgi = watched if tracing is None else tracing
-    return App(context, rest, binary, kafka_rest, sockets, asgi, watched, rated, tracing)
+    tracing = Tracing(requests, config.trace) if config.trace.otlp_endpoint else None
+    asgi = requests if tracing is None else tracing
+    return App(context, rest, binary, kafka_rest, sockets, asgi, requests, tracing)

@@ -1,4 +1,4 @@
-"""What a server is told: the sections and keys of its configuration, each with its default and its reason.
+"""The sections and keys of its configuration, each with its default and its reason.
 
 Where the values come from is `sources`. docs/configuration.md lists every key; a test keeps it complete.
 """
@@ -12,8 +12,6 @@ import msgspec
 from penstock.broker.settings import BrokerSettings
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.limits import Limits
-
-from .tls_settings import TlsSettings
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +54,18 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Allocated, and given back when the disk is full: acknowledgements and deletes need room before they free any.
     # No more than a sixteenth of the disk; 0: none.
     reserve_bytes: int = 16 * 1024 * 1024
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the server is over TLS, and whether its clients have to say who they are."""
+
+    cert_file: str = ""  # PEM: the server's certificate and those between it and its root
+    key_file: str = ""  # PEM, not encrypted; empty: the key is in `cert_file`
+    client_ca_file: str = ""  # PEM: who may have signed a client's certificate
+    client_certificates: Literal["none", "optional", "required"] = "none"
+    min_version: Literal["1.2", "1.3"] = "1.2"  # what came before 1.2 is broken (RFC 8996)
+    handshake_ms: int = 10_000  # a client that has not finished it by then is dropped
+    reload_ms: int = 1000  # the files are looked at no more often; 0: at every handshake
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +117,10 @@ _ORIGIN: Final = re.compile(
 
 class ConfigError(Exception):
     """A key that does not exist or a value that cannot be; names the key and where it came from."""
+
+
+class StartError(Exception):
+    """The server cannot start, for a reason outside of it; one sentence."""
 
 
 def host_and_port(listen: str) -> tuple[str, int]:

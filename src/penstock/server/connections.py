@@ -4,16 +4,14 @@ import asyncio
 from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
 from penstock.model.errors import ErrorKind
 from penstock.protocols.holding import STATE_KEY, Holding
-from penstock.protocols.load import Load
 from penstock.protocols.transport import Pieces
 
-from .deadlines import LINGER_S, Deadlines, Sending, Taking, Unwritten, cut
+from .deadlines import LINGER_S, Deadlines, Sending, State, Taking, Unwritten, cut
 from .refusals import BAD_HEAD, BAD_PATH, UPGRADE_WITH_BODY, raw_answer, refusing
 from .sockets import WebSocketConnection
 
@@ -22,16 +20,6 @@ HEAD_BYTES_FREE: Final = 4096  # of a head, that is not counted: most are smalle
 HIGH_BYTES: Final = 65_536  # written and not taken, before the writer waits
 LOW_BYTES: Final = 16_384
 ALWAYS_ANSWERED: Final = "/health/"  # also by a server that takes nothing on
-
-
-class State(ServerState):
-    """What all connections of the server share."""
-
-    def __init__(self, load: Load, deadlines: Deadlines, headers_max: int) -> None:
-        super().__init__()
-        self.load = load
-        self.deadlines = deadlines
-        self.headers_max = headers_max
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -100,12 +88,12 @@ class HttpConnection(HttpToolsProtocol):
         if not self._is_open():
             return
         if self._unfinished > HEAD_BYTES_MAX:
-            self._end(self._may_say(BAD_HEAD))
+            self._end(BAD_HEAD)
         elif self._unfinished > HEAD_BYTES_FREE:
             self._hold(self._unfinished - self._head)
             self._head = self._unfinished
             if self._holding.over:
-                self._end(self._may_say(raw_answer(*self._holding.refuse())))
+                self._end(raw_answer(*self._holding.refuse()))
 
     def pause_writing(self) -> None:
         self._unwritten.count(self.transport.get_write_buffer_size())
@@ -117,7 +105,7 @@ class HttpConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._let_go()
+        self._release()
         self._unwritten.count(0)
         self._holding.close()
         if self.counted:
@@ -134,14 +122,14 @@ class HttpConnection(HttpToolsProtocol):
         if self._ended:  # by what came with the same bytes
             return
         if self._unfinished + self._overlap > HEAD_BYTES_MAX < self._head_bytes():
-            self._end(self._may_say(BAD_HEAD))
+            self._end(BAD_HEAD)
             return
         if self._unfinished > HEAD_BYTES_FREE:  # of them most may be of the body
             head = sum([len(name) + len(value) for name, value in self.headers])
             if head > max(self._head, HEAD_BYTES_FREE):
                 self._hold(head - self._head)
         if self.parser.should_upgrade() and self._should_upgrade() and self._has_body():
-            self._end(self._may_say(UPGRADE_WITH_BODY))
+            self._end(UPGRADE_WITH_BODY)
             return
         self._unfinished, self._overlap = 0, self._piece
         self._whole = False
@@ -171,8 +159,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.cycle.response_complete:
             self._discard(size)
             return
-        self._held += size
-        self._holding.receive(size)
+        self._hold(size)
         super().on_body(body)
         if self._holding.over and not self.cycle.response_started:
             self._end(raw_answer(*self._holding.refuse()))
@@ -185,7 +172,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         if self._held:
-            self._let_go()
+            self._release()
         self._discarded = 0
         super().on_response_complete()
 
@@ -222,7 +209,7 @@ class HttpConnection(HttpToolsProtocol):
         head exceeds them: the connection would be open, and unanswered, for ever.
         """
         size = self._head_bytes()
-        self._let_go()
+        self._release()
         self.connections.discard(self)
         headers = Headers(
             [(name.decode("latin-1"), value.strip(b" \t").decode("latin-1")) for name, value in self.headers]
@@ -238,7 +225,7 @@ class HttpConnection(HttpToolsProtocol):
             size if size > HEAD_BYTES_FREE else 0,
         )
         self._holding.close()
-        self.parser = cast(Any, None)  # it knows this object, and is not told that the connection is lost
+        self.parser = cast(Any, None)  # it knows this object, and does not learn that the connection is lost
         self.app_state = {}
 
     # -- time
@@ -258,7 +245,7 @@ class HttpConnection(HttpToolsProtocol):
         if cycle is None or self.scope is not cycle.scope:  # another request has begun
             if self._sending.late(self.headers, now, limits.head_s):
                 said = f"the head did not come within limits.head_ms = {round(limits.head_s * 1000)} ms"
-                self._end(self._may_say(raw_answer(ErrorKind.SLOW_REQUEST, said)))
+                self._end(raw_answer(ErrorKind.SLOW_REQUEST, said))
         elif self._whole:
             self._sending.late(None, now, 0)
         elif cycle.response_complete:
@@ -272,23 +259,18 @@ class HttpConnection(HttpToolsProtocol):
                     f"the body did not come within limits.body_ms = {round(limits.body_s * 1000)} ms, "
                     f"nor at limits.min_bytes_per_s = {limits.bytes_per_s}"
                 )
-                self._end(self._may_say(raw_answer(ErrorKind.SLOW_REQUEST, said)))
+                self._end(raw_answer(ErrorKind.SLOW_REQUEST, said))
 
     # -- the end
 
     def _is_open(self) -> bool:
         return not self._ended and not self.transport.is_closing()
 
-    def _may_say(self, answer: bytes) -> bytes:
-        """`answer`, unless another has begun."""
-        cycle: Any = self.cycle
-        return answer if cycle is None or cycle.response_complete or not cycle.response_started else b""
-
     def _hold(self, size: int) -> None:
         self._held += size
         self._holding.receive(size)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._holding.receive(-self._held)
         self._held = 0
 
@@ -299,14 +281,16 @@ class HttpConnection(HttpToolsProtocol):
             cut(self.transport)
 
     def _end(self, answer: bytes) -> None:
-        """Say why, read on into nothing for a moment, and close: to close at once would reset the connection, and
-        the peer would lose what it was told."""
+        """Say why, unless another answer has begun, read on into nothing for a moment, and close: to close at once
+        would reset the connection, and the peer would lose the answer."""
         self._ended = True
         self._discarded = 0
-        self._let_go()
+        self._release()
         self._unset_keepalive_if_required()
         cycle: Any = self.cycle
         if cycle is not None and not cycle.response_complete:
+            if cycle.response_started:
+                answer = b""
             cycle.disconnected = True
             cycle.message_event.set()
         self.flow.resume_reading()

@@ -5,8 +5,11 @@ import socket
 import struct
 from typing import Final, NamedTuple
 
+from uvicorn.server import ServerState
+
 from penstock.protocols.holding import Holding
 from penstock.protocols.limits import Limits
+from penstock.protocols.load import Load
 
 LINGER_S: Final = 2.0  # a peer that is still sending has so long to read why it is closed
 LOOKS: Final = 4  # within the shortest of all times
@@ -54,8 +57,18 @@ class Deadlines(NamedTuple):
         return min(LOOK_S_MAX, max(LOOK_S_MIN, least / LOOKS))
 
 
+class State(ServerState):
+    """What all connections of the server share."""
+
+    def __init__(self, load: Load, deadlines: Deadlines, headers_max: int) -> None:
+        super().__init__()
+        self.load = load
+        self.deadlines = deadlines
+        self.headers_max = headers_max
+
+
 class Sending:
-    """A peer that owes us something: since when, and how much of it came."""
+    """A peer that has to send something: since when."""
 
     __slots__ = ("_looked", "_of", "_since")
 
@@ -65,7 +78,7 @@ class Sending:
         self._looked = 0.0
 
     def late(self, of: object, now: float, allowed_s: float, *, held_up: bool = False) -> bool:
-        """Whether what is owed, `of` which there is one at a time, took longer than `allowed_s` by now.
+        """Whether what is expected, `of` which there is one at a time, took longer than `allowed_s` by now.
 
         `held_up`: we are not reading; that time does not count.
         """
@@ -78,7 +91,7 @@ class Sending:
 
 
 class Taking:
-    """A peer that is owed something: how much of what was written it took."""
+    """A peer that has to read something: how much of what was written it took."""
 
     __slots__ = ("_left", "_since", "_taken")
 

@@ -10,7 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.http.answers import error_body
+
+from .refusals import refuse
 
 log = logging.getLogger(__name__)
 
@@ -57,20 +58,3 @@ def _unknown(scope: Scope, kind: ErrorKind) -> str:
     if kind is ErrorKind.METHOD_NOT_ALLOWED:
         return f"{scope['method']} is not for {scope['path']}"
     return f"there is nothing at {scope['path']}"
-
-
-async def refuse(
-    scope: Scope, send: Send, error: PenstockError, headers: Mapping[str, str] | None = None
-) -> None:
-    """Answer with an error, or give up where the answer has begun: the server then cuts the connection."""
-    upgrade = scope["type"] == "websocket"
-    kind = error.kind
-    body = error_body(kind, error.message)
-    sent = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    sent += [
-        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()
-    ]
-    prefix = "websocket." if upgrade else ""
-    status = kind.codes.ws_status if upgrade else kind.codes.status
-    await send({"type": f"{prefix}http.response.start", "status": status, "headers": sent})
-    await send({"type": f"{prefix}http.response.body", "body": body})

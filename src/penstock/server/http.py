@@ -15,9 +15,9 @@ from penstock.protocols.load import Load
 from penstock.protocols.transport import TlsServer
 
 from .config import HttpSettings
-from .connections import HttpConnection, State
-from .deadlines import LINGER_S, Deadlines, cut
-from .listen import Listener
+from .connections import HttpConnection
+from .deadlines import LINGER_S, Deadlines, State, cut
+from .listeners import Listener
 from .sockets import WebSocketConnection
 
 log = logging.getLogger(__name__)

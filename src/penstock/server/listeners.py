@@ -1,109 +1,113 @@
-"""The sockets of a server: which there are, who listens on them, and what the outside is told of them."""
+"""The sockets of a server: which there are, who listens on them, and at which addresses."""
 
 import contextlib
+import errno
+import ipaddress
 import logging
 import socket
+import ssl
 from collections.abc import Callable
-from typing import Self
+from typing import Final, NamedTuple
 
 from penstock.protocols.auth.settings import AuthSettings
+from penstock.protocols.binary.endpoint import BinaryEndpoint
+from penstock.protocols.context import ServerContext
 
-from .app import App
-from .config import OFF, PULSAR_LISTEN, Config
-from .http import HttpServer
-from .listen import Listener, StartError, bind, is_loopback, url_of
+from .config import OFF, PULSAR_LISTEN, Config, StartError, TlsSettings, host_and_port
 from .tls import ALPN, Certificates
-from .tls_settings import TlsSettings
 
 log = logging.getLogger(__name__)
+
+
+TLS: Final = frozenset(("https", "pulsar+ssl"))
+# What may be listened on, in the order in which addresses are shown: section, key, and scheme of the URL.
+_SOCKETS: Final = (
+    ("http", "listen", "http"),
+    ("pulsar", "listen", "pulsar"),
+    ("http", "tls_listen", "https"),
+    ("pulsar", "tls_listen", "pulsar+ssl"),
+)
+
+
+class Listener(NamedTuple):
+    """A bound socket, and the context of TLS where it speaks it."""
+
+    bound: socket.socket
+    context: ssl.SSLContext | None = None
+    handshake_s: float = 10.0
 
 
 class Listeners:
     """Bound first, so that a port that is taken is noticed before anything else is done; opened last."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._handshake_s = config.tls.handshake_ms / 1000
-        self._certificates: Certificates | None = None
-        self._http: list[Listener] = []
-        self._pulsar: socket.socket | None = None
-        self._pulsar_tls: socket.socket | None = None
-        self._named: dict[str, str] = {}
-
-    @classmethod
-    def bound(cls, config: Config, sockets: contextlib.ExitStack) -> Self:
+    def __init__(self, config: Config, sockets: contextlib.ExitStack) -> None:
         """Read the certificates and bind every socket; raises StartError."""
-        listeners = cls(config)
+        self._config = config
+        self._certificates: Certificates | None = None
+        self._listeners: dict[str, Listener] = {}  # by scheme
         http, pulsar = config.http, config.pulsar
         if http.listen == OFF and http.tls_listen == OFF:
             raise StartError("http.listen and http.tls_listen are both off: there is no way in")
         if http.tls_listen != OFF or pulsar.tls_listen != OFF:
-            listeners._certificates = Certificates(config.tls)
-        if http.listen != OFF:
-            listeners._add_http(sockets.enter_context(contextlib.closing(bind(http.listen))), "http")
-        if pulsar.listen != OFF:
-            listeners._pulsar = _bind_pulsar(pulsar.listen, sockets)
-            if listeners._pulsar is not None:
-                listeners._named["pulsar"] = url_of(listeners._pulsar, "pulsar")
-        if http.tls_listen != OFF:
-            listeners._add_http(sockets.enter_context(contextlib.closing(bind(http.tls_listen))), "https")
-        if pulsar.tls_listen != OFF:
-            listeners._pulsar_tls = sockets.enter_context(contextlib.closing(bind(pulsar.tls_listen)))
-            listeners._named["pulsar+ssl"] = url_of(listeners._pulsar_tls, "pulsar+ssl")
-        return listeners
-
-    def _add_http(self, bound: socket.socket, scheme: str) -> None:
-        context = None
-        if scheme == "https":
-            assert self._certificates is not None
-            context = self._certificates.context(ALPN)
-        self._http.append(Listener(bound, context, self._handshake_s))
-        self._named[scheme] = url_of(bound, scheme)
+            self._certificates = Certificates(config.tls)
+        for section, key, scheme in _SOCKETS:
+            listen = getattr(getattr(config, section), key)
+            if listen == OFF:
+                continue
+            try:
+                bound = sockets.enter_context(contextlib.closing(bind(listen)))
+            except StartError as error:
+                if scheme != "pulsar" or listen != PULSAR_LISTEN:
+                    raise
+                # A second server on a machine goes on without that endpoint.
+                remedy = "--pulsar HOST:PORT, or off"
+                log.warning("no Pulsar endpoint", extra={"reason": str(error), "remedy": remedy})
+                continue
+            context = None
+            if self._certificates is not None and scheme in TLS:
+                context = self._certificates.context(*((ALPN,) if scheme == "https" else ()))
+            self._listeners[scheme] = Listener(bound, context, config.tls.handshake_ms / 1000)
 
     def check_exposed(self, auth: AuthSettings) -> None:
-        """Raise StartError where other machines reach an endpoint, no client has to authenticate, and the configuration does not say that
-        this is meant."""
-        if auth.enabled:
-            return
-        http = {
-            "https" if listener.context is not None else "http": listener.bound for listener in self._http
-        }
-        for key, listen, bound in (
-            ("http.listen", self._config.http.listen, http.get("http")),
-            ("http.tls_listen", self._config.http.tls_listen, http.get("https")),
-            ("pulsar.listen", self._config.pulsar.listen, self._pulsar),
-            ("pulsar.tls_listen", self._config.pulsar.tls_listen, self._pulsar_tls),
-        ):
-            if bound is None or is_loopback(bound):
+        """Raise StartError where other machines reach an endpoint, no client has to authenticate, and the
+        configuration does not say that this is meant."""
+        for section, key, scheme in sorted(_SOCKETS):
+            listener = self._listeners.get(scheme)
+            if auth.enabled or listener is None or is_loopback(listener.bound):
                 continue
+            name, listen = f"{section}.{key}", getattr(getattr(self._config, section), key)
             if not auth.insecure:
                 raise StartError(
-                    f"{key} = {listen} is open to other machines and auth.enabled is false: "
+                    f"{name} = {listen} is open to other machines and auth.enabled is false: "
                     "turn it on, or say --insecure"
                 )
-            log.warning("open to other machines without authentication", extra={"key": key, "listen": listen})
+            extra = {"key": name, "listen": listen}
+            log.warning("open to other machines without authentication", extra=extra)
+
+    def _url(self, scheme: str) -> str:
+        listener = self._listeners.get(scheme)
+        return "" if listener is None else url_of(listener.bound, scheme)
 
     @property
     def urls(self) -> list[str]:
         """Where the listeners are."""
-        return list(self._named.values())
+        return [self._url(scheme) for scheme in self._listeners]
 
-    async def open(self, app: App, http: HttpServer) -> None:
-        """Listen, Pulsar's protocol first: a client that sees HTTP ready finds all of it."""
-        context, settings = app.context, self._config.pulsar
-        context.http_url, context.https_url = self._named.get("http", ""), self._named.get("https", "")
-        if self._pulsar is not None:
-            await app.binary.open(self._pulsar, self._named["pulsar"], settings.advertise)
-        if self._pulsar_tls is not None:
-            assert self._certificates is not None
-            await app.binary.open_tls(
-                self._pulsar_tls,
-                self._named["pulsar+ssl"],
-                settings.tls_advertise,
-                self._certificates.context(),
-                self._handshake_s,
-            )
-        await http.open(self._http)
+    @property
+    def http(self) -> list[Listener]:
+        """Those that the HTTP server is to open."""
+        return [self._listeners[scheme] for scheme in ("http", "https") if scheme in self._listeners]
+
+    async def open(self, context: ServerContext, binary: BinaryEndpoint) -> None:
+        """Listen for Pulsar's protocol, before HTTP: a client that sees HTTP ready finds all of it."""
+        settings, listeners = self._config.pulsar, self._listeners
+        context.http_url, context.https_url = self._url("http"), self._url("https")
+        if "pulsar" in listeners:
+            await binary.open(listeners["pulsar"].bound, self._url("pulsar"), settings.advertise)
+        if "pulsar+ssl" in listeners:
+            bound, tls, handshake_s = listeners["pulsar+ssl"]
+            assert tls is not None
+            await binary.open_tls(bound, self._url("pulsar+ssl"), settings.tls_advertise, tls, handshake_s)
 
     def prepare(self, settings: TlsSettings) -> Callable[[], None] | None:
         """Read certificates by other settings; what takes them into use, None without TLS. Raises StartError."""
@@ -115,15 +119,32 @@ class Listeners:
             self._certificates.refresh()
 
 
-def _bind_pulsar(listen: str, sockets: contextlib.ExitStack) -> socket.socket | None:
-    """The socket of Pulsar's protocol; None where its default port is taken: a second server on a machine goes
-    on without that endpoint."""
+def bind(listen: str) -> socket.socket:
+    """A bound socket that does not listen yet, so that no client connects before the endpoints are open."""
+    host, port = host_and_port(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        return sockets.enter_context(contextlib.closing(bind(listen)))
-    except StartError as error:
-        if listen != PULSAR_LISTEN:
-            raise
-        log.warning(
-            "no Pulsar endpoint", extra={"reason": str(error), "remedy": "--pulsar HOST:PORT, or off"}
-        )
-        return None
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        reason = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        raise StartError(f"cannot listen on {listen}: {reason}") from None
+    bound.setblocking(False)
+    return bound
+
+
+def is_loopback(bound: socket.socket) -> bool:
+    """Whether only this machine reaches a bound socket: by its address, which names were resolved to."""
+    address = ipaddress.ip_address(bound.getsockname()[0].partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
+
+def url_of(bound: socket.socket, scheme: str = "http") -> str:
+    """The address to reach it at: a wildcard address is reached by the loopback one."""
+    host, port = bound.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"{scheme}://[{shown}]:{port}" if ":" in shown else f"{scheme}://{shown}:{port}"

@@ -19,15 +19,14 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.audit import Audit
 
 from .config import ANY_ORIGIN
-from .dispatch import refuse
+from .refusals import refuse
 
 METHODS: Final = b"GET, HEAD, POST, PUT, DELETE"
 MAX_AGE_S: Final = 600  # how long a browser may go without asking again
 HOSTS_MAX: Final = 1000  # names that were found to be ours
 
-_FIELDS: Final = re.compile(
-    rb"[\w!#$%&'*+.^`|~, -]{1,2000}"
-)  # names of headers (RFC 9110 5.6.2), commas between
+# Names of headers (RFC 9110 5.6.2), commas between.
+_FIELDS: Final = re.compile(rb"[\w!#$%&'*+.^`|~, -]{1,2000}")
 
 
 class Origins:

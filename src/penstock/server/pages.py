@@ -13,6 +13,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import error_body
 
+from .refusals import respond
+
 Page = tuple[int, str, bytes]
 
 _JSON = "application/json"
@@ -48,8 +50,7 @@ class Pages:
             (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
             (b"x-content-type-options", b"nosniff"),
         ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        await respond(scope, send, status, headers, body)
 
     def _welcome(self, accept: str) -> Page:
         if re.search(r"\btext/html\b", accept):
@@ -79,9 +80,7 @@ class Pages:
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        from .describe import (
-            openapi,  # here, and below: a server that is not asked for them starts without them
-        )
+        from .reference import openapi  # here, as above and below: a server that is not asked starts without
 
         return openapi(self._context)
 
@@ -91,7 +90,7 @@ class Pages:
 
     @cached_property
     def _asyncapi(self) -> bytes:
-        from .describe import asyncapi
+        from .reference import asyncapi
 
         return msgspec.json.encode(asyncapi())
 

@@ -1,7 +1,19 @@
-"""The pages for people: a welcome, and the HTTP interface as one page. Neither loads anything from elsewhere."""
+"""The interface, for programs: OpenAPI of all HTTP endpoints, AsyncAPI of the WebSocket one; and for people: a
+welcome, and the HTTP interface as one page. No page loads anything from elsewhere."""
 
 from html import escape
-from typing import Any
+from typing import Any, Final
+
+from penstock import __version__
+from penstock.model.errors import ErrorKind
+from penstock.protocols.admin.routes import OPERATIONS as ADMIN
+from penstock.protocols.context import ServerContext
+from penstock.protocols.http.openapi import document
+from penstock.protocols.http.operations import Operation
+from penstock.protocols.kafka_rest.endpoint import OPERATIONS as KAFKA_REST
+from penstock.protocols.rest.endpoint import OPERATIONS
+from penstock.protocols.rest.stages import OPERATIONS as STAGES
+from penstock.protocols.websocket import asyncapi as websocket
 
 _STYLE = """
 :root{color-scheme:light dark}
@@ -19,6 +31,48 @@ _TRY = """curl -X POST 'http://HOST/topics/public/default/hello' \\
      -d '{"schema_type": "string", "messages": [{"value": "hello, world"}]}'
 
 curl 'http://HOST/topics/public/default/hello/partitions/0/messages'"""
+
+
+_HEALTH: Final = (
+    Operation(
+        method="GET",
+        path="/health/live",
+        tag="health",
+        summary="Whether the process runs.",
+        answer=dict[str, str],
+    ),
+    Operation(
+        method="GET",
+        path="/health/ready",
+        tag="health",
+        summary="Whether the server takes work; 503 while it shuts down, or its storage takes no writes.",
+        answer=dict[str, str | int],
+        errors=(ErrorKind.UNAVAILABLE, ErrorKind.STORAGE_FULL, ErrorKind.STORAGE_FAILED),
+    ),
+    Operation(
+        method="GET",
+        path="/metrics",
+        tag="health",
+        summary="Everything that is measured, for Prometheus; OpenMetrics where it is accepted.",
+        answers=("text/plain", "application/openmetrics-text"),
+        errors=(ErrorKind.UNAUTHENTICATED,),
+    ),
+)
+
+
+def openapi(context: ServerContext) -> dict[str, Any]:
+    """The OpenAPI document."""
+    made = document(context, [*OPERATIONS, *STAGES, *KAFKA_REST, *ADMIN, *_HEALTH], version=__version__)
+    made["info"] |= {
+        "description": "HTTP over durable topics: publish, read and consume (PIP-64), and administer.",
+        "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    }
+    return made
+
+
+def asyncapi() -> dict[str, Any]:
+    """The AsyncAPI document of the WebSocket endpoint."""
+    return websocket.asyncapi(__version__)
 
 
 def welcome(version: str) -> str:

@@ -10,12 +10,11 @@ from penstock.protocols.auth.authenticator import Auth, authenticator
 from penstock.protocols.auth.settings import AuthConfigError
 
 from .app import App
-from .config import Config, ConfigError
-from .files import allow_connections
+from .config import Config, ConfigError, StartError
 from .http import HttpServer
-from .listen import StartError
 from .listeners import Listeners
 from .logs import configure
+from .resources import allow_connections
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +59,11 @@ class Reload:
         auth = _authenticator(config, self._app)
         # From here on nothing can.
         configure(config.log)
-        self._app.watched.log_access = config.log.access
+        self._app.requests.log_access = config.log.access
         if certificates is not None:
             certificates()
         context.apply_limits(config.limits)
-        self._app.rate()
+        self._app.requests.rated = context.rates is not None
         self._http.apply_limits(config.limits)
         allow_connections(config.limits.max_connections)
         if auth is not None:

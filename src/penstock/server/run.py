@@ -13,14 +13,12 @@ from penstock.model.errors import PenstockError
 from penstock.protocols.auth.settings import AuthConfigError
 
 from .app import build
-from .config import Config
-from .files import allow_connections
+from .config import Config, StartError
 from .http import HttpServer
-from .listen import StartError
 from .listeners import Listeners
 from .logs import LINE_LIMITS, configure
-from .memory import trimming_of
 from .reload import Reload
+from .resources import allow_connections, trimming_of
 
 log = logging.getLogger(__name__)
 
@@ -48,18 +46,19 @@ async def serve(
     shortens the wait. When `hangup` is set, the configuration is read again by `reread`. Raises StartError.
     """
     with contextlib.ExitStack() as sockets:
-        listeners = Listeners.bound(config, sockets)
+        listeners = Listeners(config, sockets)
         listeners.check_exposed(config.auth)
         try:
             app = build(config)
-            await app.start()
+            await app.context.broker.start()
         except PenstockError as error:
             raise StartError(error.message) from None
         except AuthConfigError as error:
             raise StartError(str(error)) from None
         try:
             http = HttpServer(app.asgi, config.http, app.context.limits, app.context.load)
-            await listeners.open(app, http)
+            await listeners.open(app.context, app.binary)
+            await http.open(listeners.http)
             log.info("ready", extra={"urls": listeners.urls, "store": config.data.store})
             ready(*listeners.urls)
 

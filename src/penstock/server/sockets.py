@@ -64,8 +64,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         }
 
     def open(self, request: Request, counted: int) -> None:
-        """Begin with a head that is parsed already, of which `counted` bytes count for as long as it is kept: until
-        the end."""
+        """Begin with a head that is parsed already, of which `counted` bytes count until the end."""
         self._holding.receive(counted)
         # What comes next are frames: the parser of heads has bounds of its own, and is not needed.
         self.conn.parser = Protocol.parse(self.conn)
@@ -183,7 +182,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of all that was received and is not complete, and of what knows this object: it goes at once,
+        """Drop all that was received and is not complete, and of what knows this object: it goes at once,
         without the collector."""
         self._parts = None
         self._partial = 0

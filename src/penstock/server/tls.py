@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from .listen import StartError
-from .tls_settings import TlsSettings
+from .config import StartError, TlsSettings
 
 log = logging.getLogger(__name__)
 

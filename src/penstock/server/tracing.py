@@ -4,26 +4,19 @@ A request's span takes the place of its `traceparent`, so that what the endpoint
 """
 
 import random
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock import __version__
 
-from .config import TraceSettings
-from .listen import StartError
+from .config import StartError, TraceSettings
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 _RANDOM: Final = random.SystemRandom()
-
-Scope = MutableMapping[str, Any]
-Event = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Event]]
-Send = Callable[[Event], Awaitable[None]]
 
 
 class Tracing:
@@ -70,10 +63,10 @@ class Tracing:
         )
         out: dict[str, str] = {}
         self._propagator.inject(out, context=self._in_span(span))
-        kept = [item for item in scope["headers"] if item[0] not in (b"traceparent", b"tracestate")]
-        kept += [(name.encode(), value.encode()) for name, value in out.items()]
+        headers = [item for item in scope["headers"] if item[0] not in (b"traceparent", b"tracestate")]
+        headers += [(name.encode(), value.encode()) for name, value in out.items()]
 
-        async def sent(event: Event) -> None:
+        async def sent(event: Message) -> None:
             if event["type"] == "http.response.start":
                 span.set_attribute("http.response.status_code", event["status"])
                 if event["status"] >= 500:
@@ -81,7 +74,7 @@ class Tracing:
             await send(event)
 
         try:
-            await self._inner({**scope, "headers": kept}, receive, sent)
+            await self._inner({**scope, "headers": headers}, receive, sent)
         finally:
             span.end()
 

@@ -22,9 +22,8 @@ import uvloop
 from penstock.broker.settings import BrokerSettings
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.limits import Limits
-from penstock.server.config import OFF, Config, DataSettings, HttpSettings, PulsarSettings
+from penstock.server.config import OFF, Config, DataSettings, HttpSettings, PulsarSettings, TlsSettings
 from penstock.server.run import serve
-from penstock.server.tls_settings import TlsSettings
 
 START_S: Final = 20.0  # a busy machine may take long; an idle one takes a fraction of a second
 STOP_S: Final = 20.0

@@ -13,8 +13,8 @@ from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .checksum import seal
 from .compression import compress
+from .contents import join
 from .fields import integer, schema_version_bytes, sized, text
 from .pulsar_pb2 import NONE, CompressionType
 
@@ -43,8 +43,7 @@ def batch_entry(
     if schema_version is not None:
         head += (b"\x82\x01", sized(schema_version_bytes(schema_version)))
     head += (b"\xc0\x01", integer(sequence_id + count - 1))
-    metadata = b"".join(head)
-    return seal(b"".join((len(metadata).to_bytes(4, "big"), metadata, payload)))
+    return join(b"".join(head), payload)
 
 
 def pack_sections(sections: Iterable[tuple[str, Sequence[bytes]]]) -> list[bytes]:

@@ -14,22 +14,21 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage
 
 from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain, split
-from .checksum import seal, unseal, with_checksum
-from .compression import UNCOMPRESSED_BYTES_MAX, compress, decompress
-from .encryption import read_encryption
+from .checksum import with_checksum
+from .compression import UNCOMPRESSED_BYTES_MAX, decompress
+from .contents import changes, is_sealed, join, parse, sticky_keys
 from .fields import read_properties, read_text, schema_version_number, signed
-from .keys import sticky_key, unkeyed
-from .metadata import batch_metadata, message_metadata, parse_metadata, plain_metadata
+from .metadata import batch_metadata, message_metadata, plain_metadata, read_encryption
 from .pulsar_pb2 import NONE, MessageMetadata
 
-KEPT_MAX: Final = 16  # decoded batches
-KEPT_BYTES_MAX: Final = 256 * 1024  # of one of them
+CACHED_MAX: Final = 16  # decoded batches
+CACHED_BYTES_MAX: Final = 256 * 1024  # of one of them
 
 
 class WireFormat:
     """Pulsar's entry format (`broker.EntryFormat`). One serves all.
 
-    A batch that is spread over several consumers is decoded for each of them: the last few are kept.
+    A batch that is spread over several consumers is decoded for each of them: the last few are cached.
     """
 
     def __init__(self) -> None:
@@ -60,7 +59,7 @@ class WireFormat:
         highest = max(ids)
         metadata = batch_metadata(count, producer, ids[0], highest, publish_time, schema_version, messages)
         return NewEntry(
-            data=_join(metadata, pack(messages, ids)),
+            data=join(metadata, pack(messages, ids)),
             count=count,
             publish_time=publish_time,
             producer=producer,
@@ -87,7 +86,7 @@ class WireFormat:
             metadata = batch_metadata(count, producer, sequence_id, highest, publish_time, schema_version)
             payload = pack_plain(payloads)
         return NewEntry(
-            data=_join(metadata, payload),
+            data=join(metadata, payload),
             count=count,
             publish_time=publish_time,
             producer=producer,
@@ -96,13 +95,13 @@ class WireFormat:
 
     def decode(self, entry: Entry) -> list[Message]:
         """Every message of an entry; the list is shared and must not be changed. Raises CHECKSUM or BAD_ENCODING."""
-        if entry.count == 1 or len(entry.data) > KEPT_BYTES_MAX:
+        if entry.count == 1 or len(entry.data) > CACHED_BYTES_MAX:
             return self._decode(entry)
-        kept = self._decoded.get(entry.entry_id % KEPT_MAX)
-        if kept is not None and kept[0].data is entry.data and kept[0].offset == entry.offset:
-            return kept[1]
+        cached = self._decoded.get(entry.entry_id % CACHED_MAX)
+        if cached is not None and cached[0].data is entry.data and cached[0].offset == entry.offset:
+            return cached[1]
         messages = self._decode(entry)
-        self._decoded[entry.entry_id % KEPT_MAX] = entry, messages
+        self._decoded[entry.entry_id % CACHED_MAX] = entry, messages
         return messages
 
     def _decode(self, entry: Entry) -> list[Message]:
@@ -116,48 +115,11 @@ class WireFormat:
 
     def keys(self, entry: Entry) -> list[bytes]:
         """What Key_Shared hashes, for each message; of an entry that cannot be opened, the entry's own."""
-        try:
-            metadata, payload = parse(entry.data)
-        except PenstockError:
-            # Nothing is known of it. It is given to some consumer, who finds out and can skip it.
-            return [b""] * entry.count
-        producer, first = metadata.producer_name, signed(metadata.sequence_id)
-        if metadata.HasField("num_messages_in_batch") and not is_sealed(metadata):
-            try:
-                payload = decompress(metadata.compression, payload, metadata.uncompressed_size)
-                singles = split(payload, entry.count)
-            except PenstockError:
-                pass  # the entry's own key, as for one that is encrypted
-            else:
-                return [
-                    unkeyed(producer, first + index)
-                    if single is None
-                    else sticky_key(
-                        single,
-                        producer,
-                        signed(single.sequence_id) if single.HasField("sequence_id") else first + index,
-                    )
-                    for index, (single, _) in enumerate(singles)
-                ]
-        return [sticky_key(metadata, producer, first)] * entry.count
+        return sticky_keys(entry.data, entry.count)
 
     def changes(self, entry: Entry) -> list[tuple[bytes | None, bool]] | None:
         """What each message does to its key, for compaction; None for an entry that stays as a whole."""
-        from .changes import changes
-
-        try:
-            return changes(entry.data)
-        except PenstockError:
-            return None
-
-
-def parse(data: bytes) -> tuple[MessageMetadata, bytes]:
-    """An entry's metadata, and its payload as it is. Raises CHECKSUM or BAD_ENCODING."""
-    body = unseal(data)
-    until = 4 + int.from_bytes(body[:4], "big")
-    if len(body) < 4 or until > len(body):
-        raise PenstockError(ErrorKind.BAD_ENCODING, "the entry is shorter than its metadata")
-    return parse_metadata(body[4:until]), body[until:]
+        return changes(entry.data)
 
 
 def admit(data: bytes) -> NewEntry:
@@ -187,12 +149,6 @@ def admit_versioned(data: bytes) -> tuple[NewEntry, int | None]:
     return entry, schema_version
 
 
-def batch_size(data: bytes) -> int:
-    """How many messages the batch in an entry has; 0 for a message that was sent alone. Raises as `parse`."""
-    metadata, _ = parse(data)
-    return metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
-
-
 def whole_batch(entry: Entry) -> tuple[Message, int] | None:
     """The batch in an entry as one message, whose payload is the batch uncompressed, and how many messages it has.
 
@@ -205,31 +161,12 @@ def whole_batch(entry: Entry) -> tuple[Message, int] | None:
     return _decode_alone(metadata, body, entry.offset), metadata.num_messages_in_batch
 
 
-def payload_size(data: bytes) -> int:
-    """The bytes of an entry without its metadata, as Pulsar counts them in `X-Pulsar-batch-size`. Raises as `parse`."""
-    return len(data) - parse(data)[0].ByteSize()
-
-
-def compressed(data: bytes, kind: int) -> bytes:
-    """The entry `data`, which is neither compressed nor encrypted, with its payload compressed."""
-    metadata, payload = parse(data)
-    assert metadata.compression == NONE
-    assert not metadata.encryption_keys
-    metadata.compression = kind  # type: ignore[assignment]
-    metadata.uncompressed_size = len(payload)
-    return _join(metadata.SerializeToString(), compress(kind, payload))
-
-
 def _check_count(count: int) -> None:
     assert count > 0, "an entry holds at least one message"
     if count > MESSAGES_MAX:
         raise PenstockError(
             ErrorKind.TOO_LARGE, f"{count} messages at once; at most {MESSAGES_MAX} are taken"
         )
-
-
-def _join(metadata: bytes, payload: bytes) -> bytes:
-    return seal(b"".join((len(metadata).to_bytes(4, "big"), metadata, payload)))
 
 
 def _encode_alone(
@@ -239,18 +176,13 @@ def _encode_alone(
         sequence_id = message.sequence_id
     metadata = message_metadata(message, producer, sequence_id, publish_time, schema_version)
     return NewEntry(
-        data=_join(metadata, message.payload),
+        data=join(metadata, message.payload),
         count=1,
         publish_time=publish_time,
         deliver_at=max(0, message.deliver_at),
         producer=producer,
         sequence_id=sequence_id,
     )
-
-
-def is_sealed(metadata: MessageMetadata) -> bool:
-    """Whether only the receiver can open the payload: it is encrypted, or a chunk of a larger message."""
-    return bool(metadata.encryption_keys) or metadata.num_chunks_from_msg > 1
 
 
 def _claimed_count(metadata: MessageMetadata, payload_bytes: int) -> int:

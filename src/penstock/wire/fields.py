@@ -4,18 +4,43 @@ Only for the metadata that every published message needs. Fields are written in 
 so that the bytes are those that protobuf itself would write.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import varint
 
-from .memo import Memo
 from .pulsar_pb2 import KeyValue
+
+K = TypeVar("K", bound=Hashable)
+
+ENTRIES_MAX: Final = 4096  # of a `Memo`
+VALUE_BYTES_MAX: Final = (
+    256  # what is longer is made each time: such names are rare, and may be an attacker's
+)
 
 _ONE_BYTE: Final = tuple(bytes((n,)) for n in range(0x80))
 _INT64: Final = range(-(2**63), 2**63)
 _UINT64_MASK: Final = 2**64 - 1
+
+
+class Memo(dict[K, bytes], Generic[K]):
+    """A bounded memory of bytes: `memo[key]` is `make(key)`; a hit costs what it costs in a dict.
+
+    A full memory is emptied: that is rare and needs no bookkeeping on the way of a hit.
+    """
+
+    def __init__(self, make: Callable[[K], bytes]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: K) -> bytes:
+        value = self._make(key)
+        if len(value) <= VALUE_BYTES_MAX:
+            if len(self) >= ENTRIES_MAX:
+                self.clear()
+            self[key] = value
+        return value
 
 
 def integer(value: int) -> bytes:

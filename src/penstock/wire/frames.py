@@ -7,14 +7,16 @@
 The total counts all that follows it. An entry is as `model.entry` describes it, with or without its checksum.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
 
+from .fields import integer, sized, unsigned
 from .pulsar_pb2 import BaseCommand, BrokerEntryMetadata
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024  # Pulsar's maxMessageSize; CONNECTED may say otherwise
@@ -22,13 +24,18 @@ OVERHEAD_BYTES: Final = 10 * 1024  # what a frame may add to the largest message
 COMMAND_BYTES_MAX: Final = 2 * 1024 * 1024  # a schema and an acknowledgement of many ids are the largest
 
 _BROKER_MAGIC: Final = b"\x0e\x02"
-_SIZES: Final = 8
+_WORD_BITS: Final = 64
+_WORD: Final = (1 << _WORD_BITS) - 1
 
 # The name of the field that holds a command, by its type: they have the same number.
 FIELD: Final[dict[int, str]] = {
     number: name.lower() for name, number in BaseCommand.Type.items() if name.lower() != "type"
 }
+Body = Message  # the fields of a command
 _WITH_ENTRY: Final = frozenset((BaseCommand.SEND, BaseCommand.MESSAGE))
+_TYPE_OF: Final[dict[str, int]] = {
+    field.message_type.name: field.number for field in BaseCommand.DESCRIPTOR.fields if field.message_type
+}
 _MAY_LACK: Final = frozenset((BaseCommand.PING, BaseCommand.PONG))  # they have no fields
 
 
@@ -97,7 +104,7 @@ class FrameDecoder:
         return len(self._held)
 
     def clear(self) -> None:
-        """Let go of what is held: nothing follows."""
+        """Drop what is held: nothing follows."""
         self._held = bytearray()
         self._wanted = 4
 
@@ -109,11 +116,21 @@ def decode(data: bytes) -> Frame:
     return _decode(data, 4, len(data))
 
 
+def command_of(body: Body) -> BaseCommand:
+    """The command that has `body`, such as a `CommandSuccess`, for its fields."""
+    number = _TYPE_OF[body.DESCRIPTOR.name]
+    fields: dict[str, Any] = {"type": number, FIELD[number]: body}
+    return BaseCommand(**fields)
+
+
 def encode(command: BaseCommand) -> bytes:
     """The frame of a command that carries no entry."""
-    body = command.SerializeToString()
-    size = len(body)
-    return b"".join(((size + 4).to_bytes(4, "big"), size.to_bytes(4, "big"), body))
+    return _frame(command.SerializeToString())
+
+
+def _frame(command: bytes) -> bytes:
+    size = len(command)
+    return b"".join(((size + 4).to_bytes(4, "big"), size.to_bytes(4, "big"), command))
 
 
 def entry_head(command: bytes, entry_size: int, broker: bytes = b"") -> bytes:
@@ -138,6 +155,57 @@ def broker_part(index: int, timestamp: int | None = None) -> bytes:
     """What a broker says of an entry: the offset of its last message, and when it came."""
     body = BrokerEntryMetadata(broker_timestamp=timestamp, index=index).SerializeToString()
     return b"".join((_BROKER_MAGIC, len(body).to_bytes(4, "big"), body))
+
+
+def send_receipt(producer_id: int, sequence_id: int, message_id: MessageId, highest: int) -> bytes:
+    """The frame of SEND_RECEIPT; `highest` is the entry's highest sequence id, 0 where it has only one.
+
+    This one and `message_head` are sent for every entry, so they are written by hand; the bytes are protobuf's own.
+    """
+    inner = b"\x08" + unsigned(producer_id) + b"\x10" + unsigned(sequence_id)
+    inner += b"\x1a" + sized(message_id.to_bytes())
+    if highest:
+        inner += b"\x20" + unsigned(highest)
+    return _frame(b"\x08\x07\x3a" + sized(inner))
+
+
+def message_head(
+    consumer_id: int,
+    message_id: MessageId,
+    entry_size: int,
+    *,
+    redeliveries: int = 0,
+    ack_set: Sequence[int] = (),
+    epoch: int | None = None,
+    broker: bytes = b"",
+) -> bytes:
+    """What stands before the entry in the frame of MESSAGE."""
+    inner = b"\x08" + unsigned(consumer_id) + b"\x12" + sized(message_id.to_bytes())
+    if redeliveries:
+        inner += b"\x18" + integer(redeliveries)
+    for word in ack_set:
+        inner += b"\x20" + integer(word)
+    if epoch is not None:
+        inner += b"\x28" + unsigned(epoch)
+    return entry_head(b"\x08\x09\x4a" + sized(inner), entry_size, broker)
+
+
+def ack_set_of(mask: int) -> list[int]:
+    """A bit for each message as 64-bit words, the lowest first, signed as Java's longs are."""
+    words: list[int] = []
+    while mask:
+        word = mask & _WORD
+        words.append(word - (1 << _WORD_BITS) if word >> (_WORD_BITS - 1) else word)
+        mask >>= _WORD_BITS
+    return words
+
+
+def mask_of(ack_set: Sequence[int]) -> int:
+    """The bits of an acknowledgement set, as one number."""
+    mask = 0
+    for at, word in enumerate(ack_set):
+        mask |= (word & _WORD) << (at * _WORD_BITS)
+    return mask
 
 
 def has_texts(message: Message) -> bool:

@@ -6,11 +6,9 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import OutMessage
+from penstock.model.message import Encryption, EncryptionKey, OutMessage
 
-from .encryption import encryption_fields
-from .fields import integer, properties, schema_version_bytes, sized, text
-from .memo import Memo
+from .fields import Memo, integer, properties, read_properties, read_text, schema_version_bytes, sized, text
 from .pulsar_pb2 import CompressionType, MessageMetadata
 
 _PRODUCER: Final[Memo[str]] = Memo(lambda name: b"\x0a" + text(name) + b"\x10")
@@ -51,7 +49,7 @@ def message_metadata(
     if message.event_time:
         out.append(b"\x60" + integer(message.event_time))
     if encryption is not None:
-        out.append(encryption_fields(encryption))
+        out.append(_encryption(encryption))
     out.append(_SCHEMA_VERSION[schema_version])
     if key is not None and message.key_is_base64:
         out.append(b"\x88\x01\x01")
@@ -104,6 +102,32 @@ def parse_metadata(data: bytes) -> MessageMetadata:
     if not metadata.IsInitialized():
         raise PenstockError(ErrorKind.BAD_ENCODING, "the entry's metadata lacks a required field")
     return metadata
+
+
+def read_encryption(metadata: MessageMetadata) -> Encryption:
+    """What the metadata of an encrypted entry says of how it was encrypted. Raises BAD_ENCODING."""
+    return Encryption(
+        keys=tuple(
+            EncryptionKey(read_text(key.key), key.value, read_properties(key.metadata))
+            for key in metadata.encryption_keys
+        ),
+        param=metadata.encryption_param,
+        algorithm=read_text(metadata.encryption_algo),
+        compression=CompressionType.Name(metadata.compression),
+        uncompressed_size=metadata.uncompressed_size,
+        batch_size=metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0,
+    )
+
+
+def _encryption(encryption: Encryption) -> bytes:
+    """The fields 13 to 15: how a payload was encrypted (PIP-4, PIP-290). Raises BAD_ENCODING."""
+    out = b""
+    for key in encryption.keys:
+        one = b"\x0a" + text(key.name) + b"\x12" + sized(key.value) + properties(b"\x1a", key.metadata)
+        out += b"\x6a" + sized(one)
+    if encryption.algorithm:
+        out += b"\x72" + text(encryption.algorithm)
+    return out + b"\x7a" + sized(encryption.param)
 
 
 def _replicate_to(clusters: Sequence[str]) -> bytes:

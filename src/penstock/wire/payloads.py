@@ -8,7 +8,7 @@ from penstock.model.message_id import read_varint
 
 from .batch import MESSAGES_MAX
 from .compression import decompress
-from .entry import is_sealed, parse
+from .contents import is_sealed, parse
 from .pulsar_pb2 import NONE, MessageMetadata
 
 _HEAD: Final = struct.Struct(">IB")  # the size of a message's metadata, and its first tag
@@ -29,7 +29,7 @@ class LazyEntry:
         try:
             self._metadata, self._payload = parse(data)
         except PenstockError:
-            pass  # told by `payloads`, which gives the entry as it is
+            pass  # `payloads` gives the entry as it is
 
     @property
     def unfolds_to(self) -> int:

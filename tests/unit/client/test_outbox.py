@@ -11,7 +11,7 @@ from penstock.client.session.batch import Sending
 from penstock.client.session.outbox import Outbox
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.wire.entry import parse
+from penstock.wire.contents import parse
 
 from .broker import FORMAT, frames, said
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from penstock.server.listen import StartError
+from penstock.server.config import StartError, TlsSettings
 from penstock.server.tls import Certificates
-from penstock.server.tls_settings import TlsSettings
 
 
 class Time:

@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from penstock.server import files
+from penstock.server import resources
 
 
 class System:
@@ -40,9 +40,9 @@ class System:
 def test_the_soft_limit_is_raised(
     system: System, soft: int, warns: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(files, "resource", system)
+    monkeypatch.setattr(resources, "resource", system)
     hard = system.hard
     with caplog.at_level(logging.WARNING):
-        assert files.allow_connections(1000) == soft
+        assert resources.allow_connections(1000) == soft
     assert (system.soft, system.hard) == (soft, hard)
     assert bool(caplog.records) is warns

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.server.line_limits import KINDS_MAX, LINES_PER_MINUTE, LineLimits
+from penstock.server.logs import KINDS_MAX, LINES_PER_MINUTE, LineLimits
 
 NAME = "penstock.protocols.binary.connection"
 

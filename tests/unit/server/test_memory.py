@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from penstock.protocols.load import Load
-from penstock.server.memory import HANDSHAKE_BYTES, LOOKS, Trimming
+from penstock.server.resources import HANDSHAKE_BYTES, LOOKS, Trimming
 
 MIB = 1024 * 1024
 

@@ -65,7 +65,7 @@ async def publish(app: App) -> int:
 
 async def second_publish() -> Passed:
     app = build(Config(data=DataSettings(store="memory")))
-    await app.start()
+    await app.context.broker.start()
     passed = Passed()
     try:
         assert await publish(app) == 200  # makes the topic, its producer and its schema

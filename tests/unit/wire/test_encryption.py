@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from penstock.model.entry import Entry
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
-from penstock.wire.entry import WireFormat, parse
+from penstock.wire.contents import parse
+from penstock.wire.entry import WireFormat
 from penstock.wire.fields import sized
 from penstock.wire.pulsar_pb2 import MessageMetadata
 

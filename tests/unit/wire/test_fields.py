@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.wire import fields
+from penstock.wire.fields import ENTRIES_MAX, VALUE_BYTES_MAX, Memo
 from penstock.wire.pulsar_pb2 import SingleMessageMetadata
 
 
@@ -52,3 +53,29 @@ def test_schema_versions(data: bytes, version: int | None) -> None:
 def test_a_schema_version_beyond_64_bits() -> None:
     with pytest.raises(PenstockError):
         fields.schema_version_number(bytes(9))
+
+
+def test_values_are_made_once() -> None:
+    made: list[int] = []
+
+    def make(size: int) -> bytes:
+        made.append(size)
+        return bytes(size)
+
+    memo: Memo[int] = Memo(make)
+    assert memo[3] == memo[3] == b"\0\0\0"
+    assert made == [3]
+
+
+def test_it_never_holds_more_than_it_may() -> None:
+    memo: Memo[int] = Memo(lambda n: b"%d" % n)
+    for n in range(3 * ENTRIES_MAX):
+        assert memo[n] == b"%d" % n
+        assert len(memo) <= ENTRIES_MAX
+
+
+def test_long_values_are_not_kept() -> None:
+    memo: Memo[int] = Memo(bytes)
+    assert len(memo[VALUE_BYTES_MAX + 1]) == VALUE_BYTES_MAX + 1
+    assert len(memo[VALUE_BYTES_MAX]) == VALUE_BYTES_MAX
+    assert list(memo) == [VALUE_BYTES_MAX]

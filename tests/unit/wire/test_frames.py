@@ -6,18 +6,21 @@ from tests.unit.wire.outcome import refusal
 from penstock.engines.embedded.subscription.answers import spread
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
-from penstock.wire.commands import ack_set_of, mask_of, message_head, send_receipt
-from penstock.wire.excerpt import excerpt
+from penstock.wire.contents import excerpt
 from penstock.wire.fields import unsigned
 from penstock.wire.frames import (
     FIELD,
     Frame,
     FrameDecoder,
+    ack_set_of,
     broker_part,
     decode,
     encode,
     encode_with_entry,
     has_texts,
+    mask_of,
+    message_head,
+    send_receipt,
 )
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,

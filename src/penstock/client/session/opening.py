@@ -13,7 +13,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message as Stored
 from penstock.wire.checksum import seal
 from penstock.wire.compression import UNCOMPRESSED_BYTES_MAX, decompress
-from penstock.wire.entry import WireFormat, parse
+from penstock.wire.contents import parse
+from penstock.wire.entry import WireFormat
 from penstock.wire.pulsar_pb2 import CommandAck, MessageMetadata
 
 from .acks import Place

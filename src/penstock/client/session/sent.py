@@ -15,7 +15,8 @@ from penstock.client.message_id import MessageId
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
 from penstock.wire.checksum import seal
-from penstock.wire.entry import WireFormat, compressed, parse
+from penstock.wire.contents import compressed, parse
+from penstock.wire.entry import WireFormat
 
 from . import commands
 from .batch import Batch, Sending

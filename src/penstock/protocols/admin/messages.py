@@ -11,7 +11,8 @@ from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message
 from penstock.protocols.http.answers import Answer, ExactName
-from penstock.wire.entry import payload_size, whole_batch
+from penstock.wire.contents import payload_size
+from penstock.wire.entry import whole_batch
 
 from .call import Call
 from .operations import SUBSCRIPTION, TOPIC, Table

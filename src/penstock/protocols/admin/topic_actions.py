@@ -7,7 +7,7 @@ from penstock.broker.capability import Capability, require
 from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.wire.entry import batch_size
+from penstock.wire.contents import batch_size
 
 from .call import Call
 from .operations import TOPIC, Table

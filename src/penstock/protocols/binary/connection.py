@@ -1,4 +1,4 @@
-"""The driver of one session: a socket's bytes in and out, held up where either side is too slow."""
+"""The connection of one session: a socket's bytes in and out, held up where either side is too slow."""
 
 import asyncio
 import logging
@@ -12,13 +12,13 @@ from penstock.protocols.context import ServerContext
 from penstock.protocols.holding import Holding
 from penstock.protocols.rates import Allowance
 from penstock.protocols.transport import Pieces
-from penstock.runtime.clock import Clock, Timer
+from penstock.runtime.clock import Timer
 from penstock.runtime.tasks import Tasks
-from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder, encode
+from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder
+from penstock.wire.pulsar_pb2 import CommandPing
 
 from .commands import HANDLERS
-from .connect import PING
-from .output import CLOSED
+from .peer import CLOSED
 from .session import Session
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,8 @@ CONNECTING: Final = "CONNECT is not answered"
 BUSY: Final = "its principal is beyond its share"  # as Pulsar's brokers: maxMessagePublishBufferSizeInMB
 # CONNECT with the largest credentials in use, twice for a proxy's client; no other command comes before it.
 CONNECT_BYTES_MAX: Final = 16 * 1024
-PARTIAL_BYTES_MAX: Final = (
-    16 * 1024
-)  # of a frame that is not complete, while its principal is far beyond its share
+# Of a frame that is not complete, while its principal is far beyond its share.
+PARTIAL_BYTES_MAX: Final = 16 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -48,10 +47,10 @@ class Connection(asyncio.Protocol):
         self.paused = False
         self.closed = False
         self.peer = ""
-        self.ended = asyncio.Event()  # closed, and everything of it given up
+        self.ended = asyncio.Event()  # closed, and everything of it released
         self._tasks = tasks
         self._opened = opened
-        self._clock: Clock = context.broker.clock
+        self._clock = context.broker.clock
         self._frame_bytes_max = settings.max_message_bytes + OVERHEAD_BYTES
         self._decoder = FrameDecoder(CONNECT_BYTES_MAX)
         self._limits = limits
@@ -97,7 +96,9 @@ class Connection(asyncio.Protocol):
         address = peer[0] if isinstance(peer, tuple) else ""
         refusal = "" if self.counted else self._load.enter(address)
         if refusal:
-            self._refuse(refusal)
+            # Nothing is sent: the protocol has no word before the client's own.
+            log.warning("refused a connection", extra={"peer": self.peer, "reason": refusal})
+            self.abort()
             return
         self.counted = self.session.address = address
         self._holding = self.session.holding = Holding(self._load, address)
@@ -115,48 +116,33 @@ class Connection(asyncio.Protocol):
                 f"no client was admitted within limits.binary_connect_ms = {self._limits.binary_connect_ms} ms"
             )
 
-    def _refuse(self, reason: str) -> None:
-        """Close at once. Nothing is told: the protocol has no word before the client's own."""
-        log.warning("refused a connection", extra={"peer": self.peer, "reason": reason})
-        self.abort()
-
     def data_received(self, data: bytes) -> None:
         self._heard = True
-        receive = self.session.receive
+        session = self.session
+        receive = session.receive
         try:
-            if self.session.allowance is not None:
-                self._receive_rated(data, self.session.allowance)
-            elif self.session.who is None:
-                self._receive_connect(data)
-            else:
+            if session.allowance is None and session.who is not None:
                 for frame in self._decoder.feed(data):
                     receive(frame)
+            else:
+                self._receive_bounded(data, session.allowance)
         except PenstockError as error:
             self.cut(error.message)
             return
         self.count()
 
-    def _receive_connect(self, data: bytes) -> None:
-        """The same before the client is admitted: frames are small, and nothing is read behind CONNECT."""
-        for frame in self._decoder.feed(data):
-            self.session.receive(frame)
-            if self.session.who is not None:
-                self._decoder.frame_size_max = self._frame_bytes_max
-            else:
-                self.hold(CONNECTING)
-
-    def admitted(self) -> None:
-        """The client is admitted: frames may be as large as messages."""
-        self._decoder.frame_size_max = self._frame_bytes_max
-        self.release(CONNECTING)
-
-    def _receive_rated(self, data: bytes, allowance: Allowance) -> None:
-        """The same where the client's role has a bound: beyond it nothing is read for a while."""
+    def _receive_bounded(self, data: bytes, allowance: Allowance | None) -> None:
+        """The same before the client is admitted: frames are small, and nothing is read behind CONNECT; and where its
+        role has a bound: beyond it nothing is read for a while."""
         commands = 0
         for frame in self._decoder.feed(data):
             self.session.receive(frame)
             commands += 1
-        wait = allowance.take(commands, len(data))
+            if self.session.who is None:
+                self.hold(CONNECTING)
+            else:
+                self._decoder.frame_size_max = self._frame_bytes_max
+        wait = 0 if allowance is None else allowance.take(commands, len(data))
         if wait and not self.closed:
             self.hold(TOO_FAST)
             if self._slowed is not None:
@@ -194,9 +180,9 @@ class Connection(asyncio.Protocol):
                 timer.cancel()
         # A timer has a method of this object, and so does this object the timer: the collector might be long in coming.
         self._alive = self._stalled = self._slowed = self._connecting = None
-        self._tasks.spawn(self._give_up(), "end of a connection")
+        self._tasks.spawn(self._end(), "end of a connection")
 
-    async def _give_up(self) -> None:
+    async def _end(self) -> None:
         try:
             await self.session.close()
         finally:
@@ -208,7 +194,6 @@ class Connection(asyncio.Protocol):
     # -- Output
 
     def write(self, *pieces: bytes) -> None:
-        """Send whole frames, in order."""
         if self._transport is None or self.closed:
             return
         if len(pieces) == 1:
@@ -217,36 +202,35 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(pieces)
 
     async def writable(self) -> None:
-        """Wait until the client reads, or is gone."""
         await self._writable.wait()
 
+    def admitted(self) -> None:
+        self._decoder.frame_size_max = self._frame_bytes_max
+        self.release(CONNECTING)
+
     def hold(self, why: str) -> None:
-        """Read nothing more from the client until `release` of the same reason."""
         if not self._holds and self._transport is not None and not self.closed:
             self._transport.pause_reading()
         self._holds.add(why)
 
     def release(self, why: str) -> None:
-        """End a `hold`; harmless without one."""
         if why in self._holds:
             self._holds.discard(why)
             if not self._holds and self._transport is not None and not self.closed:
                 self._transport.resume_reading()
 
     def cut(self, reason: str) -> None:
-        """Close the connection, after what is written."""
         if not self.closed and self._transport is not None:
             log.warning("closed a connection", extra={"peer": self.peer, "reason": reason})
-            self._close()
+            self.finish()
+
+    # -- the end
 
     def finish(self) -> None:
         """Close when everything is sent."""
-        if not self.closed:
-            self._close()
-
-    def _close(self) -> None:
-        self.closed = True
-        self.session.closed = True
+        if self.closed:
+            return
+        self.closed = self.session.closed = True
         if self._transport is None:
             return
         self._transport.close()
@@ -255,15 +239,14 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once; what is not sent yet is dropped."""
-        self.closed = True
-        self.session.closed = True
+        self.closed = self.session.closed = True
         if self._transport is not None:
             self._transport.abort()
 
     # -- time
 
     def _look(self) -> None:
-        """Every keep-alive time: ask who said nothing, cut who did not answer."""
+        """Every keep-alive time: ask a client that said nothing, cut one that did not answer."""
         heard, self._heard = self._heard, False
         if self.session.who is None:
             self.cut(f"no CONNECT within {self._keep_alive_ms} ms")
@@ -272,7 +255,7 @@ class Connection(asyncio.Protocol):
                 self.cut(f"nothing heard for {2 * self._keep_alive_ms} ms")
             else:
                 self._asked = True
-                self.write(encode(PING))
+                self.session.send(CommandPing())
         else:
             self._asked = False
         if not self.closed:

@@ -1,78 +1,82 @@
-"""A consumer on a connection: what it is given goes out as fast as the client reads (Pulsar's binary protocol)."""
+"""A consumer on a connection: what it is given goes out as fast as the client reads."""
 
 import asyncio
-import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.broker.consumer import Consumer, Delivery
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.clock import Timer
-from penstock.wire.commands import ack_set_of, mask_of, message_head
-from penstock.wire.excerpt import excerpt
-from penstock.wire.frames import broker_part
-from penstock.wire.pulsar_pb2 import MessageIdData
+from penstock.wire.contents import excerpt
+from penstock.wire.frames import ack_set_of, broker_part, mask_of, message_head
+from penstock.wire.pulsar_pb2 import CommandActiveConsumerChange, CommandReachedEndOfTopic, MessageIdData
 
 from . import answers
-from .output import send
+from .peer import Peer
 
-if TYPE_CHECKING:
-    from .session import Session
-
-log = logging.getLogger(__name__)
-
-ACTIVE_TOLD_MS: Final = 1000  # without FLOW; Pulsar's activeConsumerFailoverDelayTimeMillis
-TAKEN_AT_ONCE: Final = 64  # deliveries in hand: what of them was not written goes back
+ACTIVE_SENT_MS: Final = 1000  # without FLOW; Pulsar's activeConsumerFailoverDelayTimeMillis
+TAKEN_AT_ONCE: Final = 64  # deliveries: what of them was not written goes back
 TAKEN_BYTES: Final = 256 * 1024  # of them; one more may overdraw it
 
 
 class ConsumerHandler:
     """One consumer of a connection."""
 
-    def __init__(self, session: "Session", consumer_id: int, consumer: Consumer, epoch: int | None) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        consumer_id: int,
+        consumer: Consumer,
+        opened: "dict[int, ConsumerHandler]",
+        epoch: int | None,
+    ) -> None:
+        """`opened` has the connection's consumers, this one among them."""
         self.consumer = consumer
         self.epoch = epoch  # counts the client's redeliveries, so that it knows what was sent before
         (self.source,) = consumer.attached
-        self._session = session
+        self._peer = peer
         self._id = consumer_id
-        self._hand: deque[Delivery] = deque()
-        self._end_due = self._end_told = False
+        self._opened = opened
+        self._taken: deque[Delivery] = deque()
+        self._end_due = self._end_sent = False
         # Clients of ours know parts of a batch. Others show it by acknowledging one: until then it is not known,
         # and most wait for the whole of it.
-        self._own_client = session.features.supports_request_reply
-        self._owed: list[int] = []  # acknowledgements to be answered once they are durable
+        self._own_client = peer.features.supports_request_reply
+        self._pending_acks: list[int] = []  # acknowledgements to be answered once they are durable
         self._answering: asyncio.Task[None] | None = None
-        self._indexes = session.features.supports_broker_entry_metadata
-        self._task = session.tasks.spawn(self._run(), f"deliver {self.source.topic.name}")
+        self._indexes = peer.features.supports_broker_entry_metadata
+        self._task = peer.tasks.spawn(self._run(), f"deliver {self.source.topic.name}")
         consumer.end_reached = self._end_reached
         # A client that has just read the success of its SUBSCRIBE may not know the consumer yet; one that sends
-        # FLOW does. Those that send none for long are told all the same.
+        # FLOW does. To those that send none for long it is sent all the same.
         self._active_due: Timer | None = None
         if consumer.options.type is SubscriptionType.FAILOVER:
             consumer.active_changed = self._active_changed
-            self._active_due = session.broker.clock.call_later(ACTIVE_TOLD_MS, self._tell_active)
+            self._active_due = peer.broker.clock.call_later(ACTIVE_SENT_MS, self._send_active)
 
     # -- out
 
     async def _run(self) -> None:
-        consumer, output, hand = self.consumer, self._session.output, self._hand
-        allowance = self._session.allowance
+        consumer, output, taken = self.consumer, self._peer.output, self._taken
+        allowance = self._peer.allowance
         while await consumer.ready():
-            hand.extend(consumer.take(TAKEN_AT_ONCE, TAKEN_BYTES))
-            while hand:
+            taken.extend(consumer.take(TAKEN_AT_ONCE, TAKEN_BYTES))
+            while taken:
                 if output.paused:
                     await output.writable()
-                    continue  # the hand may have been emptied meanwhile
-                delivery = hand.popleft()
+                    continue  # it may have been given back meanwhile
+                delivery = taken.popleft()
                 self._write(delivery)
                 if allowance is not None:
                     await allowance.spend(0, len(delivery.entry.data))
-            self._tell_end()
+            self._send_end()
             await asyncio.sleep(0)  # other tasks share the loop
             output.count()  # what the system did not take at once
-        self._closed_by_others()
+        if self._active_due is not None:
+            self._active_due.cancel()
+        self._disconnect()
 
     def _write(self, delivery: Delivery) -> None:
         entry, topic, mask = delivery.entry, delivery.topic, delivery.mask
@@ -93,11 +97,11 @@ class ConsumerHandler:
             epoch=self.epoch,
             broker=broker_part(entry.end - 1) if self._indexes else b"",
         )
-        self._session.output.write(head, data)
+        self._peer.output.write(head, data)
 
     @property
     def _by_index(self) -> bool:
-        return self._own_client or self._session.client.version in self.source.clients_by_index
+        return self._own_client or self._peer.client.version in self.source.clients_by_index
 
     def unacked(self, data: MessageIdData) -> int:
         """What an acknowledgement leaves of an entry, as bits over all its messages."""
@@ -107,7 +111,7 @@ class ConsumerHandler:
         if not left:
             return 0
         if not self._own_client:
-            self.source.learn_client(self._session.client.version)
+            self.source.learn_client(self._peer.client.version)
         return self.source.excerpts.left(data.entryId, left)
 
     def index_of_last(self, mask: int, size: int) -> tuple[int, int]:
@@ -119,10 +123,10 @@ class ConsumerHandler:
     def flow(self, permits: int) -> None:
         """Take more messages from here on."""
         if self._active_due is not None:
-            self._tell_active()
+            self._send_active()
         self.consumer.flow(permits)
 
-    def _tell_active(self) -> None:
+    def _send_active(self) -> None:
         """ACTIVE_CONSUMER_CHANGE for the first time."""
         if self._active_due is not None:
             self._active_due.cancel()
@@ -131,36 +135,36 @@ class ConsumerHandler:
 
     def _active_changed(self, subscription: object, active: bool) -> None:
         if self._active_due is None:
-            send(self._session.output, answers.active_consumer(self._id, active=active))
+            self._peer.send(CommandActiveConsumerChange(consumer_id=self._id, is_active=active))
 
     def _end_reached(self) -> None:
         self._end_due = True
-        self._tell_end()
+        self._send_end()
 
-    def _tell_end(self) -> None:
+    def _send_end(self) -> None:
         """REACHED_END_OF_TOPIC, once, after the last message."""
-        if self._end_due and not self._end_told and not self._hand and not self.consumer.outbox:
-            self._end_told = True
-            send(self._session.output, answers.end_of_topic(self._id))
+        if self._end_due and not self._end_sent and not self._taken and not self.consumer.outbox:
+            self._end_sent = True
+            self._peer.send(CommandReachedEndOfTopic(consumer_id=self._id))
 
     # -- acknowledgements
 
-    def owe(self, request_id: int) -> None:
+    def answer_ack(self, request_id: int) -> None:
         """Answer an acknowledgement as soon as everything acknowledged so far is durable."""
-        self._owed.append(request_id)
+        self._pending_acks.append(request_id)
         if self._answering is None:
-            self._answering = self._session.tasks.spawn(self._answer_owed(), "answer acknowledgements")
+            self._answering = self._peer.tasks.spawn(self._answer_acks(), "answer acknowledgements")
 
-    async def _answer_owed(self) -> None:
-        while self._owed:
-            owed, self._owed = self._owed, []
+    async def _answer_acks(self) -> None:
+        while self._pending_acks:
+            request_ids, self._pending_acks = self._pending_acks, []
             refused = None
             try:
                 await self.source.flush()
             except PenstockError as error:
                 refused = error
-            for request_id in owed:
-                send(self._session.output, answers.ack_response(self._id, request_id, refused))
+            for request_id in request_ids:
+                self._peer.send(answers.ack_response(self._id, request_id, refused))
         self._answering = None
 
     # -- again
@@ -171,14 +175,14 @@ class ConsumerHandler:
 
     def redeliver_all(self) -> None:
         """Deliver again everything that the consumer has."""
-        self._drop_hand()
+        self._give_back()
         self.source.answers.redeliver_all(self.consumer)
 
-    def _drop_hand(self) -> None:
-        """What is in hand was never written: it cost no permits, and does not count as delivered."""
-        count = sum(delivery.count for delivery in self._hand)
-        self.consumer.give_back(tuple(self._hand))
-        self._hand.clear()
+    def _give_back(self) -> None:
+        """What was taken and not written cost no permits, and does not count as delivered."""
+        count = sum(delivery.count for delivery in self._taken)
+        self.consumer.give_back(tuple(self._taken))
+        self._taken.clear()
         if count and not self.consumer.closed:
             self.consumer.flow(count)
 
@@ -187,19 +191,18 @@ class ConsumerHandler:
     def review(self) -> None:
         """Permissions changed: leave the subscription where its topic may not be consumed any more."""
         try:
-            self._session.admitted.may_consume(self.source.topic.name, self.source.name)
+            self._peer.admitted.may_consume(self.source.topic.name, self.source.name)
         except PenstockError:
-            if self._session.consumers.pop(self._id, None) is not None:
-                send(self._session.output, answers.close_consumer(self._id))
-                self._session.tasks.spawn(self.close(), "close a consumer")
+            if self._disconnect():
+                self._peer.tasks.spawn(self.close(), "close a consumer")
 
-    def _closed_by_others(self) -> None:
-        if self._active_due is not None:
-            self._active_due.cancel()
-        talks = self._session.consumers
-        if talks.get(self._id) is self:
-            del talks[self._id]
-            send(self._session.output, answers.close_consumer(self._id))
+    def _disconnect(self) -> bool:
+        """Tell the client that its consumer is closed; False where it knows."""
+        if self._opened.get(self._id) is not self:
+            return False
+        del self._opened[self._id]
+        self._peer.send(answers.close_consumer(self._id))
+        return True
 
     async def close(self, keep_ms: int = 0) -> None:
         """Leave the subscription; what was not written does not count as delivered. One that is not durable
@@ -207,5 +210,5 @@ class ConsumerHandler:
         self._task.cancel()
         if self._active_due is not None:
             self._active_due.cancel()
-        self._drop_hand()
-        await self._session.broker.leave(self.consumer, keep_ms=keep_ms)
+        self._give_back()
+        await self._peer.broker.leave(self.consumer, keep_ms=keep_ms)

@@ -26,7 +26,7 @@ class BinaryEndpoint:
         self._tls: list[TlsServer] = []
 
     async def open(self, bound: socket.socket, url: str, advertised: str = "") -> None:
-        """Listen on a bound socket. Clients are told to connect to `url`, or to `advertised` (host:port)."""
+        """Listen on a bound socket. Lookups send clients to `url`, or to `advertised` (host:port)."""
         self._context.pulsar_url = f"pulsar://{advertised}" if advertised else url
         self._context.pulsar_advertised = bool(advertised)
         loop = asyncio.get_running_loop()

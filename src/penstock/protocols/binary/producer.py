@@ -1,4 +1,4 @@
-"""A producer on a connection: entries in, receipts out in their order, commits grouped (Pulsar's binary protocol).
+"""A producer on a connection: entries in, receipts out in their order, commits grouped.
 
 SEND is put in a queue and nothing else; one task a producer takes what has gathered, appends it in one go and
 writes the receipts. What comes while it waits for the store is the next group.
@@ -7,32 +7,29 @@ writes the receipts. What comes while it waits for the store is the next group.
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from penstock.broker.producer import Item, Producer, Request
-from penstock.model.entry import NewEntry
+from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
 from penstock.model.message_id import MessageId
-from penstock.wire.commands import send_receipt
-from penstock.wire.entry import admit
-from penstock.wire.frames import encode
-from penstock.wire.pulsar_pb2 import CommandSend
+from penstock.wire.entry import WireFormat, admit
+from penstock.wire.frames import command_of, encode, send_receipt
+from penstock.wire.pulsar_pb2 import CommandRequestReceipt, CommandSend
 
 from . import answers
-from .output import send
-from .requests import waits_for
-
-if TYPE_CHECKING:
-    from .session import Session
+from .peer import Peer
 
 log = logging.getLogger(__name__)
 
 GROUP_BYTES_MAX: Final = 8 * 1024 * 1024  # appended in one go
-# While the backlog is beyond its quota, the topic beyond its rate, or the store takes nothing, producers are disconnected, as by Pulsar: they
-# hear why when they come back, and send again what was not stored. Were what is behind it stored meanwhile, it
-# would come before it, or, after a crash, instead of it: its sequence ids would be behind the highest.
+# While the backlog is beyond its quota, the topic beyond its rate, or the store takes nothing, producers are
+# disconnected, as by Pulsar: they hear why when they come back, and send again what was not stored. Were what is
+# behind it stored meanwhile, it would come before it, or, after a crash, instead of it: its sequence ids would be
+# behind the highest.
 _BLOCKED: Final = frozenset(
     (
         ErrorKind.BACKLOG_QUOTA_HOLD,
@@ -44,6 +41,7 @@ _BLOCKED: Final = frozenset(
     )
 )
 PENDING_BYTES_MAX: Final = 32 * 1024 * 1024  # of one producer, not stored yet; then nothing more is read
+_MARK: Final = REQUEST_TIMEOUT_PROPERTY.encode()
 
 
 class Sending(msgspec.Struct, gc=False):
@@ -59,20 +57,31 @@ class Sending(msgspec.Struct, gc=False):
 class ProducerHandler:
     """One producer of a connection."""
 
-    def __init__(self, session: "Session", producer_id: int, producer: Producer) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        producer_id: int,
+        producer: Producer,
+        opened: "dict[int, ProducerHandler]",
+        disconnected: set[int],
+    ) -> None:
+        """`opened` has the connection's producers, this one among them; `disconnected` the numbers of those that
+        the broker closed."""
         self.producer = producer
-        self._session = session
+        self._peer = peer
         self._id = producer_id
+        self._opened = opened
+        self._disconnected = disconnected
         self._waiting: deque[Sending] = deque()
         self._bytes = 0
         self._more = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._requests: set[Request] = set()
-        self._asks = session.features.supports_request_reply
+        self._takes_requests = peer.features.supports_request_reply
         self._why = f"producer {producer_id} waits for the store"
-        self._task = session.tasks.spawn(self._run(), f"publish to {producer.topics[0].name}")
-        producer.ousted = self._ousted
+        self._task = peer.tasks.spawn(self._run(), f"publish to {producer.topics[0].name}")
+        producer.ousted = self._disconnect
 
     # -- in
 
@@ -88,26 +97,26 @@ class ProducerHandler:
                 )
             # Only the last chunk of a message counts for deduplication: the others know whose they are.
             chunk_of = command.sequence_id if entry.sequence_id < 0 else -1
-            request = self._asked(entry) if self._asks else None
+            request = self._request(entry) if self._takes_requests else None
             sending.submitted = Item(entry, request=request, chunk_of=chunk_of)
         except PenstockError as refused:
             sending.refused = refused
         self._waiting.append(sending)
         self._bytes += sending.size
-        self._session.pend(sending.size)
+        self._peer.pend(sending.size)
         self._idle.clear()
         self._more.set()
         if self._bytes >= PENDING_BYTES_MAX:
-            self._session.output.hold(self._why)
+            self._peer.output.hold(self._why)
 
-    def _asked(self, entry: NewEntry) -> Request | None:
+    def _request(self, entry: NewEntry) -> Request | None:
         """Begin to wait for the reply where an entry is a request (PIP-371)."""
-        asked = waits_for(entry)
+        asked = request_in(entry)
         if asked is None:
             return None
+        sequence_id, timeout_ms = asked
         topic = self.producer.topics[0].name.base
-        names = (str(topic), self.producer.name, asked.sequence_id)
-        request = self._session.broker.requests.wait(names, asked.timeout_ms)
+        request = self._peer.broker.requests.wait((str(topic), self.producer.name, sequence_id), timeout_ms)
         self._requests.add(request)
         request.reply.add_done_callback(lambda _: self._replied(request))
         return request
@@ -118,10 +127,14 @@ class ProducerHandler:
         if reply.cancelled() or reply.exception() is not None:
             return  # withdrawn, or its time is over: the client knows by its own clock
         got = reply.result()
-        sequence_id = request.names[2]
-        send(
-            self._session.output,
-            answers.reply(self._id, sequence_id, got.request_id, got.content, is_error=got.is_error),
+        self._peer.send(
+            CommandRequestReceipt(
+                reply_to_producer_id=self._id,
+                request_message_id=answers.id_data(got.request_id),
+                reply_payload=got.content,
+                is_error=got.is_error,
+                sequence_id=request.names[2],
+            )
         )
 
     # -- out
@@ -148,9 +161,9 @@ class ProducerHandler:
             self._answer(group, deque(results))
             done = sum(sending.size for sending in group)
             self._bytes -= done
-            self._session.stored(done)
+            self._peer.stored(done)
             if self._bytes < PENDING_BYTES_MAX // 2:
-                self._session.output.release(self._why)
+                self._peer.output.release(self._why)
 
     def _take(self) -> list[Sending]:
         group: list[Sending] = []
@@ -163,33 +176,32 @@ class ProducerHandler:
 
     def _answer(self, group: list[Sending], results: deque[MessageId | PenstockError]) -> None:
         if self.producer.close_reason is not None:
-            return  # CLOSE_PRODUCER told the client that it has to send again
+            return  # the client got CLOSE_PRODUCER: it has to send again
         frames: list[bytes] = []
         for sending in group:
             result = results.popleft() if sending.submitted is not None else sending.refused
             if isinstance(result, MessageId):
                 frames.append(send_receipt(self._id, sending.sequence_id, result, sending.highest))
             elif result is not None:
-                frames.append(encode(answers.send_error(self._id, sending.sequence_id, result)))
-        self._session.output.write(b"".join(frames))
+                frames.append(encode(command_of(answers.send_error(self._id, sending.sequence_id, result))))
+        self._peer.output.write(b"".join(frames))
 
     # -- the end
 
     def review(self) -> None:
         """Permissions changed: leave the topic where it may not be published to any more."""
         try:
-            self._session.admitted.may_produce(self.producer.topics[0].name)
+            self._peer.admitted.may_produce(self.producer.topics[0].name)
         except PenstockError as error:
             self.producer.close(error)
 
-    def _ousted(self, reason: PenstockError) -> None:
-        """Others closed the producer: the client is told, and will hear more when it comes back."""
-        talks = self._session.producers
-        if talks.get(self._id) is self:
-            del talks[self._id]
-            self._session.closed_producers.add(self._id)
-            send(self._session.output, answers.close_producer(self._id))
-            self._session.tasks.spawn(self.close(), "close a producer")
+    def _disconnect(self, reason: PenstockError) -> None:
+        """The broker closed the producer; the client learns why when it creates it again."""
+        if self._opened.get(self._id) is self:
+            del self._opened[self._id]
+            self._disconnected.add(self._id)
+            self._peer.send(answers.close_producer(self._id))
+            self._peer.tasks.spawn(self.close(), "close a producer")
 
     async def finish(self) -> None:
         """Complete when everything sent so far is answered."""
@@ -202,4 +214,23 @@ class ProducerHandler:
         for request in list(self._requests):
             request.withdraw()
         self.producer.close()
-        self._session.output.release(self._why)
+        self._peer.output.release(self._why)
+
+
+def request_in(entry: NewEntry) -> tuple[int, int] | None:
+    """The sequence id and the timeout (ms) of the request that an entry is; None when it is none (PIP-371).
+
+    A request is sent alone, or is the first with the property in an uncompressed batch. Raises
+    BAD_PARAMETER for a timeout that is no number.
+    """
+    if _MARK not in entry.data:
+        return None
+    stored = Entry(0, 0, 0, entry.count, entry.publish_time, entry.deliver_at, entry.data)
+    for message in WireFormat().decode(stored):
+        text = message.properties.get(REQUEST_TIMEOUT_PROPERTY)
+        if text is None:
+            continue
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{REQUEST_TIMEOUT_PROPERTY} is no number")
+        return message.sequence_id, int(text)
+    return None

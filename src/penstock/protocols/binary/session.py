@@ -1,7 +1,7 @@
-"""One connection's talk, without I/O: frames in, frames out (`Output`), in the order of the commands.
+"""What one client has open, without I/O: frames in, frames out (`Output`), in the order of the commands.
 
-What can be done at once is done at once; where a command has to wait, those behind it wait with it. LongPolls that
-may take long (for exclusive access, for durable acknowledgements, for replies) do not hold up the connection.
+What can be done at once is done at once; where a command has to wait, those behind it wait with it. What may take
+long (exclusive access, durable acknowledgements, replies) does not hold up the connection.
 """
 
 import asyncio
@@ -10,22 +10,17 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import UNKNOWN_CLIENT
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
-from penstock.protocols.holding import Holding
-from penstock.protocols.rates import Allowance
 from penstock.runtime.tasks import Tasks
 from penstock.wire.frames import FIELD, Frame, has_texts
-from penstock.wire.pulsar_pb2 import BaseCommand, FeatureFlags
+from penstock.wire.pulsar_pb2 import BaseCommand
 
 from . import answers
 from .consumer import ConsumerHandler
-from .output import CLOSED, Output, ProtocolViolation, send
+from .peer import CLOSED, Credentials, Output, Peer, ProtocolViolation
 from .producer import ProducerHandler
-from .refresh import Refresh
 from .topic_lists import TopicListWatch
 
 log = logging.getLogger(__name__)
@@ -37,88 +32,47 @@ WAITING_FRAMES_MAX: Final = 1000  # behind a command that waits; then nothing mo
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 # What comes with every message, and holds no text that is shown.
 _TEXTLESS: Final = frozenset((BaseCommand.SEND, BaseCommand.ACK, BaseCommand.FLOW))
-_PENDING: Final = "too much waits for the store"
+_WAITING: Final = "commands wait"
 
 
-class Session:
-    """What one client has open."""
+class Session(Peer):
+    """A client with what it has open, and its commands that wait."""
 
     def __init__(
         self, context: ServerContext, output: Output, tasks: Tasks, handlers: dict[int, Handler]
     ) -> None:
-        self.context = context
-        self.output = output
-        self.tasks = tasks
-        self.who: Caller | None = None
-        self.peer_role: str | None = None  # what the client's certificate names
-        self.address = ""  # where the client is
-        self.holding: Holding | None = None  # what the server holds for it
-        self.peer_address = ""  # and its port
-        self.client = UNKNOWN_CLIENT  # what CONNECT says of it
-        self.allowance: Allowance | None = None  # how fast it may go
-        self.pending_bytes = 0  # sent by its producers, and not stored yet
-        self._refresh = Refresh(self)
-        self.features = FeatureFlags()
+        super().__init__(context, output, tasks)
         self.producers: dict[int, ProducerHandler] = {}
-        self.closed_producers: set[int] = set()  # by others: what was sent to them meanwhile is no mistake
+        self.disconnected: set[int] = (
+            set()
+        )  # producers the broker closed: what was sent to them is no mistake
         self.waiting_producers: dict[int, asyncio.Task[None]] = {}  # for exclusive access
         self.consumers: dict[int, ConsumerHandler] = {}
         self.watches: dict[int, TopicListWatch] = {}
-        self.closed = False
+        self.waiting_bytes = 0  # received, and waiting for commands before it
+        self._credentials = Credentials(self, self.review)
         self._handlers = handlers
         self._waiting: deque[Frame] = deque()
-        self._waiting_bytes = 0
         self._busy = False
 
-    @property
-    def waiting_bytes(self) -> int:
-        """What was received and waits for commands before it."""
-        return self._waiting_bytes
-
-    @property
-    def broker(self) -> Broker:
-        return self.context.broker
-
-    @property
-    def admitted(self) -> Caller:
-        """Who it is; commands come here only after CONNECT."""
-        assert self.who is not None
-        return self.who
-
-    # -- who
-
     def admit(self, who: Caller, method: str, *, refreshes: bool) -> None:
-        """Let a client in, or go on under new credentials; `refreshes`: it can be asked for them."""
+        """Admit a client, or go on under new credentials; `refreshes`: it can be asked for them."""
         self.who = who
         self.allowance = self.context.allowance(who.role, self.address)
         if self.holding is not None and who.role is not None:
             self.holding.belong(who.role)
-        self._refresh.follow(who, method if refreshes else None)
+        self._credentials.follow(who, method if refreshes else None)
         self.output.admitted()
 
     def review(self) -> None:
         """Permissions changed: close what may not go on; the client hears why when it comes back."""
-        for producer in list(self.producers.values()):
-            producer.review()
-        for consumer in list(self.consumers.values()):
-            consumer.review()
-        for watch in list(self.watches.values()):
-            watch.review()
-
-    # -- what its producers hold
-
-    def pend(self, size: int) -> None:
-        """Count what was sent and waits for the store; nothing more is read beyond the bound."""
-        self.pending_bytes += size
-        if self.pending_bytes >= self.context.limits.max_connection_bytes_in_flight:
-            self.output.hold(_PENDING)
-
-    def stored(self, size: int) -> None:
-        """It waits no more."""
-        self.pending_bytes -= size
-        self.output.count()
-        if self.pending_bytes < self.context.limits.max_connection_bytes_in_flight // 2:
-            self.output.release(_PENDING)
+        opened: list[ProducerHandler | ConsumerHandler | TopicListWatch] = [
+            *self.producers.values(),
+            *self.consumers.values(),
+            *self.watches.values(),
+        ]
+        for one in opened:
+            one.review()
 
     # -- commands
 
@@ -133,9 +87,9 @@ class Session:
                 self.tasks.spawn(self._go_on(work), "commands of a client")
             return
         self._waiting.append(frame)
-        self._waiting_bytes += _size(frame)
-        if len(self._waiting) >= WAITING_FRAMES_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
-            self.output.hold("commands wait")
+        self.waiting_bytes += _size(frame)
+        if len(self._waiting) >= WAITING_FRAMES_MAX or self.waiting_bytes >= WAITING_BYTES_MAX:
+            self.output.hold(_WAITING)
 
     def _begin(self, frame: Frame) -> Work | None:
         kind = frame.type
@@ -149,14 +103,17 @@ class Session:
             if kind not in _TEXTLESS and not has_texts(command):
                 raise ProtocolViolation(f"a command of type {kind} holds a text that is no UTF-8")
             return handler(self, command, frame)
-        except ProtocolViolation as reason:
-            self.output.cut(str(reason))
-        except PenstockError as error:
-            self.output.cut(error.message)
-        except Exception:
-            log.exception("a command failed")
-            self.output.cut("internal error")
+        except Exception as error:
+            self._fail(error)
         return None
+
+    def _fail(self, error: Exception) -> None:
+        """Close the connection for what a command did."""
+        if isinstance(error, ProtocolViolation | PenstockError):
+            self.output.cut(str(error))
+        else:
+            log.error("a command failed", exc_info=error)
+            self.output.cut("internal error")
 
     async def _go_on(self, work: Work | None) -> None:
         """Do what had to wait, and then what waits behind it."""
@@ -165,21 +122,18 @@ class Session:
                 if work is not None:
                     try:
                         await work
-                    except (ProtocolViolation, PenstockError) as reason:
-                        self.output.cut(str(reason))
-                    except Exception:
-                        log.exception("a command failed")
-                        self.output.cut("internal error")
+                    except Exception as error:
+                        self._fail(error)
                 if not self._waiting or self.closed:
                     break
                 frame = self._waiting.popleft()
-                self._waiting_bytes -= _size(frame)
+                self.waiting_bytes -= _size(frame)
                 work = self._begin(frame)
         finally:
             self._busy = False
             self._waiting.clear()
-            self._waiting_bytes = 0
-            self.output.release("commands wait")
+            self.waiting_bytes = 0
+            self.output.release(_WAITING)
             self.output.count()
 
     async def answered(self, request_id: int, work: Work) -> None:
@@ -187,13 +141,12 @@ class Session:
         try:
             await work
         except PenstockError as error:
-            send(self.output, answers.error(request_id, error))
+            self.send(answers.error(request_id, error))
         except ProtocolViolation:
             raise
         except Exception:
             log.exception("a request failed")
-            internal = PenstockError(ErrorKind.INTERNAL, "internal error")
-            send(self.output, answers.error(request_id, internal))
+            self.send(answers.error(request_id, PenstockError(ErrorKind.INTERNAL, "internal error")))
 
     # -- the end
 
@@ -205,7 +158,7 @@ class Session:
     async def close(self) -> None:
         """The client is gone: what it had goes to the others."""
         self.closed = True
-        self._refresh.close()
+        self._credentials.close()
         self._waiting.clear()
         for waiting in list(self.waiting_producers.values()):
             waiting.cancel()
@@ -222,5 +175,5 @@ class Session:
 
 
 def _size(frame: Frame) -> int:
-    """What a frame that waits holds: a command may be as large as a message, also from who is not admitted yet."""
+    """What a frame that waits holds: a command may be as large as a message, also of a client not admitted yet."""
     return len(frame.entry) + frame.command.ByteSize()

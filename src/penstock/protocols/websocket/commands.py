@@ -8,8 +8,7 @@ import msgspec
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 
-from . import base64
-from .frames import ConsumerCommand, as_text, read_command
+from .frames import ConsumerCommand, as_text, decode_base64, read_command
 
 
 class Acknowledge(msgspec.Struct, frozen=True, gc=False):
@@ -121,7 +120,7 @@ def _command(frame: ConsumerCommand, known: Mapping[str, MessageId]) -> Command:
 
 def _answering(frame: ConsumerCommand, message_id: MessageId) -> Command:
     try:
-        content = base64.decode(as_text(frame.reply_content) or "")
+        content = decode_base64(as_text(frame.reply_content) or "")
     except ValueError as error:
         return Broken(f"Invalid Base64 replyContent error={error}", 7)
     return Answering(message_id, content, bool(frame.is_error_result), frame.schema_version)

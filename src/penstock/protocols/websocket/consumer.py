@@ -1,4 +1,5 @@
-"""The consumer endpoint: messages out, commands in, answers to those that ask for one."""
+"""The consumer endpoint: messages out, commands in, answers to those that ask for one. The reader endpoint: messages
+out; every frame of the client is one credit more."""
 
 import logging
 from typing import Final
@@ -59,9 +60,9 @@ class ConsumerHandler:
         self._unsubscribed = False
 
     async def run(self) -> None:
-        """Talk until the peer leaves or the socket is stopped; what was not written goes to others."""
+        """Serve until the peer leaves or the socket is stopped; what was not written goes to others."""
         try:
-            await self._socket.talk(self._read(), self._deliver(), self._answer_all())
+            await self._socket.run(self._read(), self._deliver(), self._answer_all())
         finally:
             self._deliverer.give_back()
             await self._broker.leave(self._consumer)
@@ -69,8 +70,7 @@ class ConsumerHandler:
     async def _deliver(self) -> None:
         await self._deliverer.run()
         if not self._unsubscribed:  # else the client did it, and may have more to say
-            reason = self._consumer.close_reason
-            self._socket.stop(*documented(8 if reason is None else reason.kind.codes.ws_result))
+            _stop(self._socket, self._consumer)
 
     async def _read(self) -> None:
         socket, answers, consumer = self._socket, self._answers, self._consumer
@@ -84,7 +84,7 @@ class ConsumerHandler:
                     await socket.allowance.spend(1, len(text))
                 command, context = parse_command(text, known)
                 if context is None:
-                    # What most frames are. No answer is owed.
+                    # What most frames are. They get no answer.
                     if type(command) is Acknowledge and not command.cumulative:
                         try:
                             await consumer.acknowledge(command.message_id)
@@ -95,15 +95,15 @@ class ConsumerHandler:
                     if isinstance(command, Broken):
                         socket.stop(*documented(command.result))
                         return
-                await self._obey(command, context)
+                await self._execute(command, context)
                 if answers.full:
                     await answers.room()
         finally:
             self._deliverer.stop()
             answers.close()
 
-    async def _obey(self, command: Command, context: str | None) -> None:
-        """Do what a command says; errors are told where an answer is owed, and change nothing else."""
+    async def _execute(self, command: Command, context: str | None) -> None:
+        """Do what a command says; an error goes into its answer, where it has one, and changes nothing else."""
         answer = Answer()
         try:
             await self._do(command, answer)
@@ -161,12 +161,81 @@ class ConsumerHandler:
     async def _answer_all(self) -> None:
         while group := await self._answers.take():
             failed = None
-            if any(owed.durable for owed in group):
+            if any(pending.durable for pending in group):
                 try:
                     await self._consumer.flush()
                 except PenstockError as error:
                     failed = error.message
-            for owed in group:
-                if failed is not None and owed.durable:
-                    owed.answer.result = failed
-                await self._socket.send(write(owed.answer))
+            for pending in group:
+                if failed is not None and pending.durable:
+                    pending.answer.result = failed
+                await self._socket.send(write(pending.answer))
+
+
+class ReaderHandler:
+    """One reader's socket."""
+
+    def __init__(self, socket: Socket, consumer: Consumer, broker: Broker, meter: Meter) -> None:
+        self._socket = socket
+        self._consumer = consumer
+        self._broker = broker
+        self._deliverer = Deliverer(socket, consumer, broker.encoder, meter, names_topic=False)
+        self._credited = 0
+
+    async def run(self) -> None:
+        """Serve until the peer leaves or the socket is stopped."""
+        try:
+            await self._socket.run(self._read(), self._deliver())
+        finally:
+            await self._broker.leave(self._consumer)
+
+    async def _deliver(self) -> None:
+        await self._deliverer.run()
+        _stop(self._socket, self._consumer)
+
+    async def _read(self) -> None:
+        socket = self._socket
+        try:
+            while not socket.left:
+                text = socket.heard(await socket.receive())
+                if text is None:
+                    continue
+                if socket.allowance is not None:
+                    await socket.allowance.spend(1, len(text))
+                command, context = parse_command(text)
+                if isinstance(command, AskEndOfTopic):
+                    ended = self._consumer.drained and self._deliverer.empty
+                    answer = Answer(end_of_topic=ended)
+                    if context is not None:
+                        answer.result, answer.context = "ok", context
+                    await socket.send(write(answer))
+                elif isinstance(command, Broken) and not _is_json(text):
+                    socket.stop(*documented(3))
+                    return
+                else:
+                    self._credit()
+                    if context is not None:
+                        await socket.send(write(Answer(result="ok", context=context)))
+        finally:
+            self._deliverer.stop()
+
+    def _credit(self) -> None:
+        """One message more, for one that was delivered: more acknowledgements than messages give nothing."""
+        if self._credited < self._consumer.delivered:
+            self._credited += 1
+            self._consumer.flow(1)
+
+
+def _stop(socket: Socket, consumer: Consumer) -> None:
+    """The consumer is closed: end its socket for the same reason."""
+    reason = consumer.close_reason
+    socket.stop(*documented(8 if reason is None else reason.kind.codes.ws_result))
+
+
+def _is_json(text: str) -> bool:
+    """What a reader's client writes is not looked at any further (Pulsar takes anything that is JSON)."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True

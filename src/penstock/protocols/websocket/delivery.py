@@ -22,11 +22,9 @@ from penstock.model.message_id import MessageId
 from penstock.protocols.holding import Holding
 from penstock.protocols.proxied import Meter
 
-from . import base64
 from .encryption import context_of
-from .frames import ConsumerMessage, write
+from .frames import ConsumerMessage, encode_base64, format_time, write
 from .socket import Socket
-from .times import format_time
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +75,8 @@ class Deliverer:
         self._wire = wire
         self._meter = meter
         self._names_topic = names_topic
-        self._hand: deque[Delivery] = deque()
-        self._left = 0  # of the first in hand: the messages not written yet
+        self._taken: deque[Delivery] = deque()
+        self._left = 0  # of the first of them: the messages not written yet
         self._entry: Entry | None = None
         self._messages: list[Message] = []
         self._running: asyncio.Task[None] | None = None
@@ -88,22 +86,22 @@ class Deliverer:
     @property
     def empty(self) -> bool:
         """Whether everything that was taken is written."""
-        return not self._hand
+        return not self._taken
 
     async def run(self) -> None:
         """Write until the consumer is closed, the peer is gone, or `stop`."""
         self._running = asyncio.current_task()
-        consumer, hand, writable = self._consumer, self._hand, self._socket.writable
+        consumer, taken, writable = self._consumer, self._taken, self._socket.writable
         written = 0
         while not self._stopped and await consumer.ready():
-            hand.extend(consumer.take(PORTION, PORTION_BYTES))
-            while hand:
-                delivery = hand[0]
+            taken.extend(consumer.take(PORTION, PORTION_BYTES))
+            while taken:
+                delivery = taken[0]
                 self._left = delivery.mask
                 for index in _bits(delivery.mask):
                     if writable is not None and not writable.is_set():
                         await writable.wait()  # before there is a frame that would wait
-                        if not hand:
+                        if not taken:
                             break  # a seek gave it back meanwhile
                     frame = await self._frame(delivery, index)
                     if frame is not None:
@@ -116,10 +114,10 @@ class Deliverer:
                         await self._socket.allowance.spend(0, len(frame))
                     if not written % SENDS_BEFORE_OTHERS:
                         await asyncio.sleep(0)
-                    if not hand:
+                    if not taken:
                         break  # a seek gave it back meanwhile
-                if hand and hand[0] is delivery:
-                    hand.popleft()
+                if taken and taken[0] is delivery:
+                    taken.popleft()
                     self._meter.deliveries.add(delivery.count, len(delivery.entry.data))
             self._entry, self._messages = None, []
 
@@ -131,12 +129,12 @@ class Deliverer:
 
     def give_back(self) -> None:
         """Return what was taken but never written: it does not count as delivered."""
-        if self._hand:
-            first = self._hand.popleft()
+        if self._taken:
+            first = self._taken.popleft()
             if self._left:
-                self._hand.appendleft(msgspec.structs.replace(first, mask=self._left))
-            self._consumer.give_back(self._hand)
-            self._hand.clear()
+                self._taken.appendleft(msgspec.structs.replace(first, mask=self._left))
+            self._consumer.give_back(self._taken)
+            self._taken.clear()
 
     async def _frame(self, delivery: Delivery, index: int) -> str | None:
         """A message as JSON; None for one that is not to be seen."""
@@ -156,7 +154,7 @@ class Deliverer:
         self.known[text] = message_id
         frame = ConsumerMessage(
             message_id=text,
-            payload=base64.encode(message.payload),
+            payload=encode_base64(message.payload),
             properties=message.properties,
             publish_time=format_time(message.publish_time),
             redelivery_count=delivery.redeliveries,

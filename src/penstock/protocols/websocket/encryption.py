@@ -12,9 +12,7 @@ from msgspec import UNSET
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Encryption, EncryptionKey
 
-from . import base64
-from .bad_frame import BAD_PAYLOAD, BadFrame
-from .frames import EncryptionContext, KeyInfo, ProducerMessage, as_text
+from .frames import BAD_PAYLOAD, BadFrame, EncryptionContext, KeyInfo, ProducerMessage, as_text, decode_base64
 
 COMPRESSIONS: Final = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
 KEYS_MAX: Final = 100
@@ -55,7 +53,7 @@ def seal(frame: ProducerMessage, keys: tuple[EncryptionKey, ...]) -> Encryption:
     if text is None:
         raise BadFrame(BAD_PAYLOAD, "encryptionParam is missing")
     try:
-        param = base64.decode(text)
+        param = decode_base64(text)
     except ValueError as error:
         raise BadFrame(BAD_PAYLOAD, f"Invalid Base64 encryptionParam error={error}") from None
     compression, size = as_text(frame.compression_type), frame.uncompressed_message_size

@@ -1,16 +1,19 @@
-"""The upgrade: who, on what, with which parameters; then the endpoint's talk (Pulsar's WebSocket API)."""
+"""The upgrade: who, on what, with which parameters; then the handler of the socket (Pulsar's WebSocket API)."""
 
 import logging
 from collections.abc import Callable
 from functools import partial
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from penstock.broker.consumer import Consumer
 from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
+from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.protocols.caller import Caller, client_of
 from penstock.protocols.context import ServerContext
 from penstock.protocols.holding import holding_of
@@ -19,24 +22,39 @@ from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import SCOPE_KEY
 from penstock.protocols.trace import trace_of
 
-from .consumer import ConsumerHandler
+from .consumer import ConsumerHandler, ReaderHandler
 from .delivery import budget_of
 from .parameters import (
-    ConsumerParameters,
     TopicsPattern,
     consumer_parameters,
     producer_parameters,
     reader_parameters,
 )
-from .path import Role, Target, parse_path
 from .producer import ProducerHandler
-from .query import Query
-from .reader import ReaderHandler
 from .socket import Receive, Scope, Send, Socket, Sockets
+from .upgrade import Query, Role, Target, parse_path
 
 log = logging.getLogger(__name__)
 
-Talk = ProducerHandler | ConsumerHandler | ReaderHandler
+Handler = ProducerHandler | ConsumerHandler | ReaderHandler
+
+
+def routes(context: ServerContext, sockets: Sockets | None = None) -> list[BaseRoute]:
+    """The routes of the WebSocket API. A server that drains awaits `sockets.drain()`."""
+    endpoint = Endpoint(context, Sockets() if sockets is None else sockets)
+    return [
+        WebSocketRoute("/ws/{path:path}", endpoint, name="websocket"),
+        Route("/ws/{path:path}", _plain, name="websocket-plain"),
+    ]
+
+
+async def _plain(_: Request) -> PlainTextResponse:
+    """HTTP without an upgrade: a reader's mistake that deserves its own answer."""
+    return PlainTextResponse(
+        "this is a WebSocket endpoint",
+        status_code=426,
+        headers={"upgrade": "websocket", "connection": "upgrade"},
+    )
 
 
 class Endpoint:
@@ -56,10 +74,10 @@ class Endpoint:
         socket.holding, socket.writable = holding_of(scope), scope.get("state", {}).get("writable")
         self._sockets.add(socket)
         try:
-            talk = await self._open(scope, socket)
-            if talk is not None:
+            handler = await self._open(scope, socket)
+            if handler is not None:
                 socket.allowance = scope.get(SCOPE_KEY)
-                await talk.run()
+                await handler.run()
         finally:
             if socket.held is not None:
                 socket.held.close()
@@ -68,7 +86,7 @@ class Endpoint:
             self._sockets.discard(socket)
             socket.forget()
 
-    async def _open(self, scope: Scope, socket: Socket) -> Talk | None:
+    async def _open(self, scope: Scope, socket: Socket) -> Handler | None:
         """Everything that can be refused is done before the upgrade is answered."""
         role: Role = "producer"
         try:
@@ -85,7 +103,7 @@ class Endpoint:
             await socket.refuse(500, f"Failed to create {role}: internal error")
         return None
 
-    async def _create(self, target: Target, scope: Scope, socket: Socket) -> Talk:
+    async def _create(self, target: Target, scope: Scope, socket: Socket) -> Handler:
         query = Query(scope["query_string"])
         match target.role, target.topic:
             case "producer", TopicName() as topic:
@@ -97,7 +115,7 @@ class Endpoint:
     async def _admit(self, scope: Scope) -> Caller:
         return await Caller.admit(self._context, _authorization(scope), scope)
 
-    async def _producer(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Talk:
+    async def _producer(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Handler:
         caller = await self._admit(scope)
         socket.held = caller.watch(partial(caller.may_produce, topic), socket.revoke)
         parameters = producer_parameters(query)
@@ -119,7 +137,7 @@ class Endpoint:
             trace_of(scope["headers"]),
         )
 
-    async def _reader(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Talk:
+    async def _reader(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Handler:
         caller = await self._admit(scope)
         socket.held = caller.watch(partial(caller.may_consume, topic), socket.revoke)
         parameters = reader_parameters(query)
@@ -145,33 +163,71 @@ class Endpoint:
             socket, consumer, broker, self._enter(scope, socket, "reader", (topic,), consumer)
         )
 
-    async def _consumer(self, target: Target, query: Query, scope: Scope, socket: Socket) -> Talk:
-        multi = target.topic is None
+    async def _consumer(self, target: Target, query: Query, scope: Scope, socket: Socket) -> Handler:
+        multi, broker = target.topic is None, self._context.broker
         parameters = consumer_parameters(
             query, multi=multi, outbox_bytes_max=self._context.limits.websocket_outbox_bytes
         )
         options = msgspec.structs.replace(parameters.options, client=client_of(scope))
-        parameters = msgspec.structs.replace(parameters, options=options)
         caller = await self._admit(scope)
         names = parameters.topics if target.topic is None else (target.topic,)
-        allowed = partial(_may_have, caller, target.subscription, parameters.options.dead_letter)
 
-        def check() -> None:
-            for name in names:
-                allowed(name)
+        def check(*topics: TopicName) -> None:
+            """Raise FORBIDDEN unless topics may be consumed, and their dead letters published."""
+            for name in topics:
+                caller.may_consume(name, target.subscription)
+                caller.may_dead_letter(name, target.subscription, options.dead_letter)
 
         if parameters.pattern is None:
-            socket.held = caller.watch(check, socket.revoke)
-            consumer = await self._context.broker.subscribe(
-                names, target.subscription, parameters.options, budget=budget_of(socket)
-            )
+            socket.held = caller.watch(partial(check, *names), socket.revoke)
+            consumer = await broker.subscribe(names, target.subscription, options, budget=budget_of(socket))
         else:
-            consumer = await self._subscribe_pattern(parameters.pattern, target, parameters, caller, socket)
+            consumer = await self._subscribe_pattern(
+                parameters.pattern, target.subscription, options, caller, socket, check
+            )
         caller.set_owner(consumer)
         await socket.accept()
         followed = names or tuple(sorted({source.topic.name.base for source in consumer.attached}))
         meter = self._enter(scope, socket, "consumer", followed, consumer)
-        return ConsumerHandler(socket, consumer, self._context.broker, meter, multi=multi)
+        return ConsumerHandler(socket, consumer, broker, meter, multi=multi)
+
+    async def _subscribe_pattern(
+        self,
+        pattern: TopicsPattern,
+        subscription: str,
+        options: ConsumerOptions,
+        caller: Caller,
+        socket: Socket,
+        check: Callable[..., None],
+    ) -> Consumer:
+        """What matches and may be consumed, now and later; the socket ends when one of them may be no longer."""
+        caller.may_list(pattern.namespace)
+        broker = self._context.broker
+
+        def allowed(name: TopicName) -> bool:
+            try:
+                check(name)
+            except PenstockError:
+                return False
+            return True
+
+        consumer = await broker.subscribe_pattern(
+            pattern.pattern,
+            subscription,
+            options,
+            namespace=pattern.namespace,
+            domain=pattern.domain,
+            allowed=allowed,
+            budget=budget_of(socket),
+        )
+        try:
+            socket.held = caller.watch(
+                lambda: check(*[source.topic.name for source in consumer.attached]), socket.revoke
+            )
+        except PenstockError:
+            await broker.leave(consumer)
+            raise
+        return consumer
 
     def _enter(
         self,
@@ -185,47 +241,6 @@ class Endpoint:
         host, port = scope.get("client") or ("", 0)
         socket.proxied = self._context.proxied.enter(f"{host}:{port}", role, topics, who)
         return socket.proxied.meter
-
-    async def _subscribe_pattern(
-        self,
-        pattern: TopicsPattern,
-        target: Target,
-        parameters: ConsumerParameters,
-        caller: Caller,
-        socket: Socket,
-    ) -> Consumer:
-        """What matches and may be consumed, now and later; the socket ends when one of them may be no longer."""
-        caller.may_list(pattern.namespace)
-        broker, letter = self._context.broker, parameters.options.dead_letter
-        may_have = partial(_may_have, caller, target.subscription, letter)
-
-        def allowed(name: TopicName) -> bool:
-            try:
-                may_have(name)
-            except PenstockError:
-                return False
-            return True
-
-        consumer = await broker.subscribe_pattern(
-            pattern.pattern,
-            target.subscription,
-            parameters.options,
-            namespace=pattern.namespace,
-            domain=pattern.domain,
-            allowed=allowed,
-            budget=budget_of(socket),
-        )
-
-        def check() -> None:
-            for source in consumer.attached:
-                may_have(source.topic.name)
-
-        try:
-            socket.held = caller.watch(check, socket.revoke)
-        except PenstockError:
-            await broker.leave(consumer)
-            raise
-        return consumer
 
 
 def refusal(role: Role, error: PenstockError) -> tuple[int, str]:
@@ -245,7 +260,7 @@ def refusal(role: Role, error: PenstockError) -> tuple[int, str]:
 
 
 def _heard(scope: Scope) -> Callable[[], int]:
-    """What the connection tells of whatever came, pings among it; of others that is nothing."""
+    """What counts all that came by the connection, pings among it; of other servers' connections that is nothing."""
     heard: Callable[[], int] = scope.get("state", {}).get("heard", lambda: 0)
     return heard
 
@@ -260,9 +275,3 @@ def _raw_path(scope: Scope) -> bytes:
 def _authorization(scope: Scope) -> bytes | None:
     found: bytes | None = next((value for name, value in scope["headers"] if name == b"authorization"), None)
     return found
-
-
-def _may_have(caller: Caller, subscription: str, letter: DeadLetter | None, name: TopicName) -> None:
-    """Raise FORBIDDEN unless the caller may consume a topic, and have its dead letters published."""
-    caller.may_consume(name, subscription)
-    caller.may_dead_letter(name, subscription, letter)

@@ -1,9 +1,14 @@
-"""The JSON frames of Pulsar's WebSocket API, with what docs/websocket.md adds to them.
+"""The JSON frames of Pulsar's WebSocket API, with what docs/websocket.md adds to them, and the texts in them.
 
 Frames of clients are read as Jackson reads them: unknown fields are ignored, scalars are taken where texts are
-expected, and every field may be null.
+expected, and every field may be null. Base64 is read as Java's basic decoder does, strictly but for padding, which
+may be missing. Times are ISO 8601 with an offset, given out in UTC with milliseconds.
 """
 
+import re
+from binascii import Error, a2b_base64, b2a_base64
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,6 +17,26 @@ from msgspec import UNSET, Meta, UnsetType
 # Unbounded integers would pass JSON and fail later, where neighbours would fail with them.
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Scalar = str | int | float | bool | None
+
+# Java's ISO_OFFSET_DATE_TIME, which Pulsar reads event times by: an offset is required, seconds are not.
+_OFFSET_DATE_TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d(:\d\d)?)", re.ASCII
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: readers of ISO 8601 know no more
+
+# What is wrong with a produced frame, by Pulsar's number for it (`send-error:N`).
+BAD_JSON: Final = 3
+BAD_PAYLOAD: Final = 7
+UNKNOWN: Final = 8
+
+
+class BadFrame(Exception):
+    """A frame that cannot be published; the text is for its sender."""
+
+    def __init__(self, result: int, text: str) -> None:
+        super().__init__(text)
+        self.result = result
 
 
 class ProducerMessage(msgspec.Struct, rename="camel", gc=False):
@@ -142,3 +167,33 @@ def as_text(value: Scalar) -> str | None:
     if value is False:
         return "false"
     return str(value)
+
+
+def decode_base64(text: str) -> bytes:
+    """Raises ValueError."""
+    try:
+        return a2b_base64(text, strict_mode=True)
+    except Error:
+        missing = -len(text) % 4
+        if missing not in (1, 2) or "=" in text:
+            raise
+        return a2b_base64(text + "=" * missing, strict_mode=True)
+
+
+def encode_base64(data: bytes) -> str:
+    """With padding, in one line."""
+    return b2a_base64(data, newline=False).decode("ascii")
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since the epoch; raises ValueError."""
+    if not _OFFSET_DATE_TIME.fullmatch(text):
+        raise ValueError(f"Text '{text[:80]}' could not be parsed as a date and time with an offset")
+    return (datetime.fromisoformat(text) - _EPOCH) // timedelta(milliseconds=1)
+
+
+@lru_cache(maxsize=64)  # messages of one entry share their time, and neighbours mostly do
+def format_time(ms: int) -> str:
+    """`2018-11-26T14:22:59.817Z`. Times beyond the years 1 to 9999 are given as the nearest there is."""
+    seconds, rest = divmod(max(-62_135_596_800_000, min(ms, _MS_MAX)), 1000)
+    return f"{(_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()}.{rest:03}Z"

@@ -18,7 +18,7 @@ from penstock.model.policy import (
 )
 
 from .encryption import parse_keys
-from .query import Query, bad
+from .upgrade import Query, bad
 
 WINDOW_MAX: Final = 1000  # Pulsar's cap of receiverQueueSize
 PENDING_DEFAULT: Final = 1000  # maxPendingMessages as documented

@@ -24,7 +24,7 @@ from penstock.protocols.trace import traced
 from penstock.protocols.values import value_of
 
 from .backlog import Backlog
-from .bad_frame import UNKNOWN
+from .frames import UNKNOWN
 from .parameters import PENDING_DEFAULT, ProducerParameters
 from .publishing import Incoming, failure, read_frame, refusal, success
 from .replies import Replies
@@ -32,9 +32,8 @@ from .socket import Socket, documented
 
 log = logging.getLogger(__name__)
 
-COUNT_BYTES: Final = (
-    64 * 1024
-)  # steps in which what waits is counted, so that small messages pay nothing for it
+# Steps in which what waits is counted, so that small messages pay nothing for it.
+COUNT_BYTES: Final = 64 * 1024
 HELD_FACTOR: Final = 1.5  # the payload is three quarters of its frame, and as large once more as an entry
 PENDING_BYTES_MAX: Final = 4 * 1024 * 1024  # one frame more may overdraw it
 SENDS_BEFORE_OTHERS: Final = 64  # answers written before others have their turn on the loop
@@ -57,7 +56,7 @@ class ProducerHandler:
         """`trace`: properties that carry on the trace of the upgrade's request."""
         self._socket = socket
         self._producer = producer
-        self._schemes = topic_schemas
+        self._schemas = topic_schemas
         self._clock = broker.clock
         self._message_bytes_max = broker.settings.max_message_bytes
         self._limits = limits
@@ -69,7 +68,7 @@ class ProducerHandler:
         self._keys = parameters.keys
         topic = producer.topics[0].name
         self._replies = Replies(socket, lambda reply: value_of(broker.schemas, topic, reply))
-        self._ousted_why = ""
+        self._close_reason = ""
         self._backlog: Backlog[Incoming] = Backlog(
             parameters.pending_max or PENDING_DEFAULT, PENDING_BYTES_MAX
         )
@@ -82,21 +81,21 @@ class ProducerHandler:
         self._done = False  # nothing can expire any more
 
     async def run(self) -> None:
-        """Talk until the peer leaves or the socket is stopped; what was read is published."""
+        """Serve until the peer leaves or the socket is stopped; what was read is published."""
         work = [self._publish_all(), self._replies.run()]
         if self._timeout_ms:
             work.append(self._expire_all())
-        self._producer.ousted = self._ousted
+        self._producer.ousted = self._closed_by_broker
         try:
-            await self._socket.talk(self._read(), *work)
+            await self._socket.run(self._read(), *work)
         finally:
             self._replies.close()
             self._producer.close()
             if self._holding is not None:
                 self._holding.close()
 
-    def _ousted(self, reason: PenstockError) -> None:
-        self._ousted_why = reason.message
+    def _closed_by_broker(self, reason: PenstockError) -> None:
+        self._close_reason = reason.message
         self._socket.stop(*documented(reason.kind.codes.ws_result))
 
     async def _read(self) -> None:
@@ -140,7 +139,7 @@ class ProducerHandler:
         self._done = True  # also for one that has not begun yet: a peer may leave as soon as it came
         if self._expiry is not None:
             self._expiry.cancel()
-        self._replies.close("" if self._socket.gone else self._ousted_why or self._socket.stop_reason)
+        self._replies.close("" if self._socket.gone else self._close_reason or self._socket.stop_reason)
 
     def _count(self) -> None:
         """Count what waits and what is being published with all that the server holds; a little goes uncounted."""
@@ -212,7 +211,7 @@ class ProducerHandler:
     async def _apply_schemas(self, group: list[Incoming]) -> None:
         """Find or register what messages say of their schemas; one that cannot be fails alone."""
         try:
-            self._schemes.check_unversioned()
+            self._schemas.check_unversioned()
             refused = None
         except PenstockError as error:
             refused = error
@@ -230,11 +229,11 @@ class ProducerHandler:
 
     async def _apply(self, message: OutMessage, declared: Declaration) -> None:
         """Check a message against its schema; one that is new is registered only for a message that fits."""
-        scheme = await self._schemes.scheme(declared, register=False)
+        scheme = await self._schemas.scheme(declared, register=False)
         if message.encryption is None:  # otherwise the server cannot say what it holds
             _adopt(message, scheme.wrap(message.payload, key=message.key))
         if len(message.payload) <= self._message_bytes_max:  # a larger one is refused when it is published
-            message.schema_version = (await self._schemes.register(scheme)).version
+            message.schema_version = (await self._schemas.register(scheme)).version
 
     async def _answer(self, group: list[Incoming]) -> None:
         send = self._socket.send

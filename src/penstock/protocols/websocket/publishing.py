@@ -9,11 +9,21 @@ from penstock.model.errors import WS_RESULT_TEXT, PenstockError
 from penstock.model.message import EncryptionKey, OutMessage
 from penstock.protocols.declarations import Declaration
 
-from . import base64
-from .bad_frame import BAD_JSON, BAD_PAYLOAD, UNKNOWN, BadFrame
 from .encryption import seal
-from .frames import ProducerAck, ProducerMessage, Scalar, as_text, read_message, write
-from .times import parse_time
+from .frames import (
+    BAD_JSON,
+    BAD_PAYLOAD,
+    UNKNOWN,
+    BadFrame,
+    ProducerAck,
+    ProducerMessage,
+    Scalar,
+    as_text,
+    decode_base64,
+    parse_time,
+    read_message,
+    write,
+)
 
 _INT64_MAX: Final = 2**63 - 1
 _LOCAL_ONLY: Final = ["__local__"]  # what Pulsar stores where replication is disabled
@@ -128,7 +138,7 @@ def _payload(payload: Scalar) -> bytes:
     if text is None:
         raise BadFrame(BAD_PAYLOAD, "Invalid Base64 message-payload error=no payload")
     try:
-        return base64.decode(text)
+        return decode_base64(text)
     except ValueError as error:
         raise BadFrame(BAD_PAYLOAD, f"Invalid Base64 message-payload error={error}") from None
 

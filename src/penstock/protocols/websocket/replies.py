@@ -14,9 +14,8 @@ from msgspec import UNSET
 from penstock.broker.producer import Reply, Request
 from penstock.model.errors import ErrorKind, PenstockError
 
-from . import base64
 from .backlog import Backlog
-from .frames import ProducerReply, write
+from .frames import ProducerReply, encode_base64, write
 from .socket import Socket
 
 WAITS_MAX: Final = 10_000  # of one socket
@@ -46,7 +45,7 @@ class _Due(msgspec.Struct, gc=False):
             ProducerReply(
                 result=self.result,
                 request_message_id=self.asked.message_id,
-                reply_content=UNSET if reply is None else base64.encode(reply.content),
+                reply_content=UNSET if reply is None else encode_base64(reply.content),
                 is_error_result=False if reply is None else reply.is_error,
                 schema_version=UNSET if version is None else version,
                 reply_value=self.value,
@@ -76,7 +75,7 @@ class Replies:
         self._open[request] = None
 
     def withdraw(self, request: Request) -> None:
-        """A request was not published, or its sender was told so."""
+        """A request was not published, or its sender got that answer."""
         if self._open.pop(request, self) is not self:
             request.withdraw()
 
@@ -118,7 +117,7 @@ class Replies:
                     await asyncio.sleep(0)
 
     def close(self, reason: str = "") -> None:
-        """The requester waits no more. With a `reason` the peer is still there to be told."""
+        """The requester waits no more. With a `reason` the peer is still there, and gets it."""
         for request in list(self._open):
             if not reason:
                 self.withdraw(request)

@@ -1,4 +1,4 @@
-"""One WebSocket over bare ASGI: accepted or refused, talked over both ways, closed for a reason.
+"""One WebSocket over bare ASGI: accepted or refused, read and written at once, closed for a reason.
 
 Bare ASGI rather than a framework's object, because the hot loops of the endpoints read and write here.
 """
@@ -15,8 +15,6 @@ from penstock.protocols.proxied import ProxiedSocket
 from penstock.protocols.rates import Allowance
 from penstock.runtime.clock import Clock, Timer
 
-from .idle import IdleWatch
-
 log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
@@ -27,6 +25,7 @@ Send = Callable[[Event], Awaitable[None]]
 GOING_AWAY: Final = 1001
 TOO_BIG: Final = 1009
 INTERNAL_ERROR: Final = 1011
+LOOKS: Final = 4  # in one idle time: what is idle is noticed within a quarter more than it
 GRACE_MS: Final = 10_000  # what is in flight when a socket is to end may take this long
 
 
@@ -63,7 +62,9 @@ class Socket:
         self.holding: Holding | None = None  # what the server holds for it
         self.proxied: ProxiedSocket | None = None  # where it is counted
         self.allowance: Allowance | None = None  # how fast it may be used
-        self.abandoned: Callable[[], None] | None = None  # told when it is cut off: its end is not waited for
+        self.abandoned: Callable[[], None] | None = (
+            None  # called when it is cut off: its end is not waited for
+        )
         self._idle = IdleWatch(
             clock,
             idle_ms,
@@ -76,7 +77,7 @@ class Socket:
         await self._try({"type": "websocket.accept"})
 
     def forget(self) -> None:
-        """Let go of the connection, at the very end: what is left here in circles shall not keep it."""
+        """Drop the connection, at the very end: what is left here in circles shall not hold it."""
         self.gone = True
         self.receive, self._send = _nothing_comes, _nothing_goes
         self.held = self.writable = self.holding = self.abandoned = None
@@ -123,24 +124,24 @@ class Socket:
             self.gone = True
 
     def stop(self, code: int, reason: str) -> None:
-        """Let the talk end: read nothing more, finish what is in flight, close."""
+        """End the socket: read nothing more, finish what is in flight, close."""
         if self._closing is None:
             self._closing = (code, reason)
             self._grace = self._clock.call_later(GRACE_MS, self._abort)
             self._cancel_reading()
 
     def revoke(self, reason: PenstockError) -> None:
-        """Let the talk end: the credentials expired (4005), or a permission was revoked (4006)."""
+        """End the socket: the credentials expired (4005), or a permission was revoked (4006)."""
         log.info("ends a WebSocket: %s", reason.message)
         self.stop(*documented(reason.kind.codes.ws_result))
 
     @property
     def stop_reason(self) -> str:
-        """Why the talk is to end; "" where it is not, or the peer left."""
+        """Why the socket is to end; "" where it is not, or the peer left."""
         return "" if self._closing is None else self._closing[1]
 
     def _abort(self) -> None:
-        """Cut it off. An append that is under way cannot be, and the talk lasts until its end: the peer, and who
+        """Cut it off. An append that is under way cannot be, and `run` lasts until its end: the peer, and what
         waits for the socket, shall not."""
         if self._limit is not None:
             loop = asyncio.get_running_loop()
@@ -154,15 +155,15 @@ class Socket:
             await self._close(*self._closing)
         self.gone = True
 
-    async def talk(self, read: Coroutine[Any, Any, None], *work: Coroutine[Any, Any, None]) -> None:
-        """Run `read` until the peer is gone or the talk is stopped, and `work` beside it until it ends.
+    async def run(self, read: Coroutine[Any, Any, None], *work: Coroutine[Any, Any, None]) -> None:
+        """Run `read` until the peer is gone or the socket is stopped, and `work` beside it until it ends.
 
         `read` sees to it that `work` ends after it.
         """
         self._idle.start()
         try:
             async with asyncio.timeout(None) as self._limit:
-                await self._run(read, work)
+                await self._run_tasks(read, work)
                 if self._closing is not None:
                     await self._close(*self._closing)
         except TimeoutError:
@@ -175,7 +176,7 @@ class Socket:
             if self._cutting is not None:
                 self._cutting.cancel()
 
-    async def _run(
+    async def _run_tasks(
         self, read: Coroutine[Any, Any, None], work: tuple[Coroutine[Any, Any, None], ...]
     ) -> None:
         try:
@@ -204,6 +205,43 @@ async def _nothing_comes() -> Event:
 
 async def _nothing_goes(event: Event) -> None:
     """The peer is gone."""
+
+
+class IdleWatch:
+    """Calls `expired` when the number that `activity` tells stayed the same for `idle_ms` (0: never)."""
+
+    def __init__(
+        self, clock: Clock, idle_ms: int, activity: Callable[[], int], expired: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._idle_ms = idle_ms
+        self._activity = activity
+        self._expired = expired
+        self._seen = -1
+        self._since = 0
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        if self._idle_ms > 0:
+            self._look()
+
+    def _look(self) -> None:
+        now = self._clock.monotonic_ms()
+        seen = self._activity()
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        elif now - self._since >= self._idle_ms:
+            self._timer = None
+            self._expired()
+            return
+        self._timer = self._clock.call_later(max(1, self._idle_ms // LOOKS), self._look)
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Sockets:

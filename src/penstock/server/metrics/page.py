@@ -2,17 +2,20 @@
 prometheus_client, and only once a scraper asks."""
 
 import asyncio
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from starlette.types import Receive, Scope, Send
 
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import error_body
+from penstock.server.refusals import respond
 
 from . import whole
 from .pipelines import Pipelines
-from .requests import Receive, RequestMetrics, Scope, Send
+from .requests import RequestMetrics
 from .samples import Families, Family
 from .topics import TopicFigures
 
@@ -45,22 +48,19 @@ class MetricsPage:
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path']}")
         if scope["method"] not in ("GET", "HEAD"):
             raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for /metrics")
+        status, headers = 200, []
         try:
             await self._context.may_see_metrics(_header(scope, b"authorization"), scope)
         except PenstockError as error:
             if error.kind is not ErrorKind.UNAUTHENTICATED:
                 raise
-            body = error_body(error.kind, error.message)
-            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            headers += self._context.challenges
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
-            return
-        async with self._busy:  # one scrape at a time: each looks at every topic
-            body, kind = await self._render((_header(scope, b"accept") or b"").decode("latin-1"))
-        headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+            status, headers = 401, self._context.challenges
+            body, kind = error_body(error.kind, error.message), "application/json"
+        else:
+            async with self._busy:  # one scrape at a time: each looks at every topic
+                body, kind = await self._render((_header(scope, b"accept") or b"").decode("latin-1"))
+        length = (b"content-length", b"%d" % len(body))
+        await respond(scope, send, status, [(b"content-type", kind.encode()), length, *headers], body)
 
     async def _render(self, accept: str) -> tuple[bytes, str]:
         from prometheus_client.exposition import choose_encoder
@@ -124,6 +124,6 @@ class _Collected:
         yield from PROCESS_COLLECTOR.collect()
 
 
-def _header(scope: MutableMapping[str, Any], name: bytes) -> bytes | None:
+def _header(scope: Scope, name: bytes) -> bytes | None:
     found: bytes | None = next((value for key, value in scope["headers"] if key == name), None)
     return found

@@ -4,14 +4,13 @@ Counters count from the server's start; rates are over the last minute. Where th
 figures of a namespace's topics are added up, as many topics make many series.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from penstock.broker.consumer import Subscription
 from penstock.broker.topic import Topic
 from penstock.runtime.statistics import Histogram
 
-from .samples import CLUSTER, Families
+from .samples import CLUSTER, Families, Kind
 
 # Pulsar's buckets of the time to store, in ms, by the ends of its metrics' names.
 LATENCY_NAMES: Final = ("0_5", "1", "5", "10", "20", "50", "100", "200", "1000", "overflow")
@@ -27,69 +26,54 @@ class TopicFigures:
 
     def __init__(self, *, by_topic: bool) -> None:
         self._by_topic = by_topic
-        self._sums: dict[tuple[str, str, Labels], float] = {}
+        self._sums: dict[tuple[str, Labels], float] = {}
         self._latency: dict[Labels, Histogram] = {}
 
     def add(self, topic: Topic) -> None:
         """Take in a topic (or partition) and its subscriptions."""
-        name = topic.name
+        name, of_subscriptions = topic.name, []
         labels: Labels = (CLUSTER, str(name.namespace_name), str(name) if self._by_topic else "")
-        rate, throughput = topic.rate_in.per_second()
-        messages_out = bytes_out = rate_out = throughput_out = 0.0
-        consumers = backlog = 0
         for subscription in topic.subscriptions.values():
-            self._add_subscription((*labels, subscription.name), subscription)
-            out, out_bytes = subscription.rate_out.per_second()
-            rate_out += out
-            throughput_out += out_bytes
-            messages_out += subscription.rate_out.messages
-            bytes_out += subscription.rate_out.bytes
-            consumers += len(subscription.consumers)
-            backlog += subscription.backlog
-        self._sum(labels, "pulsar_topics_count", 1)
-        self._sum(labels, "pulsar_subscriptions_count", len(topic.subscriptions))
-        self._sum(labels, "pulsar_producers_count", len(topic.producers))
-        self._sum(labels, "pulsar_consumers_count", consumers)
-        self._sum(labels, "pulsar_rate_in", rate)
-        self._sum(labels, "pulsar_throughput_in", throughput)
-        self._sum(labels, "pulsar_rate_out", rate_out)
-        self._sum(labels, "pulsar_throughput_out", throughput_out)
-        self._sum(labels, "pulsar_in_messages", topic.rate_in.messages)
-        self._sum(labels, "pulsar_in_bytes", topic.rate_in.bytes)
-        self._sum(labels, "pulsar_out_messages", messages_out)
-        self._sum(labels, "pulsar_out_bytes", bytes_out)
-        self._sum(labels, "pulsar_msg_backlog", backlog)
-        self._sum(labels, "pulsar_storage_size", topic.size_bytes)
+            figures = _figures(subscription)
+            of_subscriptions.append(figures)
+            self._sum((*labels, subscription.name), "pulsar_subscription_", figures)
+
+        def together(figure: str) -> float:
+            return sum([figures[figure] for figures in of_subscriptions])
+
+        rate, throughput = topic.rate_in.per_second()
+        of_topic = {
+            "topics_count": 1,
+            "subscriptions_count": len(topic.subscriptions),
+            "producers_count": len(topic.producers),
+            "consumers_count": together("consumers_count"),
+            "rate_in": rate,
+            "throughput_in": throughput,
+            "rate_out": together("msg_rate_out"),
+            "throughput_out": together("msg_throughput_out"),
+            "in_messages": topic.rate_in.messages,
+            "in_bytes": topic.rate_in.bytes,
+            "out_messages": together("msg_out"),
+            "out_bytes": together("bytes_out"),
+            "msg_backlog": together("back_log"),
+            "storage_size": topic.size_bytes,
+        }
+        self._sum(labels, "pulsar_", of_topic)
         latency = topic.write_latency
         if latency is not None:
             self._latency.setdefault(labels, Histogram(latency.bounds)).add(latency)
 
-    def _add_subscription(self, labels: Labels, subscription: Subscription) -> None:
-        rate, throughput = subscription.rate_out.per_second()
-        name = "pulsar_subscription"
-        self._sum(labels, f"{name}_back_log", subscription.backlog)
-        self._sum(labels, f"{name}_back_log_no_delayed", subscription.backlog - subscription.delayed)
-        self._sum(labels, f"{name}_delayed", subscription.delayed)
-        self._sum(labels, f"{name}_unacked_messages", subscription.unacked)
-        self._sum(labels, f"{name}_consumers_count", len(subscription.consumers))
-        self._sum(labels, f"{name}_msg_rate_out", rate)
-        self._sum(labels, f"{name}_msg_throughput_out", throughput)
-        self._sum(labels, f"{name}_msg_out", subscription.rate_out.messages)
-        self._sum(labels, f"{name}_bytes_out", subscription.rate_out.bytes)
-        self._sum(labels, f"{name}_msg_redeliver", subscription.redelivered)
-
-    def _sum(self, labels: Labels, name: str, value: float) -> None:
-        key = (_MEANINGS[name][0], name, labels)
-        self._sums[key] = self._sums.get(key, 0) + value
+    def _sum(self, labels: Labels, prefix: str, figures: dict[str, float]) -> None:
+        for figure, value in figures.items():
+            key = prefix + figure, labels
+            self._sums[key] = self._sums.get(key, 0) + value
 
     def write(self, families: Families) -> None:
         """Hand over everything that was added up."""
-        for (kind, name, labels), value in self._sums.items():
+        for (name, labels), value in self._sums.items():
             names = _LABELS if len(labels) == len(_LABELS) else _OF_SUBSCRIPTION
-            family = families.family(
-                "counter" if kind == "counter" else "gauge", name, _MEANINGS[name][1], self._names(names)
-            )
-            family.add(self._labels(labels), value)
+            kind, meaning = _MEANINGS[name]
+            families.family(kind, name, meaning, self._names(names)).add(self._labels(labels), value)
         for labels, latency in self._latency.items():
             self._write_latency(families, labels, latency)
 
@@ -110,7 +94,23 @@ class TopicFigures:
         return labels if self._by_topic else labels[:2] + labels[3:]
 
 
-_MEANINGS: Final[dict[str, tuple[str, str]]] = {
+def _figures(subscription: Subscription) -> dict[str, float]:
+    rate, throughput = subscription.rate_out.per_second()
+    return {
+        "back_log": subscription.backlog,
+        "back_log_no_delayed": subscription.backlog - subscription.delayed,
+        "delayed": subscription.delayed,
+        "unacked_messages": subscription.unacked,
+        "consumers_count": len(subscription.consumers),
+        "msg_rate_out": rate,
+        "msg_throughput_out": throughput,
+        "msg_out": subscription.rate_out.messages,
+        "bytes_out": subscription.rate_out.bytes,
+        "msg_redeliver": subscription.redelivered,
+    }
+
+
+_MEANINGS: Final[dict[str, tuple[Kind, str]]] = {
     "pulsar_topics_count": ("gauge", "Logs that are open: topics without partitions, and partitions"),
     "pulsar_subscriptions_count": ("gauge", "Subscriptions"),
     "pulsar_producers_count": ("gauge", "Producers attached"),
@@ -136,11 +136,3 @@ _MEANINGS: Final[dict[str, tuple[str, str]]] = {
     "pulsar_subscription_bytes_out": ("counter", "Bytes delivered since the server started"),
     "pulsar_subscription_msg_redeliver": ("counter", "Messages delivered again since the server started"),
 }
-
-
-def figures(topics: Iterable[Topic], *, by_topic: bool) -> TopicFigures:
-    """The figures of all of `topics` at once."""
-    found = TopicFigures(by_topic=by_topic)
-    for topic in topics:
-        found.add(topic)
-    return found

@@ -10,8 +10,8 @@ from tests.unit.protocols.binary.test_session import producer, subscribe
 from penstock.model.entry import Entry
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
 from penstock.testing.clock import settle
-from penstock.wire.commands import ack_set_of
 from penstock.wire.entry import WireFormat
+from penstock.wire.frames import ack_set_of
 from penstock.wire.pulsar_pb2 import (
     CommandAck,
     CommandCloseConsumer,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.websocket.base64 import decode, encode
+from penstock.protocols.websocket.frames import decode_base64 as decode
+from penstock.protocols.websocket.frames import encode_base64 as encode
 
 
 @given(st.binary())

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.protocols.websocket.idle import IdleWatch
+from penstock.protocols.websocket.socket import IdleWatch
 from penstock.testing.clock import ManualClock
 
 

@@ -25,7 +25,7 @@ from penstock.protocols.websocket.parameters import (
     producer_parameters,
     reader_parameters,
 )
-from penstock.protocols.websocket.query import Query
+from penstock.protocols.websocket.upgrade import Query
 
 
 def consumer(query: str, *, multi: bool = False) -> ConsumerParameters:

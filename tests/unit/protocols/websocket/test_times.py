@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.websocket.times import format_time, parse_time
+from penstock.protocols.websocket.frames import format_time, parse_time
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
-"""Memory that was let go of, given back to the system.
+"""What the process has of the system: files, of which a connection is one, and memory.
 
-glibc keeps what is freed for later, and after a rush that may be most of what the server had. It is told to give it
-back once the process has much more than before and holds much less than that; that takes milliseconds, in a thread.
+glibc keeps memory that is freed for later, and after a rush that may be most of what the server had. It is made to
+give it back once the process has much more than before and holds much less than that; that takes milliseconds, in a
+thread.
 """
 
 import asyncio
 import ctypes
+import logging
 import os
+import resource
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,19 +18,37 @@ from typing import Final
 
 from penstock.protocols.load import Load
 
+log = logging.getLogger(__name__)
+
+OTHER_FILES: Final = 256  # files that are no connections: the store, logs, what is being accepted
 RUSH_BYTES: Final = 16 * 1024 * 1024  # more than before: less is not worth the pause
-HANDSHAKE_BYTES: Final = (
-    128 * 1024
-)  # about what a TLS handshake has while it lasts; it is not counted as held
-LOOKS: Final = (
-    0,
-    1,
-    2,
-    4,
-    8,
-    16,
-    32,
-)  # since a rush was seen to be over that give back: what goes may go slowly
+# About what a TLS handshake has while it lasts; it is not counted as held.
+HANDSHAKE_BYTES: Final = 128 * 1024
+# Looks, since a rush was seen to be over, that give back: what goes may go slowly.
+LOOKS: Final = 0, 1, 2, 4, 8, 16, 32
+
+
+def allow_connections(connections: int) -> int:
+    """Raise the soft limit as far as so many connections need and the hard limit lets; returns what it is now.
+
+    Where that is too little, the log says so: connections beyond it are not accepted.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return soft
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
+    except (OSError, ValueError) as error:  # macOS has a limit of its own below an unlimited one
+        log.warning("the limit of open files stays", extra={"files": soft, "reason": str(error)})
+        return soft
+    if allowed < wanted:
+        log.warning(
+            "the system lets fewer connections in than limits.max_connections",
+            extra={"files": allowed, "wanted": wanted, "remedy": "ulimit -Hn"},
+        )
+    return max(soft, allowed)
 
 
 class Trimming:

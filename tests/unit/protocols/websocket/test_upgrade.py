@@ -2,7 +2,7 @@ import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.protocols.websocket.path import Target, decode_segment, parse_path
+from penstock.protocols.websocket.upgrade import Target, decode_segment, parse_path
 
 T = TopicName.of("persistent", "public", "default", "t")
 

@@ -1,29 +1,26 @@
 """PRODUCER, SEND and CLOSE_PRODUCER."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, ProducerOptions
+from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.frames import Frame
-from penstock.wire.pulsar_pb2 import CommandCloseProducer, CommandProducer, CommandSend, ProducerAccessMode
 
 from . import answers
-from .output import ProtocolViolation, send
+from .peer import ProtocolViolation
 from .producer import ProducerHandler
 from .schemas import schema_info
-
-if TYPE_CHECKING:
-    from .session import Session, Work
+from .session import Session, Work
 
 
-def producer(session: "Session", command: CommandProducer, frame: Frame) -> "Work | None":
+def producer(session: Session, command: pb.CommandProducer, frame: Frame) -> Work | None:
     """Create a producer; one that waits to have the topic alone holds up no other."""
     work = session.answered(command.request_id, _create(session, command))
-    if command.producer_access_mode != ProducerAccessMode.WaitForExclusive:
+    if command.producer_access_mode != pb.ProducerAccessMode.WaitForExclusive:
         return work
     if command.producer_id in session.waiting_producers:
         work.close()
@@ -34,12 +31,12 @@ def producer(session: "Session", command: CommandProducer, frame: Frame) -> "Wor
     return None
 
 
-def _no_longer_waiting(session: "Session", producer_id: int, task: asyncio.Task[None]) -> None:
+def _no_longer_waiting(session: Session, producer_id: int, task: asyncio.Task[None]) -> None:
     if session.waiting_producers.get(producer_id) is task:
         del session.waiting_producers[producer_id]
 
 
-async def _create(session: "Session", command: CommandProducer) -> None:
+async def _create(session: Session, command: pb.CommandProducer) -> None:
     broker, number = session.broker, command.producer_id
     name = TopicName.parse(command.topic)
     session.admitted.may_produce(name)
@@ -73,12 +70,14 @@ async def _create(session: "Session", command: CommandProducer) -> None:
         made.close()
         return
     session.admitted.set_owner(made)
-    session.closed_producers.discard(number)
-    session.producers[number] = ProducerHandler(session, number, made)
+    session.disconnected.discard(number)
+    session.producers[number] = ProducerHandler(
+        session, number, made, session.producers, session.disconnected
+    )
     _succeed(session, command, made, version)
 
 
-def _options(session: "Session", command: CommandProducer) -> ProducerOptions:
+def _options(session: Session, command: pb.CommandProducer) -> ProducerOptions:
     return ProducerOptions(
         name=command.producer_name,
         access_mode=AccessMode(int(command.producer_access_mode)),
@@ -90,17 +89,24 @@ def _options(session: "Session", command: CommandProducer) -> ProducerOptions:
 
 
 def _succeed(
-    session: "Session", command: CommandProducer, made: Producer, version: int | None, *, ready: bool = True
+    session: Session, command: pb.CommandProducer, made: Producer, version: int | None, *, ready: bool = True
 ) -> None:
     topic = made.topics[0]
     last = topic.last_sequence_id(made.name) if made.deduplicate() else -1
     alone = made.options.access_mode is not AccessMode.SHARED
-    epoch = topic.epoch if alone and ready else -1
-    answer = answers.producer_success(command.request_id, made.name, last, version, epoch, ready=ready)
-    send(session.output, answer)
+    session.send(
+        pb.CommandProducerSuccess(
+            request_id=command.request_id,
+            producer_name=made.name,
+            last_sequence_id=last,
+            schema_version=answers.schema_version(version),
+            producer_ready=ready,
+            topic_epoch=topic.epoch if alone and ready and topic.epoch >= 0 else None,
+        )
+    )
 
 
-async def _subscription(session: "Session", topic: TopicName, subscription: str) -> None:
+async def _subscription(session: Session, topic: TopicName, subscription: str) -> None:
     """The subscription a producer wants to be there before its first message (PIP-124)."""
     try:
         await session.broker.subscriptions.create(topic, subscription, EARLIEST)
@@ -109,31 +115,26 @@ async def _subscription(session: "Session", topic: TopicName, subscription: str)
             raise
 
 
-def send_message(session: "Session", command: CommandSend, frame: Frame) -> None:
+def send_message(session: Session, command: pb.CommandSend, frame: Frame) -> None:
     """Take a message for storing."""
-    talk = session.producers.get(command.producer_id)
-    if talk is not None:
-        talk.send(command, frame.entry)
-    elif command.producer_id not in session.closed_producers:
+    handler = session.producers.get(command.producer_id)
+    if handler is not None:
+        handler.send(command, frame.entry)
+    elif command.producer_id not in session.disconnected:
         raise ProtocolViolation(f"SEND for producer {command.producer_id}, which is not open")
 
 
-def close_producer(session: "Session", command: CommandCloseProducer, frame: Frame) -> "Work | None":
+async def close_producer(session: Session, command: pb.CommandCloseProducer) -> None:
     """Close a producer once everything it sent is stored."""
     number = command.producer_id
     waiting = session.waiting_producers.pop(number, None)
     if waiting is not None:
         waiting.cancel()
-    talk = session.producers.get(number)
-    if talk is not None:
-        return session.answered(command.request_id, _close(session, command, talk))
-    session.closed_producers.discard(number)
-    send(session.output, answers.success(command.request_id))
-    return None
-
-
-async def _close(session: "Session", command: CommandCloseProducer, talk: ProducerHandler) -> None:
-    await talk.close()
-    if session.producers.get(command.producer_id) is talk:
-        del session.producers[command.producer_id]
-    send(session.output, answers.success(command.request_id))
+    handler = session.producers.get(number)
+    if handler is None:
+        session.disconnected.discard(number)
+    else:
+        await handler.close()
+        if session.producers.get(number) is handler:
+            del session.producers[number]
+    session.send(pb.CommandSuccess(request_id=command.request_id))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.wire.keys import sticky_key, unkeyed
+from penstock.wire.contents import sticky_key, unkeyed
 from penstock.wire.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 
 
