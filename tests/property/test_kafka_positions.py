@@ -14,8 +14,7 @@ from penstock.engines.embedded.memory import MemoryStore
 from penstock.model.entry import NewEntry
 from penstock.model.message import OutMessage
 from penstock.protocols.kafka_rest import positions
-from penstock.wire.checksum import seal
-from penstock.wire.contents import compressed, parse
+from penstock.wire.contents import compressed, parse, seal
 from penstock.wire.entry import WireFormat
 from penstock.wire.payloads import LazyEntry
 from penstock.wire.pulsar_pb2 import LZ4, SNAPPY, ZLIB, ZSTD

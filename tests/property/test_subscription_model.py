@@ -13,7 +13,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from penstock.broker.consumer import Delivery
+from penstock.broker.delivery import Delivery
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.subscription import Consumer, Subscription

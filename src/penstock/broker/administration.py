@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from penstock.broker.subscription import Subscription
 from penstock.model.message_id import MessageId
 from penstock.model.names import NamespaceName, TopicName
 
-from .consumer import Consumer, Subscription
+from .consumer import Consumer
 from .topic import Topic
 
 
@@ -15,34 +16,27 @@ class Administration(Protocol):
 
     async def delete_topic(self, name: TopicName, *, force: bool = False, schema: bool = False) -> None:
         """Delete a topic, and its schemas when `schema`; raises TOPIC_NOT_FOUND, TOPIC_IN_USE."""
-        ...
 
     async def unload_topic(self, name: TopicName) -> None:
         """Disconnect producers and consumers once every cursor is saved: clients come back by themselves.
 
         Raises TOPIC_NOT_FOUND. A subscription that is not durable waits for its reader.
         """
-        ...
 
     async def truncate_topic(self, name: TopicName) -> None:
         """Delete every message, acknowledged or not; raises TOPIC_NOT_FOUND."""
-        ...
 
     async def trim_topic(self, name: TopicName) -> None:
         """Delete the acknowledged messages that retention does not keep; raises TOPIC_NOT_FOUND."""
-        ...
 
     async def compact_topic(self, name: TopicName) -> None:
         """Begin a compaction; raises TOPIC_NOT_FOUND."""
-        ...
 
     async def delete_namespace(self, name: NamespaceName, *, force: bool = False) -> None:
         """Delete a namespace; raises NAMESPACE_IN_USE while it has topics, unless `force`."""
-        ...
 
     async def delete_tenant(self, tenant: str, *, force: bool = False) -> None:
         """Delete a tenant; raises NOT_FOUND, NAMESPACE_IN_USE while it has namespaces, unless `force`."""
-        ...
 
 
 class Subscriptions(Protocol):
@@ -50,7 +44,6 @@ class Subscriptions(Protocol):
 
     async def of(self, name: TopicName, subscription: str) -> Sequence[Subscription]:
         """The subscription on every partition of a topic; raises TOPIC_NOT_FOUND, SUBSCRIPTION_NOT_FOUND."""
-        ...
 
     async def create(
         self,
@@ -62,7 +55,6 @@ class Subscriptions(Protocol):
         properties: dict[str, str] | None = None,
     ) -> None:
         """Create a durable subscription without a consumer; raises ALREADY_EXISTS."""
-        ...
 
     async def set_mark(
         self, topic: Topic, subscription: str, offset: int, *, exact: bool = False
@@ -72,19 +64,15 @@ class Subscriptions(Protocol):
         Only `exact` moves it back. The caller flushes it. Raises BAD_PARAMETER past the end, and for a subscription
         that consumers share.
         """
-        ...
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         """Let a topic have more partitions, which get its durable subscriptions.
 
         Raises BAD_PARAMETER, FEWER_PARTITIONS, TOPIC_NOT_FOUND.
         """
-        ...
 
     async def delete(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
         """Delete a subscription; raises SUBSCRIPTION_BUSY while it has consumers, unless `force`."""
-        ...
 
     async def delete_of(self, consumer: Consumer) -> None:
         """Delete the subscription of a consumer, which must be its only one (Pulsar's unsubscribe)."""
-        ...

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from penstock.broker.delivery import Budget
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions, ProducerOptions
 from penstock.runtime.clock import Clock
@@ -11,7 +12,7 @@ from penstock.runtime.tasks import Tasks
 
 from .administration import Administration, Subscriptions
 from .capability import Capable
-from .consumer import Budget, Consumer
+from .consumer import Consumer
 from .entry_format import EntryFormat
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
@@ -57,11 +58,9 @@ class Services(Protocol):
     @property
     def writes(self) -> Writes | None:
         """What its store's writer did; None where it has none."""
-        ...
 
     def new_name(self, kind: str) -> str:
         """A name that no client has: `{kind}-{instance}-{number}`."""
-        ...
 
 
 class Broker(Services, Capable, Protocol):
@@ -69,15 +68,12 @@ class Broker(Services, Capable, Protocol):
 
     async def start(self) -> None:
         """Open the log and read what there is; raises UNAVAILABLE."""
-        ...
 
     def drain(self) -> None:
         """Hold no publish any longer: those that a quota holds are refused at once (UNAVAILABLE)."""
-        ...
 
     async def close(self) -> None:
         """Disconnect every client, save every cursor, close the log."""
-        ...
 
     async def producer(
         self,
@@ -93,7 +89,6 @@ class Broker(Services, Capable, Protocol):
         TOPIC_NOT_FOUND, TOPIC_TERMINATED, STORAGE_FULL and STORAGE_FAILED while the storage takes nothing, and the
         kinds BACKLOG_QUOTA_… while the backlog is beyond such a quota (a `shared_name` gets them when it publishes).
         """
-        ...
 
     async def subscribe(
         self,
@@ -109,7 +104,6 @@ class Broker(Services, Capable, Protocol):
         What is read for it counts in `budget`. Raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, TOPIC_NOT_FOUND; then it is
         attached nowhere.
         """
-        ...
 
     async def subscribe_pattern(
         self,
@@ -127,8 +121,6 @@ class Broker(Services, Capable, Protocol):
         `pattern` matches `tenant/namespace/topic` wholly, with or without a domain before it; of what matches,
         `allowed` says what may be consumed, asked each time. Raises BAD_PARAMETER for what is no `Pattern`.
         """
-        ...
 
     async def leave(self, consumer: Consumer, *, keep_ms: int = 0) -> None:
         """Close a consumer; subscriptions that are not durable go with their last one, after `keep_ms`."""
-        ...

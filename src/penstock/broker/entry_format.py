@@ -23,7 +23,6 @@ class EntryFormat(Protocol):
 
         Message i gets its own sequence id, or `sequence_id + i`. Delayed messages must come alone.
         """
-        ...
 
     def encode_plain(
         self,
@@ -35,19 +34,15 @@ class EntryFormat(Protocol):
         schema_version: int | None,
     ) -> NewEntry:
         """`encode` of messages that are nothing but payloads, faster."""
-        ...
 
     def decode(self, entry: Entry) -> list[Message]:
         """Every message of an entry. Raises CHECKSUM or BAD_ENCODING when it cannot be understood; an
         encrypted or chunk entry is one message with its payload as it is."""
-        ...
 
     def keys(self, entry: Entry) -> list[bytes]:
         """For each message what Key_Shared hashes: its ordering key, else its key (decoded where base64), else
         `{producer}-{sequence id}`; of an entry that cannot be opened, the entry's own for all."""
-        ...
 
     def changes(self, entry: Entry) -> list[tuple[bytes | None, bool]] | None:
         """For each message its key, None without one, and whether it deletes the key (compaction); None for an
         entry that only stays or goes as a whole."""
-        ...

@@ -34,27 +34,21 @@ class LogSearch(Protocol):
 
     async def entry_at(self, offset: int) -> int:
         """The id of the entry that holds `offset`; the next one at the end of the log."""
-        ...
 
     async def offset_after(self, message_id: MessageId, *, inclusive: bool = False) -> int:
         """The offset of the first message after `message_id` (or of it); raises BAD_PARAMETER."""
-        ...
 
     async def offset_at_time(self, publish_time: int) -> int:
         """The offset of the first message published at or after `publish_time` (ms); the end when none was."""
-        ...
 
     async def size_since(self, entry_id: int) -> int:
         """Bytes of data in the entries from `entry_id` (or the first there is) on."""
-        ...
 
     async def find_size(self, size_bytes: int) -> Entry | None:
         """The first entry that has at most `size_bytes` of data in itself and all after it; None without one."""
-        ...
 
     def id_of(self, entry: Entry, index: int) -> MessageId:
         """The id of message `index` of an entry; -1 for one that was sent alone."""
-        ...
 
 
 class LogReader(Protocol):
@@ -62,23 +56,18 @@ class LogReader(Protocol):
 
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = ...) -> list[Entry]:
         """Entries from `entry_id` (or the first there is) on; empty at the end of the log."""
-        ...
 
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = ...) -> list[Entry]:
         """Entries from the one that holds `offset` on."""
-        ...
 
     async def entry(self, entry_id: int) -> Entry:
         """One entry; raises MESSAGE_NOT_FOUND when the log does not hold it."""
-        ...
 
     async def grown(self, beyond: int, timeout_ms: float) -> bool:
         """Wait until there is a message at offset `beyond`, or no more can come; False when time is over."""
-        ...
 
     def has_read(self, size: int) -> None:
         """A read brought `size` bytes: the next may, too."""
-        ...
 
 
 class Log(LogPosition, LogSearch, LogReader, Protocol):
@@ -89,11 +78,9 @@ class Log(LogPosition, LogSearch, LogReader, Protocol):
     @property
     def partition(self) -> int:
         """The partition's number; 0 of a topic without partitions."""
-        ...
 
     @property
     def clock(self) -> Clock: ...
     @property
     def read_bytes_max(self) -> int:
         """What one read may bring, in bytes."""
-        ...

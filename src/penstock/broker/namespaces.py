@@ -22,27 +22,21 @@ class Tenants(Protocol):
     def tenants(self) -> list[str]: ...
     def tenant(self, tenant: str) -> TenantInfo:
         """What is kept of a tenant; raises NOT_FOUND."""
-        ...
 
     def check_tenant(self, tenant: str) -> None:
         """Raise NOT_FOUND unless the tenant exists."""
-        ...
 
     def administers(self, role: str, tenant: str) -> bool:
         """Whether a role is one of the tenant's administrators."""
-        ...
 
     def of_tenant(self, tenant: str) -> list[NamespaceName]:
         """The namespaces of a tenant, sorted; raises NOT_FOUND for an unknown tenant."""
-        ...
 
     async def create_tenant(self, tenant: str, info: TenantInfo | None = None) -> None:
         """Create a tenant; raises ALREADY_EXISTS."""
-        ...
 
     async def update_tenant(self, tenant: str, info: TenantInfo) -> None:
         """Set who administers a tenant; raises NOT_FOUND."""
-        ...
 
 
 class Namespaces(Tenants, Protocol):
@@ -53,29 +47,23 @@ class Namespaces(Tenants, Protocol):
     def exists(self, name: NamespaceName) -> bool: ...
     def policies(self, name: NamespaceName) -> NamespacePolicies:
         """A namespace's policies; raises NAMESPACE_NOT_FOUND."""
-        ...
 
     def find(self, name: NamespaceName) -> NamespacePolicies | None:
         """A namespace's policies, None where there is no such namespace."""
-        ...
 
     def check(self, name: NamespaceName) -> None:
         """Raise NAMESPACE_NOT_FOUND unless the namespace exists, or is created with its first topic."""
-        ...
 
     def all(self) -> list[NamespaceName]:
         """Every namespace, sorted."""
-        ...
 
     async def create(self, name: NamespaceName, policies: NamespacePolicies | None = None) -> None:
         """Create a namespace; raises ALREADY_EXISTS, and NOT_FOUND for a tenant that is not there."""
-        ...
 
     async def change(
         self, name: NamespaceName, change: Callable[[NamespacePolicies], NamespacePolicies]
     ) -> None:
         """Set policies by what they are now, one change after the other; raises NAMESPACE_NOT_FOUND."""
-        ...
 
 
 class Policies(Protocol):
@@ -83,24 +71,18 @@ class Policies(Protocol):
 
     def of_topic(self, name: TopicName) -> TopicPolicies:
         """What a topic has of its own; a partition has its topic's."""
-        ...
 
     def in_force(self, name: TopicName) -> InForce:
         """What holds for a topic."""
-        ...
 
     def in_namespace(self, name: NamespaceName) -> InForce:
         """What holds for the topics of a namespace that decide nothing themselves."""
-        ...
 
     def max_topics(self, name: NamespaceName) -> int:
         """The most logs of a namespace; 0: any number."""
-        ...
 
     async def change_topic(self, name: TopicName, change: Callable[[TopicPolicies], TopicPolicies]) -> None:
         """Set what a topic has of its own by what it is now, durably; `name` is no partition's."""
-        ...
 
     async def forget(self, name: TopicName) -> None:
         """Remove what a topic has of its own."""
-        ...

@@ -37,24 +37,19 @@ class Request(Protocol):
     @property
     def names(self) -> tuple[str, str, int]:
         """Topic, producer and sequence id of the request."""
-        ...
 
     @property
     def reply(self) -> Future[Reply]:
         """Completes with a Reply, or fails with REQUEST_TIMEOUT or why the wait ended."""
-        ...
 
     def placed(self, message_id: MessageId) -> None:
         """The request is stored under this id."""
-        ...
 
     def fail(self, error: PenstockError) -> None:
         """End the wait with an error."""
-        ...
 
     def withdraw(self) -> None:
         """The requester is gone: the wait ends."""
-        ...
 
 
 class Requests(Protocol):
@@ -72,18 +67,15 @@ class Requests(Protocol):
     def withdrawn(self) -> int: ...
     def __len__(self) -> int:
         """How many wait now."""
-        ...
 
     def check(self, timeout_ms: int) -> None:
         """Raise BAD_PARAMETER for a timeout out of bounds."""
-        ...
 
     def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
         """Wait for the reply to the message of that topic, producer and sequence id, which is marked as a request.
 
         `timeout_ms` is PIP-371's requestTTL. Raises BAD_PARAMETER.
         """
-        ...
 
 
 class Item(msgspec.Struct, Generic[T], gc=False):
@@ -128,28 +120,23 @@ class Publishing(Protocol):
 
         With `batch`, neighbours for one partition and schema version share an entry.
         """
-        ...
 
     async def publish_plain(
         self, payloads: Sequence[bytes], schema_version: int | None, partition: int | None = None
     ) -> Placement:
         """Store messages that are nothing but payloads as one entry, all or none, where `takes_plain` says so."""
-        ...
 
     def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
         """Whether `publish_plain` fits."""
-        ...
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
         """Store entries that a client made in the one topic; a result each, in order."""
-        ...
 
     async def schema_version(self, schema: SchemaInfo) -> int | None:
         """The version of a schema on this topic, registered when it is new (PIP-43); None for bytes.
 
         Raises INCOMPATIBLE_SCHEMA, BAD_VALUE_SCHEMA.
         """
-        ...
 
 
 class Requesting(Protocol):
@@ -157,11 +144,9 @@ class Requesting(Protocol):
 
     def ask(self, message: OutMessage, timeout_ms: int) -> Request:
         """Make a message a request and begin to wait; `publish` it next. Raises BAD_PARAMETER."""
-        ...
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """Publish a request and return its reply; raises REQUEST_TIMEOUT, UNAVAILABLE, and why it was not stored."""
-        ...
 
 
 class Producer(Publishing, Requesting, Protocol):
@@ -180,7 +165,6 @@ class Producer(Publishing, Requesting, Protocol):
     @property
     def deduplicate(self) -> Callable[[], bool]:
         """Whether sequence ids of clients count."""
-        ...
 
     @property
     def closed(self) -> bool: ...
@@ -194,8 +178,6 @@ class Producer(Publishing, Requesting, Protocol):
     def connected_ms(self) -> int: ...
     def number(self, message: OutMessage) -> int:
         """Give a message the next sequence id, unless it has one; returns the id."""
-        ...
 
     def close(self, reason: PenstockError | None = None) -> None:
         """Leave the topic; harmless when repeated."""
-        ...

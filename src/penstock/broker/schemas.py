@@ -9,25 +9,24 @@ from penstock.model.schema import Compatibility, SchemaInfo, SchemaVersion
 class SchemaVersions(Protocol):
     """The versions of a topic's schema."""
 
+    @property
+    def changes(self) -> int:
+        """How often the schemas of any topic changed: while it stays, `latest` answers the same for every topic."""
+
     def latest(self, topic: TopicName) -> SchemaVersion | None:
         """The newest schema of a topic; None where there is none, or it was deleted."""
-        ...
 
     def version(self, topic: TopicName, number: int) -> SchemaVersion:
         """One version, also of before a deletion, to read stored messages by; raises SCHEMA_NOT_FOUND."""
-        ...
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
         """One version, or the newest; raises SCHEMA_NOT_FOUND, as for every version before a deletion."""
-        ...
 
     def all(self, topic: TopicName, *, deleted: bool = False) -> list[SchemaVersion]:
         """Every version, oldest first; `deleted`: also those before a deletion, which stored messages may name."""
-        ...
 
     def find(self, topic: TopicName, schema: SchemaInfo) -> int | None:
         """The version of an equal schema; raises BAD_VALUE_SCHEMA for one that cannot be."""
-        ...
 
     async def get_or_create(
         self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
@@ -36,11 +35,9 @@ class SchemaVersions(Protocol):
 
         `forced` is an administrator's: auto update may be off. Raises BAD_VALUE_SCHEMA, INCOMPATIBLE_SCHEMA.
         """
-        ...
 
     async def delete(self, topic: TopicName, *, force: bool = False) -> int:
         """Delete a topic's schema: a new version says so. `force` removes every version. Raises SCHEMA_NOT_FOUND."""
-        ...
 
 
 class Schemas(SchemaVersions, Protocol):
@@ -48,27 +45,21 @@ class Schemas(SchemaVersions, Protocol):
 
     def strategy(self, topic: TopicName) -> Compatibility:
         """The strategy that counts for a topic: its namespace's, or the default."""
-        ...
 
     def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
         """Why `schema` may not follow those of the topic; None when it may."""
-        ...
 
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:
         """Raise BAD_VALUE_SCHEMA unless a schema can be understood and is within bounds."""
-        ...
 
     def check_next(self, topic: TopicName, schema: SchemaInfo) -> None:
         """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered by a producer."""
-        ...
 
     def check_unversioned(self, topic: TopicName) -> None:
         """Raise INCOMPATIBLE_SCHEMA where messages without a schema may not go."""
-        ...
 
     async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
         """Raise INCOMPATIBLE_SCHEMA unless a consumer with `schema` can read the topic (docs/schemas.md).
 
         Where the topic is not `used` yet, the consumer's schema becomes its first.
         """
-        ...

@@ -59,7 +59,6 @@ class StagedBatch(Protocol):
     def stages(self) -> Iterable[str]: ...
     def expected(self, name: str) -> Expected:
         """A stage as a commit has to name it."""
-        ...
 
 
 class StagedWriters(Protocol):
@@ -69,11 +68,9 @@ class StagedWriters(Protocol):
         self, caller: Caller, after: str, writers_max: int
     ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
         """Writers behind a name with their targets, and whether there are more: the caller's own, or all."""
-        ...
 
     async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
         """A writer and its targets, None where there is none; raises FORBIDDEN for another role's."""
-        ...
 
     async def forget(
         self, writer: str, caller: Caller, topics: Sequence[TopicName] | None, *, force: bool
@@ -82,7 +79,6 @@ class StagedWriters(Protocol):
 
         Raises STAGE_CONFLICT for a writer that has something staged, which `force` drops; NOT_FOUND; FORBIDDEN.
         """
-        ...
 
 
 class Staging(StagedWriters, Protocol):
@@ -90,11 +86,9 @@ class Staging(StagedWriters, Protocol):
 
     def batches(self, writer: str) -> Mapping[int, StagedBatch]:
         """What a writer has staged, by batch."""
-        ...
 
     def size_of(self, writer: str) -> int:
         """How many bytes a writer has staged."""
-        ...
 
     async def stage(
         self,
@@ -109,7 +103,6 @@ class Staging(StagedWriters, Protocol):
         Raises FORBIDDEN for another role's writer, STAGE_CONFLICT for other content under the same number,
         TOO_LARGE, STORAGE_FULL, TOO_MANY_REQUESTS, and BAD_PARAMETER for a topic that keeps nothing.
         """
-        ...
 
     async def commit(
         self,
@@ -130,14 +123,12 @@ class Staging(StagedWriters, Protocol):
         `may_produce`, TOPIC_NOT_FOUND, TOPIC_TERMINATED, EXCLUSIVE_PRODUCER, BACKLOG_QUOTA_HOLD,
         BACKLOG_QUOTA_EXCEPTION, TOO_MANY_REQUESTS, and what the store raises; then nothing has changed.
         """
-        ...
 
     async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
         """Drop what is staged for a batch, or one stage of it; how many stages that were.
 
         Raises FORBIDDEN, and STAGE_CONFLICT where nothing is staged and the batch is committed: that is never undone.
         """
-        ...
 
     async def append(
         self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
@@ -147,4 +138,3 @@ class Staging(StagedWriters, Protocol):
         With `deduplicate` an entry whose producer has stored its highest sequence id is skipped, whatever the
         namespace says. Raises EXCLUSIVE_PRODUCER, and what prevents the topic from taking messages.
         """
-        ...

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+from penstock.broker.subscription import Subscription
 from penstock.model.errors import PenstockError
 from penstock.model.policy import InForce, ProducerOptions
 from penstock.runtime.statistics import Histogram, Rate
 
-from .consumer import Subscription
 from .log import Log
 
 
@@ -30,7 +30,6 @@ class Publisher(Protocol):
     def proxy(self) -> str | None: ...
     def close(self, reason: PenstockError | None = None) -> None:
         """Leave the topic; `reason` says why where it is not the producer's own wish."""
-        ...
 
 
 class BacklogFigures(Protocol):
@@ -73,16 +72,13 @@ class TopicFigures(Protocol):
     @property
     def used(self) -> bool:
         """Whether it has messages, or a client is connected."""
-        ...
 
     @property
     def write_latency(self) -> Histogram | None:
         """Milliseconds until an append is durable; None before the first."""
-        ...
 
     async def measure_backlog(self) -> BacklogFigures:
         """The backlog of the slowest durable subscription, as it is now."""
-        ...
 
 
 class Documents(Protocol):
@@ -90,11 +86,9 @@ class Documents(Protocol):
 
     def load_meta(self, kind: str) -> Awaitable[dict[str, bytes]]:
         """All documents of a kind."""
-        ...
 
     def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> Awaitable[None]:
         """Store `(kind, key, document)` each, in order, all or none; None deletes. Completes when durable."""
-        ...
 
 
 class Topic(Log, TopicFigures, Protocol):
@@ -108,16 +102,12 @@ class Topic(Log, TopicFigures, Protocol):
     @property
     def epoch(self) -> int:
         """How often a producer had the topic alone, less one (Pulsar's topic epoch)."""
-        ...
 
     def check_open(self) -> None:
         """Raise unless the topic takes messages: TOPIC_TERMINATED, TOPIC_NOT_FOUND."""
-        ...
 
     def check_shared(self) -> None:
         """Raise EXCLUSIVE_PRODUCER while a producer has the topic alone, or waits to."""
-        ...
 
     def last_sequence_id(self, producer: str) -> int:
         """The highest sequence id stored under a producer's name, -1 without one."""
-        ...

@@ -25,8 +25,6 @@ class Watches(Protocol):
 
     def add(self, namespace: NamespaceName, pattern: Pattern, told: Callable[[TopicName], None]) -> Watch:
         """Have `told` called, soon after each change of a topic that matches, until `remove`."""
-        ...
 
     def remove(self, watch: Watch) -> None:
         """End a watch."""
-        ...

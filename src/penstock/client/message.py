@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
 from penstock.model.message import Message as Stored
-from penstock.wire.fields import schema_version_bytes
+from penstock.wire.metadata import schema_version_bytes
 
 from .message_id import MessageId
 

@@ -102,6 +102,7 @@ class TopicSchemas:
         self._schemas = schemas
         self._topic = topic.base
         self.newest: SchemaVersion | None = None  # as of the last look
+        self.changes = -1  # of all topics' schemas, at the last look
         self._known: dict[Any, BoundSchema] = {}
         self.string: BoundSchema | None = None  # of texts without a schema, once one was published
 
@@ -202,7 +203,7 @@ class TopicSchemas:
         return scheme
 
     def _refresh(self) -> SchemaVersion | None:
-        newest = self._schemas.latest(self._topic)
+        self.changes, newest = self._schemas.changes, self._schemas.latest(self._topic)
         if newest is not self.newest:
             self.newest = newest
             self._known.clear()

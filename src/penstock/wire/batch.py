@@ -16,7 +16,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import read_varint
 
-from .fields import ENTRIES_MAX, Memo, integer, properties, sized, text
+from .metadata import ENTRIES_MAX, Memo, integer, properties, sized, text
 from .pulsar_pb2 import SingleMessageMetadata
 
 # What an entry may unfold to is bounded by this: a compressed one could hold a million times what it weighs.

@@ -15,7 +15,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .compression import compress
 from .contents import join
-from .fields import integer, schema_version_bytes, sized, text
+from .metadata import integer, schema_version_bytes, sized, text
 from .pulsar_pb2 import NONE, CompressionType
 
 COMPRESSIONS: Final[Mapping[str, int]] = {name.lower(): number for name, number in CompressionType.items()}

@@ -14,11 +14,18 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage
 
 from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain, split
-from .checksum import with_checksum
 from .compression import UNCOMPRESSED_BYTES_MAX, decompress
-from .contents import changes, is_sealed, join, parse, sticky_keys
-from .fields import read_properties, read_text, schema_version_number, signed
-from .metadata import batch_metadata, message_metadata, plain_metadata, read_encryption
+from .contents import changes, is_sealed, join, parse, sticky_keys, with_checksum
+from .metadata import (
+    batch_metadata,
+    message_metadata,
+    plain_metadata,
+    read_encryption,
+    read_properties,
+    read_text,
+    schema_version_number,
+    signed,
+)
 from .pulsar_pb2 import NONE, MessageMetadata
 
 CACHED_MAX: Final = 16  # decoded batches

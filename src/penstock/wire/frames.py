@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
-from .fields import integer, sized, unsigned
+from .metadata import integer, sized, unsigned
 from .pulsar_pb2 import BaseCommand, BrokerEntryMetadata
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024  # Pulsar's maxMessageSize; CONNECTED may say otherwise

@@ -11,9 +11,8 @@ import penstock
 from penstock.server.app import App, build
 from penstock.server.config import Config, DataSettings
 
-# From the ASGI application's entry to its answer, over a memory store. The goal is 20 files: lower this with whatever
-# makes the path shorter.
-FILES_MAX = 30
+# From the ASGI application's entry to its answer, over a memory store.
+FILES_MAX = 20
 FRAMES_MAX = 10
 
 SOURCES = f"{Path(penstock.__file__).parent}/"

@@ -10,7 +10,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.wire import batch
 from penstock.wire.batch import MESSAGES_MAX, pack, pack_plain, split
-from penstock.wire.fields import ENTRIES_MAX
+from penstock.wire.metadata import ENTRIES_MAX
 from penstock.wire.pulsar_pb2 import SingleMessageMetadata
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.wire.checksum import crc32c, seal, unseal, with_checksum
+from penstock.wire.contents import crc32c, seal, unseal, with_checksum
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from penstock.model.entry import Entry
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
 from penstock.wire.contents import parse
 from penstock.wire.entry import WireFormat
-from penstock.wire.fields import sized
+from penstock.wire.metadata import sized
 from penstock.wire.pulsar_pb2 import MessageMetadata
 
 texts = st.text(max_size=10)

@@ -11,9 +11,8 @@ from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind
 from penstock.model.message import Message, OutMessage
 from penstock.wire.batch import MESSAGES_MAX, pack_plain
-from penstock.wire.checksum import seal
 from penstock.wire.compression import UNCOMPRESSED_BYTES_MAX, compress
-from penstock.wire.contents import compressed, parse
+from penstock.wire.contents import compressed, parse, seal
 from penstock.wire.entry import WireFormat, admit
 from penstock.wire.pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, MessageMetadata, SingleMessageMetadata
 

@@ -7,7 +7,6 @@ from penstock.engines.embedded.subscription.answers import spread
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.wire.contents import excerpt
-from penstock.wire.fields import unsigned
 from penstock.wire.frames import (
     FIELD,
     Frame,
@@ -22,6 +21,7 @@ from penstock.wire.frames import (
     message_head,
     send_receipt,
 )
+from penstock.wire.metadata import unsigned
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
     CommandFlow,

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from penstock.model.entry import Entry
 from penstock.model.message import OutMessage
 from penstock.wire.batch import MESSAGES_MAX
-from penstock.wire.checksum import seal
-from penstock.wire.contents import compressed
+from penstock.wire.contents import compressed, seal
 from penstock.wire.entry import WireFormat
 from penstock.wire.payloads import LazyEntry
 from penstock.wire.pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, MessageMetadata

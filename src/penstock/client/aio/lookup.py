@@ -24,7 +24,7 @@ from penstock.client.session.connection import ServiceUrl, parse_service_url
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
-from penstock.wire.fields import schema_version_bytes, schema_version_number
+from penstock.wire.metadata import schema_version_bytes, schema_version_number
 from penstock.wire.pulsar_pb2 import (
     CommandGetOrCreateSchema,
     CommandGetSchema,

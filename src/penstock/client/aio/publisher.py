@@ -17,8 +17,8 @@ from penstock.client.session.batch import Sending
 from penstock.client.session.commands import Publication
 from penstock.client.session.outbox import Outbox
 from penstock.model.message import OutMessage
-from penstock.wire.fields import schema_version_number, signed
 from penstock.wire.frames import Frame
+from penstock.wire.metadata import schema_version_number, signed
 from penstock.wire.pulsar_pb2 import BaseCommand, CommandCloseProducer
 
 from .context import Context

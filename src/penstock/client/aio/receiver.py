@@ -16,8 +16,8 @@ from penstock.client.session.commands import Subscription
 from penstock.client.session.inbox import Inbox
 from penstock.client.session.redelivery import Receiving
 from penstock.model.names import TopicName
-from penstock.wire.fields import signed
 from penstock.wire.frames import Frame
+from penstock.wire.metadata import signed
 from penstock.wire.pulsar_pb2 import BaseCommand, CommandCloseConsumer, CommandGetLastMessageId, CommandSeek
 
 from .context import Context

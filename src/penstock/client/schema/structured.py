@@ -12,7 +12,7 @@ from penstock.client.errors import InvalidMessage
 from penstock.codec import Codec, codec_for
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.wire.fields import sized
+from penstock.wire.metadata import sized
 
 from .field import Bytes
 from .record import Record, to_dict

@@ -11,8 +11,8 @@ from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode, 
 from penstock.client.message_id import MessageId
 from penstock.client.policies import ConsumerKeySharedPolicy
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.wire.fields import integer
 from penstock.wire.frames import FIELD, encode, entry_head
+from penstock.wire.metadata import integer
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
     CommandAck,

@@ -13,8 +13,8 @@ from penstock.client.message import Message
 from penstock.client.message_id import MessageId
 from penstock.client.schema.schema import Schema
 from penstock.model.schema import SchemaInfo
-from penstock.wire.fields import signed
 from penstock.wire.frames import Frame
+from penstock.wire.metadata import signed
 
 from . import commands
 from .acks import Acks, Place, bits_of, wire_place

@@ -11,9 +11,8 @@ from penstock.client.enums import ConsumerCryptoFailureAction
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message as Stored
-from penstock.wire.checksum import seal
 from penstock.wire.compression import UNCOMPRESSED_BYTES_MAX, decompress
-from penstock.wire.contents import parse
+from penstock.wire.contents import parse, seal
 from penstock.wire.entry import WireFormat
 from penstock.wire.pulsar_pb2 import CommandAck, MessageMetadata
 

@@ -14,8 +14,7 @@ from penstock.client.errors import InvalidMessage, MessageTooBig, PulsarExceptio
 from penstock.client.message_id import MessageId
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
-from penstock.wire.checksum import seal
-from penstock.wire.contents import compressed, parse
+from penstock.wire.contents import compressed, parse, seal
 from penstock.wire.entry import WireFormat
 
 from . import commands

@@ -17,9 +17,9 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import read_varint, varint
 from penstock.wire.batch import MESSAGES_MAX
-from penstock.wire.checksum import unseal
 from penstock.wire.compression import decompress
-from penstock.wire.fields import schema_version_number
+from penstock.wire.contents import unseal
+from penstock.wire.metadata import schema_version_number
 
 READ_BYTES: Final = 512 << 10  # one read; larger ones leave the caches
 ENTRY_BYTES_MAX: Final = 256 << 20  # what claims more is no frame

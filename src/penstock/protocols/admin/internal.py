@@ -3,7 +3,7 @@
 from itertools import islice
 from typing import Any, Final
 
-from penstock.broker.consumer import Subscription
+from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
 
 from .call import Call

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from penstock.broker.consumer import Receiver, Subscription
+from penstock.broker.delivery import Receiver
+from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Publisher, Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import AccessMode, SubscriptionType

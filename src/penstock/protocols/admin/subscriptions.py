@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.consumer import Subscription
 from penstock.broker.log import Log
+from penstock.broker.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import check_local

@@ -3,8 +3,8 @@
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.wire import pulsar_pb2 as pb
-from penstock.wire.fields import schema_version_bytes
 from penstock.wire.frames import mask_of
+from penstock.wire.metadata import schema_version_bytes
 
 BROKERS_OWN = 2**64 - 1  # the request id of what the broker does unasked
 

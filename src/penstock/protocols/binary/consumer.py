@@ -4,7 +4,8 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from penstock.broker.consumer import Consumer, Delivery
+from penstock.broker.consumer import Consumer
+from penstock.broker.delivery import Delivery
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.policy import SubscriptionType

@@ -6,8 +6,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.wire import pulsar_pb2 as pb
-from penstock.wire.fields import schema_version_bytes, schema_version_number
 from penstock.wire.frames import Frame
+from penstock.wire.metadata import schema_version_bytes, schema_version_number
 
 from . import answers
 from .session import Session

@@ -11,7 +11,7 @@ from penstock.broker.patterns import Pattern
 from penstock.model.errors import PenstockError
 from penstock.model.names import PARTITION_SUFFIX, NamespaceName, TopicName
 from penstock.runtime.tasks import Slices
-from penstock.wire.checksum import crc32c
+from penstock.wire.contents import crc32c
 from penstock.wire.pulsar_pb2 import CommandWatchTopicUpdate
 
 from .peer import Peer

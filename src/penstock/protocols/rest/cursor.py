@@ -8,8 +8,8 @@ from typing import Final, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from penstock.broker.consumer import Subscription
 from penstock.broker.schemas import Schemas
+from penstock.broker.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.protocols.caller import Caller

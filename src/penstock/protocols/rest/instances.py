@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 
 from penstock.broker.broker import Broker
-from penstock.broker.consumer import Consumer, Delivery
+from penstock.broker.consumer import Consumer
+from penstock.broker.delivery import Delivery
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions

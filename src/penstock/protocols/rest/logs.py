@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from penstock.broker.broker import Broker
-from penstock.broker.consumer import Subscription
 from penstock.broker.patterns import Pattern
+from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
 from penstock.broker.topics import Topics
 from penstock.model.errors import ErrorKind, PenstockError

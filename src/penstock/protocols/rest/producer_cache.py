@@ -57,9 +57,13 @@ class ProducerCache:
 
     def string_version(self, topic: TopicName, cached: CachedProducer) -> int | None:
         """The schema version of texts without a schema; None where it is not known yet."""
-        known = cached.topic_schemas
-        if known.string is None or self._broker.schemas.latest(topic) is not known.newest:
+        known, schemas = cached.topic_schemas, self._broker.schemas
+        if known.string is None:
             return None
+        if known.changes != schemas.changes:
+            if schemas.latest(topic) is not known.newest:
+                return None
+            known.changes = schemas.changes
         return known.string.version
 
     def partitions(self, topic: TopicName) -> int:

@@ -19,7 +19,7 @@ from penstock.protocols.http.operations import ALWAYS as LISTING
 from penstock.protocols.http.operations import Handlers, Operation, Table
 from penstock.protocols.http.params import Parameter, Params, whole_number
 from penstock.protocols.load import network_of
-from penstock.wire.checksum import crc32c
+from penstock.wire.contents import crc32c
 
 from . import entries
 from .entries import MEDIA, PUBLISHING, SECTIONS, sections_body, sections_of

@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from penstock.broker.consumer import Consumer, Delivery
+from penstock.broker.consumer import Consumer
+from penstock.broker.delivery import Delivery
 from penstock.broker.entry_format import EntryFormat
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError

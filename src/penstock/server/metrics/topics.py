@@ -6,7 +6,7 @@ figures of a namespace's topics are added up, as many topics make many series.
 
 from typing import Final
 
-from penstock.broker.consumer import Subscription
+from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
 from penstock.runtime.statistics import Histogram
 

@@ -6,7 +6,7 @@ import gc
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 
-from penstock.broker.consumer import Outcome
+from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError

@@ -20,7 +20,7 @@ from penstock.pipeline.sink.messages import columns_of, payloads
 from penstock.pipeline.sink.target import Target
 from penstock.wire.bulk import COMPRESSIONS
 from penstock.wire.entry import WireFormat, admit
-from penstock.wire.fields import integer
+from penstock.wire.metadata import integer
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 TIMES = st.integers(1, 1 << 52).map(

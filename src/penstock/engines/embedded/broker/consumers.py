@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from penstock.broker.consumer import Budget
 from penstock.broker.consumer import Consumer as AnyConsumer
+from penstock.broker.delivery import Budget
 from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.watches import Watch

@@ -42,6 +42,7 @@ class Schemas:
         self._clock = clock
         self._bytes_max = bytes_max
         self._versions: dict[str, list[SchemaVersion]] = {}
+        self.changes = 0  # of any topic
         self._locks: Locks[str] = Locks()
 
     async def load(self) -> None:
@@ -192,6 +193,7 @@ class Schemas:
         )
         await self._store.save_meta([(_KIND, f"{key}\0{number:010}", msgspec.json.encode(document))])
         self._versions.setdefault(key, []).append(SchemaVersion(number, schema, now, deleted))
+        self.changes += 1
         return number
 
     async def delete(self, topic: TopicName, *, force: bool = False) -> int:
@@ -207,5 +209,6 @@ class Schemas:
         """Forget everything: the topic is deleted."""
         key = schema_id(topic)
         versions = self._versions.pop(key, [])
+        self.changes += 1
         if versions:
             await self._store.save_meta([(_KIND, f"{key}\0{v.version:010}", None) for v in versions])

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, cast
 
-from penstock.broker.consumer import Delivery
-from penstock.broker.consumer import Receiver as AnyReceiver
+from penstock.broker.delivery import Delivery
+from penstock.broker.delivery import Receiver as AnyReceiver
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
-from penstock.broker.consumer import Delivery, Outcome
+from penstock.broker.delivery import Delivery, Outcome
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 

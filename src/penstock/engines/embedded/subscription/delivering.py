@@ -8,7 +8,7 @@ again when they came.
 import asyncio
 from typing import Final
 
-from penstock.broker.consumer import Budget, Delivery
+from penstock.broker.delivery import Budget, Delivery
 from penstock.engines.embedded.log.compaction import Compaction
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer

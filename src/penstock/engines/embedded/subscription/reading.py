@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.consumer import Budget
+from penstock.broker.delivery import Budget
 from penstock.engines.embedded.ports.log import READ_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.broker.consumer import Budget, Delivery
+from penstock.broker.delivery import Budget, Delivery
 from penstock.broker.log import Log
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.model.entry import Entry

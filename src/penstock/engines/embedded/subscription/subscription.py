@@ -6,7 +6,7 @@ An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, 
 from functools import partial
 from typing import Final, Protocol
 
-from penstock.broker.consumer import Outcome
+from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.log.offsets import OffsetSet

@@ -53,8 +53,8 @@ class Access:
         self.producers: dict[str, Publisher] = {}  # by name
         self._topic = topic
         self._epochs = epochs
-        self._alone: Publisher | None = None
-        self._waiting: deque[tuple[Publisher, asyncio.Future[None]]] = deque()
+        self.alone: Publisher | None = None
+        self.waiting: deque[tuple[Publisher, asyncio.Future[None]]] = deque()
 
     @property
     def epoch(self) -> int:
@@ -74,20 +74,20 @@ class Access:
             self.check_shared()
             self.producers[producer.name] = producer
             return
-        busy = bool(self._alone or self.producers)
+        busy = bool(self.alone or self.producers)
         match options.access_mode:
-            case AccessMode.EXCLUSIVE if busy or self._waiting:
+            case AccessMode.EXCLUSIVE if busy or self.waiting:
                 raise self._fenced("has an existing producer")
-            case AccessMode.WAIT_FOR_EXCLUSIVE if busy or self._waiting:
+            case AccessMode.WAIT_FOR_EXCLUSIVE if busy or self.waiting:
                 await self._wait(producer, queued)
                 return
-            case AccessMode.EXCLUSIVE_WITH_FENCING if busy or self._waiting:
+            case AccessMode.EXCLUSIVE_WITH_FENCING if busy or self.waiting:
                 self._oust()
         await self._take(producer)
 
     def check_shared(self) -> None:
         """Raise EXCLUSIVE_PRODUCER while a producer has the topic alone, or waits to."""
-        if self._alone is not None or self._waiting:
+        if self.alone is not None or self.waiting:
             raise PenstockError(
                 ErrorKind.EXCLUSIVE_PRODUCER, f"Topic {self._topic} has an existing exclusive producer"
             )
@@ -109,7 +109,7 @@ class Access:
         had = producer.options.topic_epoch
         if had is not None and had < self.epoch:
             raise self._fenced(f"has moved on to epoch {self.epoch}")
-        self._alone = producer
+        self.alone = producer
         self.producers[producer.name] = producer
         try:
             await self._epochs.set(self._topic, self.epoch + 1 if had is None else had)
@@ -119,7 +119,7 @@ class Access:
 
     async def _wait(self, producer: Publisher, queued: Callable[[], None] | None) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((producer, turn))
+        self.waiting.append((producer, turn))
         if queued is not None:
             queued()
         try:
@@ -131,7 +131,7 @@ class Access:
 
     def _oust(self) -> None:
         fenced = self._fenced("was taken by another producer")
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self.waiting = self.waiting, deque()
         for _, turn in waiting:
             if not turn.done():
                 turn.set_exception(fenced)
@@ -142,12 +142,12 @@ class Access:
         """Let a producer go; the next that waits has its turn."""
         if self.producers.get(producer.name) is producer:
             del self.producers[producer.name]
-        self._waiting = deque(pair for pair in self._waiting if pair[0] is not producer)
-        if self._alone is producer:
-            self._alone = None
-        if self._alone is None and not self.producers and self._waiting:
-            waiter, turn = self._waiting.popleft()
-            self._alone = waiter  # no other producer comes between
+        self.waiting = deque(pair for pair in self.waiting if pair[0] is not producer)
+        if self.alone is producer:
+            self.alone = None
+        if self.alone is None and not self.producers and self.waiting:
+            waiter, turn = self.waiting.popleft()
+            self.alone = waiter  # no other producer comes between
             if not turn.done():
                 turn.set_result(None)
 

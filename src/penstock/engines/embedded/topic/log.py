@@ -31,6 +31,7 @@ class TopicLog:
         terminated: bool,
     ) -> None:
         self.name = name
+        self.partition = max(0, name.partition)
         self.clock = clock
         self.ledger = state.ledger
         self.first_entry = state.first_entry
@@ -45,10 +46,6 @@ class TopicLog:
         self.followers: set[Callable[[], None]] = set()  # called when the log grew, ended or was deleted
         self._tails = tails
         self._tail = Tail()
-
-    @property
-    def partition(self) -> int:
-        return max(0, self.name.partition)
 
     def check_open(self) -> None:
         if self.terminated:

@@ -45,8 +45,12 @@ async def publish(
         except PenstockError as refused:
             _failed(topic, items, refused)
         else:
-            messages = entry.count
-            _settled(topic, items[0], MessageId(topic.ledger, placed.entry_id, topic.name.partition))
+            messages, item = entry.count, items[0]
+            made = MessageId(topic.ledger, placed.entry_id, topic.name.partition)
+            if item.request is None and item.producer is None:
+                item.result = made
+            else:
+                _settled(topic, item, made)
         return Published(placed, messages, 0)
     new, repeats = _admit(topic, items)
     if new:

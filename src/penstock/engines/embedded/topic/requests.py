@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.consumer import Outcome
+from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
 from penstock.engines.embedded.subscription import Subscription

@@ -77,7 +77,6 @@ class Topic(TopicLog):
         super().__init__(name, state, store, tails, clock, terminated=parts.terminated)
         self.access = parts.access
         self.producers = parts.access.producers
-        self.check_shared = parts.access.check_shared
         self.compaction = parts.compaction
         self.listener = parts.listener
         self.subscriptions: dict[str, Subscription] = {}
@@ -94,6 +93,11 @@ class Topic(TopicLog):
         self._publish_throttle: PublishThrottle | None = None  # rates that policies bound
         self._dispatch_throttle: Throttle | None = None
         self.apply(parts.policies)
+
+    def check_shared(self) -> None:
+        access = self.access
+        if access.alone is not None or access.waiting:
+            access.check_shared()
 
     @property
     def epoch(self) -> int:
@@ -116,8 +120,9 @@ class Topic(TopicLog):
         Waits while the backlog is beyond a quota that holds producers. Raises TOPIC_TERMINATED, TOPIC_NOT_FOUND
         once deleted, BACKLOG_QUOTA_HOLD, BACKLOG_QUOTA_EXCEPTION, and what the store raises.
         """
-        self.check_open()
-        if not self.backlog.surely_room:
+        if self.terminated or self.deleted:
+            self.check_open()
+        if self._quotas and not self.backlog.surely_room:
             await self.backlog.admit()
             self.check_open()
         if self._publish_throttle is not None:
@@ -126,7 +131,8 @@ class Topic(TopicLog):
             )
             self.check_open()
         began = perf_counter()
-        placed = await finished(self.store.append(self.ledger, entries))
+        appended = self.store.append(self.ledger, entries)
+        placed = appended.result() if appended.done() else await finished(appended)
         if self.write_latency is None:
             self.write_latency = Histogram(LATENCY_MS)
         self.write_latency.observe((perf_counter() - began) * 1000)
@@ -249,6 +255,7 @@ class Topic(TopicLog):
         """Have these policies bound the topic from now on."""
         self.policies = self.backlog.policies = policies
         self.bounded = self.name.persistent and not policies.keeps_all
+        self._quotas = policies.size_quota.limit >= 0 or policies.age_quota.limit >= 0
         if self._publish_throttle is not None:
             if self._publish_throttle.rate != policies.publish_rate:
                 self._publish_throttle.change(policies.publish_rate)

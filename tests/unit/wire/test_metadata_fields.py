@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.wire import fields
-from penstock.wire.fields import ENTRIES_MAX, VALUE_BYTES_MAX, Memo
+from penstock.wire import metadata as fields
+from penstock.wire.metadata import ENTRIES_MAX, VALUE_BYTES_MAX, Memo
 from penstock.wire.pulsar_pb2 import SingleMessageMetadata
 
 

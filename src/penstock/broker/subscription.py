@@ -1,0 +1,156 @@
+"""Subscriptions of one log: where they stand, who takes part, and what consumers say of their messages."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
+
+from penstock.model.entry import Entry
+from penstock.model.message_id import MessageId
+from penstock.model.policy import SubscriptionType
+from penstock.runtime.statistics import Rate
+
+from .delivery import DeliverySource, Outcome, Receiver
+
+
+class Answers(Protocol):
+    """What consumers say of one subscription's messages. Index -1 means a whole entry."""
+
+    def acknowledge(self, entry_id: int, index: int) -> bool:
+        """Acknowledge a message that is out; False when the entry is not out."""
+
+    async def acknowledge_late(self, message_id: MessageId) -> None:
+        """Acknowledge a message that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""
+
+    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
+        """Acknowledge an entry but for the bits `unacked`; False when the entry is not out with `consumer`."""
+
+    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
+        """The same for an entry that is not out (any more)."""
+
+    async def acknowledge_up_to(self, message_id: MessageId) -> None:
+        """Acknowledge everything up to and with `message_id`; raises MESSAGE_NOT_FOUND."""
+
+    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
+        """Give a message back after a delay; False when it is not out (with `by`)."""
+
+    def redeliver_all(self, consumer: Receiver) -> None:
+        """Deliver again everything that a consumer has."""
+
+
+class Cursor(Protocol):
+    """What a subscription has acknowledged: everything below `mark`, and ranges of offsets beyond it."""
+
+    @property
+    def mark(self) -> int: ...
+    @property
+    def beyond(self) -> int:
+        """How many messages beyond the mark are acknowledged."""
+
+    def mask(self, offset: int, count: int) -> int:
+        """Which of `count` messages from `offset` on are acknowledged, as bits."""
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """The first and last offset of each run of acknowledged messages beyond the mark, ascending."""
+
+
+class SubscriptionFigures(Protocol):
+    """What a subscription shows of itself; counters are since the server's start."""
+
+    @property
+    def active(self) -> Receiver | None: ...
+    @property
+    def backlog(self) -> int: ...
+    @property
+    def consumers(self) -> Sequence[Receiver]: ...
+    @property
+    def cursor(self) -> Cursor: ...
+    @property
+    def delayed(self) -> int: ...
+    @property
+    def drained(self) -> bool: ...
+    @property
+    def durable(self) -> bool: ...
+    @property
+    def idle(self) -> bool: ...
+    @property
+    def next_entry(self) -> int | None: ...
+    @property
+    def properties(self) -> dict[str, str]: ...
+    @property
+    def rate_out(self) -> Rate: ...
+    @property
+    def redelivered(self) -> int: ...
+    @property
+    def type(self) -> SubscriptionType | None: ...
+    @property
+    def unacked(self) -> int: ...
+
+
+class Excerpts(Protocol):
+    """Parts of entries that went out as batches of their own, with indexes from 0 on."""
+
+    def add(self, entry_id: int, end: int, mask: int) -> None:
+        """The messages in `mask` of an entry, which ends before the offset `end`, are sent as a batch."""
+
+    def left(self, entry_id: int, bits: int) -> int:
+        """Which messages of the entry an acknowledgement leaves that says so by the bits of one of its parts."""
+
+
+class PartialBatches(Protocol):
+    """How clients say which part of a batch they acknowledge (docs/compatibility.md)."""
+
+    @property
+    def excerpts(self) -> Excerpts: ...
+    @property
+    def clients_by_index(self) -> Collection[str]:
+        """The versions of clients for which batches keep their indexes."""
+
+    def learn_client(self, version: str) -> None:
+        """A client of this version acknowledged part of a batch by its indexes in the whole."""
+
+
+class SubscriptionPosition(Protocol):
+    """Where a subscription goes on."""
+
+    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+        """Go on after `target` (or with it), closing the consumers as Pulsar does."""
+
+    async def seek_time(self, publish_time: int) -> None:
+        """Go on with the first message published at or after `publish_time` (ms)."""
+
+    async def move(self, offset: int) -> None:
+        """Go on at `offset`, forwards or backwards."""
+
+    def skip(self, offset: int) -> None:
+        """Acknowledge everything below `offset`."""
+
+    async def last_visible(self) -> tuple[Entry, int] | None:
+        """The last entry that its consumers may see, with the bits of its messages; None without one."""
+
+
+class Subscription(DeliverySource, SubscriptionFigures, SubscriptionPosition, PartialBatches, Protocol):
+    """One subscription of one log."""
+
+    @property
+    def answers(self) -> Answers: ...
+    async def reply(
+        self,
+        message_id: MessageId,
+        content: bytes,
+        *,
+        owner: str | None,
+        is_error: bool,
+        schema_version: int | None,
+    ) -> Outcome:
+        """Answer a request that is out with a consumer of `owner` (None: any). The caller acknowledges it afterwards.
+
+        Raises MESSAGE_NOT_FOUND, TOO_LARGE.
+        """
+
+    async def flush(self) -> None:
+        """Complete when every acknowledgement given so far is durable."""
+
+    async def set_properties(self, properties: dict[str, str]) -> None:
+        """Replace the properties, durably."""
+
+    async def delete(self) -> None:
+        """Delete the subscription with its cursor, closing its consumers."""
