@@ -39,7 +39,7 @@ topic = "out"
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[Address]:
+def server(tmp_path: Path) -> Iterator[Address]:
     (tmp_path / "copy.toml").write_text(COPY)
     with running() as server:
         yield server
@@ -81,17 +81,19 @@ def refused(folder: Path, done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr
 
 
-def test_what_cannot_run_is_said_before_spark_starts(house: Address, tmp_path: Path) -> None:
+def test_what_cannot_run_is_said_before_spark_starts(server: Address, tmp_path: Path) -> None:
     missing = "copy.toml: [sources.s]: topic persistent://public/default/in does not exist"
     for verb in ("check", "run", "refresh"):
-        assert missing in refused(tmp_path, call(tmp_path, house.url, verb))
+        assert missing in refused(tmp_path, call(tmp_path, server.url, verb))
     away = refused(tmp_path, call(tmp_path, "http://127.0.0.1:1", "run"))
     assert "http://127.0.0.1:1 cannot be reached" in away
-    assert "has not run yet" in refused(tmp_path, call(tmp_path, house.url, "status"))
-    assert "is not running" in refused(tmp_path, call(tmp_path, house.url, "stop"))
-    assert "say --yes" in refused(tmp_path, call(tmp_path, house.url, "reset", "--to", "2026-01-31"))
-    assert "is no time like" in refused(tmp_path, call(tmp_path, house.url, "reset", "--to", "soon", "--yes"))
-    assert "the pipeline has no dead_letters" in refused(tmp_path, call(tmp_path, house.url, "redrive"))
+    assert "has not run yet" in refused(tmp_path, call(tmp_path, server.url, "status"))
+    assert "is not running" in refused(tmp_path, call(tmp_path, server.url, "stop"))
+    assert "say --yes" in refused(tmp_path, call(tmp_path, server.url, "reset", "--to", "2026-01-31"))
+    assert "is no time like" in refused(
+        tmp_path, call(tmp_path, server.url, "reset", "--to", "soon", "--yes")
+    )
+    assert "the pipeline has no dead_letters" in refused(tmp_path, call(tmp_path, server.url, "redrive"))
 
 
 @needs_spark
@@ -99,19 +101,19 @@ def test_what_cannot_run_is_said_before_spark_starts(house: Address, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.timeout(600)
-def test_a_run_survives_a_kill_and_ends_when_asked(house: Address, tmp_path: Path) -> None:
-    with HttpClient(house.url) as client:
+def test_a_run_survives_a_kill_and_ends_when_asked(server: Address, tmp_path: Path) -> None:
+    with HttpClient(server.url) as client:
         client.create_topic(IN)
-    publish(house.url, "a", "b")
+    publish(server.url, "a", "b")
     process = subprocess.Popen(
-        command(tmp_path, house.url, "run"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(tmp_path, server.url, "run"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stderr is not None
     try:
         lines = iter(process.stdout)
         until(lines, rows=2, state="running")
-        second = call(tmp_path, house.url, "run", "--once")
+        second = call(tmp_path, server.url, "run", "--once")
         assert second.returncode == 1
         assert f"is in use by process {process.pid}: the pipeline is running" in second.stderr
         scratch = tmp_path / "penstock-pipelines" / "copy" / "scratch"
@@ -120,23 +122,23 @@ def test_a_run_survives_a_kill_and_ends_when_asked(house: Address, tmp_path: Pat
         # The worker, and nothing else of ours, is killed.
         (worker,) = _children(process.pid)
         os.kill(worker, signal.SIGKILL)
-        publish(house.url, "c")
+        publish(server.url, "c")
         lost = until(lines, state="restarting")
         assert lost["error"] == "Spark's process ended unexpectedly (signal SIGKILL)"
         until(lines, rows=1, state="running")
         assert not left & set(scratch.glob("blockmgr-*")), "and those of a killed run are gone"
-        assert json.loads(call(tmp_path, house.url, "status").stdout)["running"] is True
+        assert json.loads(call(tmp_path, server.url, "status").stdout)["running"] is True
         process.send_signal(signal.SIGTERM)
         until(lines, state="stopped")
         assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()
-    assert copied(house.url) == Counter("abc")
+    assert copied(server.url) == Counter("abc")
     assert not scratch.exists()
-    assert json.loads(call(tmp_path, house.url, "status").stdout)["state"] == "stopped"
-    assert "is not running" in call(tmp_path, house.url, "stop").stderr
-    everybody = [sys.executable, "-m", "penstock", "pipeline", "status", "--url", house.url]
+    assert json.loads(call(tmp_path, server.url, "status").stdout)["state"] == "stopped"
+    assert "is not running" in call(tmp_path, server.url, "stop").stderr
+    everybody = [sys.executable, "-m", "penstock", "pipeline", "status", "--url", server.url]
     told = subprocess.run(everybody, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(told.stdout)["state"] == "stopped"
 

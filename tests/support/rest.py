@@ -1,40 +1,24 @@
-"""A broker over memory with the REST endpoint before it, and a client in the same process."""
+"""A server, and requests to its REST endpoint."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, MutableMapping
-from contextlib import asynccontextmanager
+from collections.abc import MutableMapping
 from typing import Any
 
-import httpx
 import msgspec
 
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.settings import BrokerSettings
 from penstock.protocols.rest.endpoint import RestEndpoint
-from penstock.protocols.session import Limits, ServerContext
-from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat
+from tests.support.server import RunningServer
+from tests.support.waiting import until_async
 
 TOPIC = "/topics/public/default/t"
 
 
-class House:
-    """The broker, its clock and the endpoint, with short names for what tests do most."""
+class RestServer(RunningServer):
+    """Requests and their JSON."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        clock: ManualClock,
-        context: ServerContext,
-        client: httpx.AsyncClient,
-        endpoint: RestEndpoint,
-    ) -> None:
-        self.broker = broker
-        self.clock = clock
-        self.context = context
-        self.client = client
-        self.endpoint = endpoint
+    @property
+    def endpoint(self) -> RestEndpoint:
+        return self.app.rest
 
     async def get(self, path: str, **params: Any) -> Any:
         response = await self.client.get(path, params=params)
@@ -58,7 +42,7 @@ class House:
 class Visit:
     """A GET whose client the test plays: it can hang up, or be slow to take what is sent."""
 
-    def __init__(self, house: House, path: str, query: str = "", **headers: str) -> None:
+    def __init__(self, server: RestServer, path: str, query: str = "", **headers: str) -> None:
         self.parts: list[bytes] = []
         self.status = 0
         self.taking = asyncio.Event()
@@ -72,7 +56,7 @@ class Visit:
             "query_string": query.encode(),
             "headers": [(n.replace("_", "-").encode(), v.encode()) for n, v in headers.items()],
         }
-        self.done = asyncio.get_running_loop().create_task(house.endpoint(scope, self._receive, self._send))
+        self.done = asyncio.get_running_loop().create_task(server.endpoint(scope, self._receive, self._send))
 
     def hang_up(self) -> None:
         self._gone.set()
@@ -83,9 +67,7 @@ class Visit:
 
     async def until(self, text: bytes) -> None:
         """Wait until `text` was sent."""
-        async with asyncio.timeout(30):
-            while text not in self.body:
-                await asyncio.sleep(0)
+        await until_async(lambda: text in self.body)
 
     async def _receive(self) -> dict[str, Any]:
         await self._gone.wait()
@@ -97,32 +79,3 @@ class Visit:
             self.status = message["status"]
         elif not self._gone.is_set():
             self.parts.append(message.get("body", b""))
-
-
-@asynccontextmanager
-async def house(
-    settings: BrokerSettings | None = None,
-    limits: Limits | None = None,
-    change: Callable[[Broker], None] | None = None,
-) -> AsyncIterator[House]:
-    """Open a house, and see that nothing is left running when it closes."""
-    clock = ManualClock()
-    broker = Broker(_Far(0), _Far(1000), WireFormat(), clock, settings)
-    await broker.start()
-    if change is not None:
-        change(broker)
-    context = ServerContext(broker, limits)
-    endpoint = RestEndpoint(context)
-    transport = httpx.ASGITransport(app=endpoint, raise_app_exceptions=True)
-    async with httpx.AsyncClient(transport=transport, base_url="http://penstock") as client:
-        yield House(broker, clock, context, client, endpoint)
-    await endpoint.close()
-    await broker.close()
-
-
-class _Far(MemoryStore):
-    """A memory store whose ledgers begin at a number of its own, so that two do not overlap."""
-
-    def __init__(self, first: int) -> None:
-        super().__init__()
-        self._next_ledger = first
