@@ -19,7 +19,7 @@ _PATH = [
 
 
 class Driver:
-    """The pipelines in a process with Spark, behind a proxy."""
+    """The pipelines in a process with Spark, behind a proxy. It starts Spark, and the pipelines when told to `begin`."""
 
     def __init__(
         self, proxy: FaultProxy, folder: Path, *files: Path, master: str = "local[2]", how: str = "together"
@@ -40,16 +40,25 @@ class Driver:
             self.process = subprocess.Popen(
                 [sys.executable, str(_FOLDER / "driver.py"), proxy.url, master, how, *map(str, files)],
                 env=environment,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
+
+    def begin(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"begin\n")
+        self.process.stdin.flush()
 
     def kill(self) -> None:
         """Python, the JVM and its Python workers: the whole session, at once."""
         for pid in self._session():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
         while left := self._session():  # those that were being born
             for pid in left:

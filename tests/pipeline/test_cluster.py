@@ -180,6 +180,7 @@ def test_second_copies_of_tasks_and_a_worker_that_dies(workers: Cluster, tmp_pat
         both = threading.Barrier(2, workers.workers[1].kill, RUN_S)
         killed = [proxy.at(f"HOOK /task/both/1/{n}/0$", meet(both), cut=False) for n in range(2)]
         driver = Driver(proxy, tmp_path, *declared, master=workers.url, how="in-turn")
+        driver.begin()
         try:
             driver.finish()
         finally:

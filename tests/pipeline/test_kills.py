@@ -67,23 +67,27 @@ def test_a_driver_that_dies_around_its_commits(tmp_path: Path) -> None:
         files = copying.write(tmp_path, rows=BATCH)
         publisher = census.Publisher(server.url, "in")
         places: dict[str, str] = {}
+        following = Driver(proxy, tmp_path, *files)
         for life in (LIVES + MORE) * 3 if SOAK else LIVES:
             publisher.publish(ROWS)
-            driver = Driver(proxy, tmp_path, *files)
+            driver, following = following, Driver(proxy, tmp_path, *files)  # which starts Spark meanwhile
             # Who comes to its place waits there for the others; when all are, all die.
             together = threading.Barrier(len(life), driver.kill, LIFE_S)
             rules = [
                 proxy.at(place, together.wait, when=when, nth=1 if "compact" in place else 2)
                 for place, when in life.values()
             ]
+            driver.begin()
             try:
                 places.update((rule.wait(LIFE_S), "") for rule in rules)
             except (AssertionError, threading.BrokenBarrierError):
+                following.kill()
                 raise AssertionError(f"{life}: {driver.log}") from None
             finally:
                 driver.kill()
         copying.write(tmp_path, rows=100 * BATCH)
-        Driver(proxy, tmp_path, *files).finish()
+        following.begin()
+        following.finish()
         compared = copying.check(server.url, tmp_path)
         print(f"{len(places)} kills, {compared} rows compared")
         assert compared > 3 * publisher.count

@@ -43,7 +43,7 @@ class Runs:
     def start(self, *, once: bool = False) -> None:
         self._runs = [make().start(once=once) for make in self._make]
 
-    def tend(self, timeout_s: float = 0.2) -> bool:
+    def tend(self, timeout_s: float = 0.05) -> bool:
         """Look after them; whether all are over."""
         over = True
         for number, run in enumerate(self._runs):
