@@ -16,6 +16,13 @@ def server() -> Iterator[Pulsar]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def clients(server: Pulsar) -> Iterator[None]:
+    """What a test does to its connection, no other test feels."""
+    yield
+    server.close_clients()
+
+
 @pytest.mark.parametrize(
     "type",
     [ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover, ConsumerType.KeyShared],
