@@ -1,10 +1,15 @@
 """What every test may rely on."""
 
 import os
+from collections.abc import Iterator
+from random import Random
+from typing import Any
 
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
+
+from tests.support.ahead import Ahead
 
 # httpx gives up after 5 seconds where a test says nothing; a busy machine may take longer. It has no public way to
 # change what it does by default.
@@ -28,6 +33,39 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--random-order", type=int, metavar="SEED", help="shuffle modules, and tests in each")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed = config.getoption("--random-order")
+    if seed is None:
+        return
+    by_module: dict[object, list[pytest.Item]] = {}
+    for item in items:
+        by_module.setdefault(item.path, []).append(item)
+    dice = Random(seed)
+    modules = list(by_module.values())
+    dice.shuffle(modules)
+    for module in modules:
+        dice.shuffle(module)
+    items[:] = [item for module in modules for item in module]
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ahead(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ahead]:
+    begun = Ahead(request.session.items, tmp_path_factory.mktemp)
+    yield begun
+    begun.close()
+
+
+@pytest.fixture
+def done(request: pytest.FixtureRequest, ahead: Ahead) -> Any:
+    """What the function of a test's mark `ahead` returned."""
+    return ahead.result(request.node)

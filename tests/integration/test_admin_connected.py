@@ -6,7 +6,7 @@ from typing import Any
 
 import pulsar
 import pytest
-from tests.integration.pulsar_harness import Pulsar, pulsar_server
+from tests.support.binary import Pulsar, pulsar_server
 from websockets.sync.client import connect
 
 SINCE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.admin_harness import ADMIN, Office, office
+from tests.support.admin import ADMIN, AdminServer
 
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
@@ -14,17 +14,17 @@ from penstock.wire.contents import compressed, parse
 from penstock.wire.entry import WireFormat
 from penstock.wire.pulsar_pb2 import LZ4, NONE
 
-PUBLISHED = "2023-11-14T22:13:20.000Z"  # the clock of the office stands still
+PUBLISHED = "2023-11-14T22:13:20.000Z"  # the server's clock stands still
 
 
-async def _publish(at: Office, *messages: dict[str, Any]) -> None:
+async def _publish(server: AdminServer, *messages: dict[str, Any]) -> None:
     """Each message as an entry of its own."""
     for message in messages:
-        await at.post("/topics/public/default/t", {"messages": [message]}, 200)
+        await server.post("/topics/public/default/t", {"messages": [message]}, 200)
 
 
 async def test_a_message_names_its_times_and_properties_as_pulsar_does() -> None:
-    async with office() as at:
+    async with AdminServer.open() as server:
         due = 1_800_000_000_000
         message = {
             "value": "hi",
@@ -33,11 +33,11 @@ async def test_a_message_names_its_times_and_properties_as_pulsar_does() -> None
             "deliverAt": due,
             "properties": {"p": "ä\n", "q": "r"},
         }
-        await _publish(at, message)
-        await at.put(f"{ADMIN}/t/subscription/s", "earliest")
-        ledger = (await at.get(f"{ADMIN}/t/lastMessageId"))["ledgerId"]
+        await _publish(server, message)
+        await server.put(f"{ADMIN}/t/subscription/s", "earliest")
+        ledger = (await server.get(f"{ADMIN}/t/lastMessageId"))["ledgerId"]
         for path in ("subscription/s/position/1", "examinemessage", f"ledger/{ledger}/entry/0"):
-            found = await at.client.get(f"{ADMIN}/t/{path}")
+            found = await server.client.get(f"{ADMIN}/t/{path}")
             assert found.status_code == 200
             assert found.content == b"hi"
             head = found.headers
@@ -53,19 +53,23 @@ async def test_a_message_names_its_times_and_properties_as_pulsar_does() -> None
 
 @pytest.mark.parametrize("compression", [NONE, LZ4])
 async def test_a_batch_comes_whole_and_uncompressed(compression: int) -> None:
-    async with office() as at:
-        [topic] = await at.broker.topics.all_of(TopicName.parse("t"))
+    async with AdminServer.open() as server:
+        [topic] = await server.broker.topics.all_of(TopicName.parse("t"))
         messages = [
             OutMessage(payload=b"a" * 50, key="k", properties={"p": "q"}),
             OutMessage(payload=b""),
             OutMessage(payload=b"c" * 50),
         ]
         entry = WireFormat().encode(
-            messages, producer="someone", sequence_id=7, publish_time=at.clock.now_ms(), schema_version=None
+            messages,
+            producer="someone",
+            sequence_id=7,
+            publish_time=server.clock.now_ms(),
+            schema_version=None,
         )
         data = entry.data if compression == NONE else compressed(entry.data, compression)
         await topic.append([msgspec.structs.replace(entry, data=data)])
-        found = await at.client.get(f"{ADMIN}/t/ledger/{topic.ledger}/entry/0")
+        found = await server.client.get(f"{ADMIN}/t/ledger/{topic.ledger}/entry/0")
         assert found.status_code == 200
         assert found.headers["X-Pulsar-num-batch-message"] == "3"
         metadata, payload = parse(data)
@@ -80,15 +84,15 @@ async def test_a_batch_comes_whole_and_uncompressed(compression: int) -> None:
         assert (first[0].partition_key, first[1], second[1], third[1]) == ("k", b"a" * 50, b"", b"c" * 50)
         assert {one.key: one.value for one in first[0].properties} == {"p": "q"}
         # By their number, messages of a batch still come one by one.
-        alone = await at.client.get(f"{ADMIN}/t/examinemessage", params={"initialPosition": "earliest"})
+        alone = await server.client.get(f"{ADMIN}/t/examinemessage", params={"initialPosition": "earliest"})
         assert alone.content == b"a" * 50
         assert "X-Pulsar-num-batch-message" not in alone.headers
 
 
 async def test_a_topic_is_examined_from_either_end() -> None:
-    async with office() as at:
-        await at.produce("t", "a", "b")
-        await at.produce("t", "c")
+    async with AdminServer.open() as server:
+        await server.produce("t", "a", "b")
+        await server.produce("t", "c")
         for start, position, wanted in [
             ("earliest", 1, b"a"),
             ("earliest", 2, b"b"),
@@ -97,65 +101,68 @@ async def test_a_topic_is_examined_from_either_end() -> None:
             ("earliest", 0, b"a"),  # Pulsar counts 0 as 1
         ]:
             params = {"initialPosition": start, "messagePosition": position}
-            assert (await at.client.get(f"{ADMIN}/t/examinemessage", params=params)).content == wanted
-        assert (await at.client.get(f"{ADMIN}/t/examinemessage")).content == b"c"
-        await at.get(f"{ADMIN}/t/examinemessage", 404, messagePosition=4)
-        await at.get(f"{ADMIN}/t/examinemessage", 400, messagePosition="one")
-        await at.get(f"{ADMIN}/t/examinemessage", 400, initialPosition="middle")
-        await at.put(f"{ADMIN}/p/partitions", 2)
-        await at.get(f"{ADMIN}/p/examinemessage", 405)
-        await at.get(f"{ADMIN}/p/messageid/0", 405)
-        await at.get(f"{ADMIN}/nothing/examinemessage", 404)
+            assert (await server.client.get(f"{ADMIN}/t/examinemessage", params=params)).content == wanted
+        assert (await server.client.get(f"{ADMIN}/t/examinemessage")).content == b"c"
+        await server.get(f"{ADMIN}/t/examinemessage", 404, messagePosition=4)
+        await server.get(f"{ADMIN}/t/examinemessage", 400, messagePosition="one")
+        await server.get(f"{ADMIN}/t/examinemessage", 400, initialPosition="middle")
+        await server.put(f"{ADMIN}/p/partitions", 2)
+        await server.get(f"{ADMIN}/p/examinemessage", 405)
+        await server.get(f"{ADMIN}/p/messageid/0", 405)
+        await server.get(f"{ADMIN}/nothing/examinemessage", 404)
 
 
 async def test_what_is_not_in_the_log_is_404() -> None:
-    async with office() as at:
-        await at.produce("t", "a")
-        ledger = (await at.get(f"{ADMIN}/t/lastMessageId"))["ledgerId"]
-        await at.get(f"{ADMIN}/t/ledger/{ledger}/entry/1", 404)
-        await at.get(f"{ADMIN}/t/ledger/{ledger + 1}/entry/0", 404)
-        await at.get(f"{ADMIN}/t/ledger/x/entry/0", 400)
+    async with AdminServer.open() as server:
+        await server.produce("t", "a")
+        ledger = (await server.get(f"{ADMIN}/t/lastMessageId"))["ledgerId"]
+        await server.get(f"{ADMIN}/t/ledger/{ledger}/entry/1", 404)
+        await server.get(f"{ADMIN}/t/ledger/{ledger + 1}/entry/0", 404)
+        await server.get(f"{ADMIN}/t/ledger/x/entry/0", 400)
 
 
 async def test_the_first_message_at_a_time() -> None:
-    async with office() as at:
-        await at.produce("t", "a")
-        between = at.clock.now_ms() + 1
-        await at.clock.advance(10)
-        await at.produce("t", "b")
+    async with AdminServer.open() as server:
+        await server.produce("t", "a")
+        between = server.clock.now_ms() + 1
+        await server.clock.advance(10)
+        await server.produce("t", "b")
         for when, entry in ((0, 0), (between, 1), (between + 100, 2)):
-            found = await at.get(f"{ADMIN}/t/messageid/{when}")
+            found = await server.get(f"{ADMIN}/t/messageid/{when}")
             assert (found["entryId"], found["partitionIndex"], found["batchIndex"]) == (entry, -1, -1)
 
 
 async def test_the_last_id_names_its_place_in_a_batch() -> None:
-    async with office() as at:
-        await at.produce("t", "a")
-        assert "batchIndex" not in await at.get(f"{ADMIN}/t/lastMessageId")
-        await at.produce("t", "b", "c", "d")
-        found = await at.get(f"{ADMIN}/t/lastMessageId")
+    async with AdminServer.open() as server:
+        await server.produce("t", "a")
+        assert "batchIndex" not in await server.get(f"{ADMIN}/t/lastMessageId")
+        await server.produce("t", "b", "c", "d")
+        found = await server.get(f"{ADMIN}/t/lastMessageId")
         assert (found["entryId"], found["batchIndex"], found["batchSize"]) == (1, 2, 3)
 
 
 async def test_a_position_of_an_older_ledger_is_before_the_whole_log() -> None:
-    async with office() as at:
-        await at.produce("before", "a")
-        await at.produce("t", "b")
-        ledger = (await at.get(f"{ADMIN}/t/lastMessageId"))["ledgerId"]
+    async with AdminServer.open() as server:
+        await server.produce("before", "a")
+        await server.produce("t", "b")
+        ledger = (await server.get(f"{ADMIN}/t/lastMessageId"))["ledgerId"]
         assert ledger > 0
-        for other, size in ((ledger - 1, (await at.get(f"{ADMIN}/t/stats"))["storageSize"]), (ledger + 1, 0)):
+        for other, size in (
+            (ledger - 1, (await server.get(f"{ADMIN}/t/stats"))["storageSize"]),
+            (ledger + 1, 0),
+        ):
             body = {"ledgerId": other, "entryId": 5}
-            assert await at.put(f"{ADMIN}/t/backlogSize", body, 200) == size
+            assert await server.put(f"{ADMIN}/t/backlogSize", body, 200) == size
 
 
 async def test_a_backlog_is_analyzed() -> None:
-    async with office() as at:
-        await at.produce("t", "a", "b", "c")
-        await at.produce("t", "d")
-        await at.produce("t", "e")
-        await at.put(f"{ADMIN}/t/subscription/s", "earliest")
+    async with AdminServer.open() as server:
+        await server.produce("t", "a", "b", "c")
+        await server.produce("t", "d")
+        await server.produce("t", "e")
+        await server.put(f"{ADMIN}/t/subscription/s", "earliest")
         analyze = f"{ADMIN}/t/subscription/s/analyzeBacklog"
-        found = await at.post(analyze, status=200)
+        found = await server.post(analyze, status=200)
         ledger = found["firstMessageId"].split(":")[0]
         assert found == {
             "entries": 3,
@@ -170,45 +177,48 @@ async def test_a_backlog_is_analyzed() -> None:
             "firstMessageId": f"{ledger}:0",
             "lastMessageId": f"{ledger}:2",
         }
-        await at.post(f"{ADMIN}/t/subscription/s/skip/2")
-        found = await at.post(analyze, status=200)
+        await server.post(f"{ADMIN}/t/subscription/s/skip/2")
+        found = await server.post(analyze, status=200)
         assert (found["entries"], found["messages"]) == (3, 3)
-        found = await at.post(analyze, {"ledgerId": int(ledger), "entryId": 2}, 200)
+        found = await server.post(analyze, {"ledgerId": int(ledger), "entryId": 2}, 200)
         assert (found["entries"], found["messages"]) == (1, 1)
-        await at.post(f"{ADMIN}/t/subscription/s/skip_all")
-        found = await at.post(analyze, status=200)
+        await server.post(f"{ADMIN}/t/subscription/s/skip_all")
+        found = await server.post(analyze, status=200)
         assert (found["entries"], "firstMessageId" in found) == (0, False)
-        await at.post(f"{ADMIN}/t/subscription/none/analyzeBacklog", status=404)
+        await server.post(f"{ADMIN}/t/subscription/none/analyzeBacklog", status=404)
 
 
 async def test_messages_expire_up_to_one_of_them() -> None:
-    async with office() as at:
+    async with AdminServer.open() as server:
         for value in "abcd":
-            await at.produce("t", value)
-        await at.put(f"{ADMIN}/t/subscription/s", "earliest")
-        ledger = (await at.get(f"{ADMIN}/t/lastMessageId"))["ledgerId"]
-        await at.post(f"{ADMIN}/t/subscription/s/expireMessages", {"ledgerId": ledger, "entryId": 1})
-        stats = await at.get(f"{ADMIN}/t/stats")
+            await server.produce("t", value)
+        await server.put(f"{ADMIN}/t/subscription/s", "earliest")
+        ledger = (await server.get(f"{ADMIN}/t/lastMessageId"))["ledgerId"]
+        await server.post(f"{ADMIN}/t/subscription/s/expireMessages", {"ledgerId": ledger, "entryId": 1})
+        stats = await server.get(f"{ADMIN}/t/stats")
         assert stats["subscriptions"]["s"]["msgBacklog"] == 2
 
 
 @pytest.mark.parametrize("partitions", [0, 2])
 async def test_internals_have_pulsar_s_names(partitions: int) -> None:
-    async with office() as at:
+    async with AdminServer.open() as server:
         if partitions:
-            await at.put(f"{ADMIN}/t/partitions", partitions)
+            await server.put(f"{ADMIN}/t/partitions", partitions)
         else:
-            await at.put(f"{ADMIN}/t", {"a": "b"})
-        await at.put(f"{ADMIN}/t/subscription/s", {"properties": {"owner": "me"}})
-        await at.produce("t", "a")
-        info, inner = await at.get(f"{ADMIN}/t/internal-info"), await at.get(f"{ADMIN}/t/internalStats")
+            await server.put(f"{ADMIN}/t", {"a": "b"})
+        await server.put(f"{ADMIN}/t/subscription/s", {"properties": {"owner": "me"}})
+        await server.produce("t", "a")
+        info, inner = (
+            await server.get(f"{ADMIN}/t/internal-info"),
+            await server.get(f"{ADMIN}/t/internalStats"),
+        )
         if partitions:
-            assert await at.get(f"{ADMIN}/t/partitioned-internalStats") == inner
+            assert await server.get(f"{ADMIN}/t/partitioned-internalStats") == inner
             assert inner["metadata"] == {"partitions": 2}
             name = "persistent://public/default/t-partition-0"
             info, inner = info["partitions"][name], inner["partitions"][name]
         else:
-            await at.get(f"{ADMIN}/t/partitioned-internalStats", 404)
+            await server.get(f"{ADMIN}/t/partitioned-internalStats", 404)
             assert info["properties"] == {"a": "b"}
         assert info["ledgers"][0]["ledgerId"] == inner["ledgers"][0]["ledgerId"]
         assert info["cursors"]["s"]["markDelete"]["entryId"] == -1

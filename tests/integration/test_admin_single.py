@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.integration.admin_harness import ADMIN, office
+from tests.support.admin import ADMIN, AdminServer
 
 SPACE = "/admin/v2/namespaces/public/default"
 V2 = "/admin/v2"
@@ -27,8 +27,8 @@ V2 = "/admin/v2"
         (f"{V2}/clusters/standalone/peers", []),
         (f"{V2}/clusters/standalone/failureDomains", {}),
         (f"{V2}/clusters/standalone/namespaceIsolationPolicies", {}),
-        (f"{V2}/brokers/standalone", ["office"]),
-        (f"{V2}/brokers/leaderBroker", {"serviceUrl": "http://office", "brokerId": "office"}),
+        (f"{V2}/brokers/standalone", ["penstock"]),
+        (f"{V2}/brokers/leaderBroker", {"serviceUrl": "http://penstock", "brokerId": "penstock"}),
         (f"{V2}/brokers/configuration", []),
         (f"{V2}/brokers/configuration/values", {}),
         (f"{V2}/broker-stats/mbeans", []),
@@ -39,47 +39,47 @@ V2 = "/admin/v2"
     ],
 )
 async def test_truths_of_one_server(path: str, wanted: Any) -> None:
-    async with office() as at:
-        await at.put(f"{ADMIN}/t")
-        await at.put(f"{ADMIN}/t/subscription/s", "earliest")
-        assert await at.get(path) == wanted
+    async with AdminServer.open() as server:
+        await server.put(f"{ADMIN}/t")
+        await server.put(f"{ADMIN}/t/subscription/s", "earliest")
+        assert await server.get(path) == wanted
 
 
 async def test_another_cluster_and_another_topic_are_404() -> None:
-    async with office() as at:
-        for path in ("brokers/other", "clusters/other/peers", "brokers/other/office/ownedNamespaces"):
-            await at.get(f"{V2}/{path}", 404)
-        await at.get(f"{V2}/namespaces/public/nothing/replication", 404)
-        await at.get(f"{ADMIN}/nothing/persistence", 404)
+    async with AdminServer.open() as server:
+        for path in ("brokers/other", "clusters/other/peers", "brokers/other/penstock/ownedNamespaces"):
+            await server.get(f"{V2}/{path}", 404)
+        await server.get(f"{V2}/namespaces/public/nothing/replication", 404)
+        await server.get(f"{ADMIN}/nothing/persistence", 404)
 
 
 async def test_truths_that_are_objects() -> None:
-    async with office() as at:
-        await at.put(f"{ADMIN}/t")
+    async with AdminServer.open() as server:
+        await server.put(f"{ADMIN}/t")
         for base in (SPACE, f"{ADMIN}/t"):
-            assert (await at.get(f"{base}/persistence"))["bookkeeperAckQuorum"] == 1
-            assert (await at.get(f"{base}/delayedDelivery"))["active"] is True
-            assert (await at.get(f"{base}/inactiveTopicPolicies"))["deleteWhileInactive"] is False
-        assert (await at.get(f"{ADMIN}/t/offload"))["status"] == "NOT_RUN"
-        assert (await at.get(f"{V2}/resource-quotas"))["dynamic"] is True
-        assert "metadataStoreUrl" in await at.get(f"{V2}/brokers/internal-configuration")
-        assert (await at.get(f"{V2}/brokers/configuration/runtime"))["maxMessageSize"] == "5242880"
-        assert (await at.client.get(f"{V2}/brokers/ready")).text == "ok"
+            assert (await server.get(f"{base}/persistence"))["bookkeeperAckQuorum"] == 1
+            assert (await server.get(f"{base}/delayedDelivery"))["active"] is True
+            assert (await server.get(f"{base}/inactiveTopicPolicies"))["deleteWhileInactive"] is False
+        assert (await server.get(f"{ADMIN}/t/offload"))["status"] == "NOT_RUN"
+        assert (await server.get(f"{V2}/resource-quotas"))["dynamic"] is True
+        assert "metadataStoreUrl" in await server.get(f"{V2}/brokers/internal-configuration")
+        assert (await server.get(f"{V2}/brokers/configuration/runtime"))["maxMessageSize"] == "5242880"
+        assert (await server.client.get(f"{V2}/brokers/ready")).text == "ok"
         for path in ("brokers/backlog-quota-check", "broker-stats/load-report"):
-            await at.get(f"{V2}/{path}", 204)
-        await at.get(f"{SPACE}/antiAffinity", 204)
+            await server.get(f"{V2}/{path}", 204)
+        await server.get(f"{SPACE}/antiAffinity", 204)
 
 
 async def test_the_broker_says_what_it_serves() -> None:
-    async with office() as at:
-        await at.produce("t", "a")
-        owned = await at.get(f"{V2}/brokers/standalone/office/ownedNamespaces")
+    async with AdminServer.open() as server:
+        await server.produce("t", "a")
+        owned = await server.get(f"{V2}/brokers/standalone/penstock/ownedNamespaces")
         assert owned["public/default/0x00000000_0xffffffff"]["is_active"] is True
-        await at.get(f"{V2}/brokers/standalone/elsewhere/ownedNamespaces", 404)
-        (metrics,) = await at.get(f"{V2}/broker-stats/metrics")
+        await server.get(f"{V2}/brokers/standalone/elsewhere/ownedNamespaces", 404)
+        (metrics,) = await server.get(f"{V2}/broker-stats/metrics")
         assert metrics["dimensions"] == {"namespace": "public/default"}
         assert metrics["metrics"]["brk_topics_count"] == 1
-        stats = await at.get(f"{V2}/broker-stats/topics")
+        stats = await server.get(f"{V2}/broker-stats/topics")
         topics = stats["public/default"]["0x00000000_0xffffffff"]["persistent"]
         assert topics["persistent://public/default/t"]["msgInCounter"] == 1
 
@@ -94,12 +94,12 @@ async def test_the_broker_says_what_it_serves() -> None:
     ],
 )
 async def test_what_is_the_case_can_be_set_to_what_it_is(path: str, truth: Any, other: Any) -> None:
-    async with office() as at:
-        await at.put(f"{ADMIN}/t")
-        await at.post(path, truth)
-        assert (await at.post(path, other, 405))["error_code"] == 40501
-        assert await at.get(path) == truth
-        await at.post(path, {"no": "value"}, 400)
+    async with AdminServer.open() as server:
+        await server.put(f"{ADMIN}/t")
+        await server.post(path, truth)
+        assert (await server.post(path, other, 405))["error_code"] == 40501
+        assert await server.get(path) == truth
+        await server.post(path, {"no": "value"}, 400)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ async def test_what_is_the_case_can_be_set_to_what_it_is(path: str, truth: Any, 
     ],
 )
 async def test_a_refusal_says_why(method: str, path: str) -> None:
-    async with office() as at:
-        response = await at.client.request(method, path, json={})
+    async with AdminServer.open() as server:
+        response = await server.client.request(method, path, json={})
         assert response.status_code == 405
         assert "allow" in response.headers
         assert response.json()["error_code"] == 40501
@@ -145,9 +145,9 @@ async def test_a_refusal_says_why(method: str, path: str) -> None:
     ],
 )
 async def test_an_unknown_path_is_404(path: str) -> None:
-    async with office() as at:
-        await at.put(f"{ADMIN}/t")
+    async with AdminServer.open() as server:
+        await server.put(f"{ADMIN}/t")
         for method in ("GET", "PUT", "POST", "DELETE"):
-            response = await at.client.request(method, path, json={})
+            response = await server.client.request(method, path, json={})
             assert response.status_code == 404
             assert response.json()["reason"]

@@ -1,5 +1,5 @@
 import pytest
-from tests.integration.admin_harness import ADMIN, Office, office
+from tests.support.admin import ADMIN, AdminServer
 
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
@@ -8,22 +8,22 @@ from penstock.model.policy import ConsumerOptions
 SUB = f"{ADMIN}/t/subscription/s"
 
 
-async def backlog(at: Office, topic: str = "t") -> int:
-    found = await at.get(f"{ADMIN}/{topic}/stats")
+async def backlog(server: AdminServer, topic: str = "t") -> int:
+    found = await server.get(f"{ADMIN}/{topic}/stats")
     return int(found["subscriptions"]["s"]["msgBacklog"])
 
 
 async def test_a_subscription_is_created_listed_and_deleted() -> None:
-    async with office() as at:
-        await at.produce("t", *"abc")
-        await at.put(SUB)
-        assert await backlog(at) == 0
-        await at.put(SUB, status=409)
-        assert await at.get(f"{ADMIN}/t/subscriptions") == ["s"]
-        await at.delete(SUB)
-        await at.delete(SUB, 404)
-        assert await at.get(f"{ADMIN}/t/subscriptions") == []
-        await at.get(f"{ADMIN}/nothing/subscriptions", 404)
+    async with AdminServer.open() as server:
+        await server.produce("t", *"abc")
+        await server.put(SUB)
+        assert await backlog(server) == 0
+        await server.put(SUB, status=409)
+        assert await server.get(f"{ADMIN}/t/subscriptions") == ["s"]
+        await server.delete(SUB)
+        await server.delete(SUB, 404)
+        assert await server.get(f"{ADMIN}/t/subscriptions") == []
+        await server.get(f"{ADMIN}/nothing/subscriptions", 404)
 
 
 @pytest.mark.parametrize(
@@ -44,104 +44,104 @@ async def test_a_subscription_is_created_listed_and_deleted() -> None:
     ],
 )
 async def test_where_it_begins_and_is_reset_to(place: object, left: int) -> None:
-    async with office() as at:
-        await at.produce("t", *"abc")
-        await at.produce("t", *"def")
-        await at.put(SUB, place)
-        assert await backlog(at) == left
-        await at.post(f"{SUB}/skip_all")
-        assert await backlog(at) == 0
-        await at.post(f"{SUB}/resetcursor", place)
-        assert await backlog(at) == left
+    async with AdminServer.open() as server:
+        await server.produce("t", *"abc")
+        await server.produce("t", *"def")
+        await server.put(SUB, place)
+        assert await backlog(server) == left
+        await server.post(f"{SUB}/skip_all")
+        assert await backlog(server) == 0
+        await server.post(f"{SUB}/resetcursor", place)
+        assert await backlog(server) == left
 
 
 @pytest.mark.parametrize("place", ["nonsense", {"ledgerId": "x"}, 5, [1], {"ledgerId": 77, "entryId": 0}])
 async def test_a_place_that_cannot_be_changes_nothing(place: object) -> None:
-    async with office() as at:
-        await at.produce("t", *"abc")
-        await at.put(SUB, place, 400)
-        assert await at.get(f"{ADMIN}/t/subscriptions") == []
-        await at.put(SUB, "earliest")
-        await at.post(f"{SUB}/resetcursor", place, 400)
-        assert await backlog(at) == 3
+    async with AdminServer.open() as server:
+        await server.produce("t", *"abc")
+        await server.put(SUB, place, 400)
+        assert await server.get(f"{ADMIN}/t/subscriptions") == []
+        await server.put(SUB, "earliest")
+        await server.post(f"{SUB}/resetcursor", place, 400)
+        assert await backlog(server) == 3
 
 
 async def test_an_id_on_a_partitioned_topic_is_refused_before_anything_changes() -> None:
-    async with office() as at:
-        await at.put(f"{ADMIN}/p/partitions", 2)
-        ids = await at.produce("p", *"abcd")
-        await at.put(f"{ADMIN}/p/subscription/s", ids[0], 400)
-        assert await at.get(f"{ADMIN}/p/subscriptions") == []
-        await at.put(f"{ADMIN}/p/subscription/s", "earliest")
-        assert await backlog(at, "p") == 4
-        await at.post(f"{ADMIN}/p/subscription/s/skip/1", status=405)
-        await at.post(f"{ADMIN}/p/subscription/s/skip_all")
-        assert await backlog(at, "p") == 0
+    async with AdminServer.open() as server:
+        await server.put(f"{ADMIN}/p/partitions", 2)
+        ids = await server.produce("p", *"abcd")
+        await server.put(f"{ADMIN}/p/subscription/s", ids[0], 400)
+        assert await server.get(f"{ADMIN}/p/subscriptions") == []
+        await server.put(f"{ADMIN}/p/subscription/s", "earliest")
+        assert await backlog(server, "p") == 4
+        await server.post(f"{ADMIN}/p/subscription/s/skip/1", status=405)
+        await server.post(f"{ADMIN}/p/subscription/s/skip_all")
+        assert await backlog(server, "p") == 0
 
 
 async def test_skipping_passes_over_what_is_acknowledged() -> None:
-    async with office() as at:
-        await at.produce("t", *"abcdef")
-        await at.put(SUB, "earliest")
-        [subscription] = await at.broker.subscriptions.of(TopicName.parse("t"), "s")
+    async with AdminServer.open() as server:
+        await server.produce("t", *"abcdef")
+        await server.put(SUB, "earliest")
+        [subscription] = await server.broker.subscriptions.of(TopicName.parse("t"), "s")
         subscription.cursor.add(1, 0b1)
-        assert await backlog(at) == 5
-        await at.post(f"{SUB}/skip/2")  # a and c
-        assert await backlog(at) == 3
-        await at.post(f"{SUB}/skip/100")
-        assert await backlog(at) == 0
-        await at.post(f"{SUB}/skip/-1", status=400)
-        await at.post(f"{SUB}/skip/x", status=400)
+        assert await backlog(server) == 5
+        await server.post(f"{SUB}/skip/2")  # a and c
+        assert await backlog(server) == 3
+        await server.post(f"{SUB}/skip/100")
+        assert await backlog(server) == 0
+        await server.post(f"{SUB}/skip/-1", status=400)
+        await server.post(f"{SUB}/skip/x", status=400)
 
 
 async def test_reset_to_a_time_and_expiry() -> None:
-    async with office() as at:
-        await at.produce("t", *"ab")
-        at.clock.turn(10_000)
-        now = at.clock.now_ms()
-        await at.produce("t", *"cd")
-        await at.put(SUB, "earliest")
-        await at.post(f"{SUB}/expireMessages/5")
-        assert await backlog(at) == 2
-        await at.post(f"{SUB}/resetcursor/0")
-        assert await backlog(at) == 4
-        await at.post(f"{SUB}/resetcursor/{now}")
-        assert await backlog(at) == 2
-        await at.post(f"{SUB}/resetcursor/yesterday", status=400)
+    async with AdminServer.open() as server:
+        await server.produce("t", *"ab")
+        server.clock.turn(10_000)
+        now = server.clock.now_ms()
+        await server.produce("t", *"cd")
+        await server.put(SUB, "earliest")
+        await server.post(f"{SUB}/expireMessages/5")
+        assert await backlog(server) == 2
+        await server.post(f"{SUB}/resetcursor/0")
+        assert await backlog(server) == 4
+        await server.post(f"{SUB}/resetcursor/{now}")
+        assert await backlog(server) == 2
+        await server.post(f"{SUB}/resetcursor/yesterday", status=400)
 
 
 async def test_looking_into_the_backlog_takes_nothing_from_it() -> None:
-    async with office() as at:
+    async with AdminServer.open() as server:
         messages = [{"value": "a", "key": "k", "properties": {"x": "y"}}, {"value": "b"}]
-        await at.post("/topics/public/default/t", {"messages": messages}, 200)
-        await at.put(SUB, "earliest")
-        first = await at.client.get(f"{SUB}/position/1")
+        await server.post("/topics/public/default/t", {"messages": messages}, 200)
+        await server.put(SUB, "earliest")
+        first = await server.client.get(f"{SUB}/position/1")
         assert first.content == b"a"
         assert first.headers["x-pulsar-property-x"] == "y"
         assert first.headers["x-pulsar-partition-key"] == "k"
         assert first.headers["x-pulsar-message-id"].endswith(":0:0")
-        assert (await at.client.get(f"{SUB}/position/2")).content == b"b"
-        await at.get(f"{SUB}/position/3", 404)
-        await at.get(f"{SUB}/position/0", 400)
-        assert await backlog(at) == 2
+        assert (await server.client.get(f"{SUB}/position/2")).content == b"b"
+        await server.get(f"{SUB}/position/3", 404)
+        await server.get(f"{SUB}/position/0", 400)
+        assert await backlog(server) == 2
 
 
 async def test_a_subscription_with_consumers_is_deleted_only_by_force() -> None:
-    async with office() as at:
-        consumer = await at.broker.subscribe([TopicName.parse("t")], "s", ConsumerOptions(name="c"))
-        assert (await at.delete(SUB, 409))["error_code"] == 40902
-        described = (await at.get(f"{ADMIN}/t/stats"))["subscriptions"]["s"]
+    async with AdminServer.open() as server:
+        consumer = await server.broker.subscribe([TopicName.parse("t")], "s", ConsumerOptions(name="c"))
+        assert (await server.delete(SUB, 409))["error_code"] == 40902
+        described = (await server.get(f"{ADMIN}/t/stats"))["subscriptions"]["s"]
         assert described["type"] == "Exclusive"
         assert described["consumers"][0]["consumerName"] == "c"
         assert described["activeConsumerName"] == "c"
-        await at.delete(SUB, force="true")
+        await server.delete(SUB, force="true")
         assert consumer.closed
 
 
 async def test_new_partitions_have_the_subscriptions_of_the_old_ones() -> None:
-    async with office() as at:
-        await at.put(f"{ADMIN}/p/partitions", 1)
-        await at.put(f"{ADMIN}/p/subscription/s", "latest")
-        await at.post(f"{ADMIN}/p/partitions", 3)
-        await at.produce("p", *"abcdef")
-        assert await backlog(at, "p") == 6
+    async with AdminServer.open() as server:
+        await server.put(f"{ADMIN}/p/partitions", 1)
+        await server.put(f"{ADMIN}/p/subscription/s", "latest")
+        await server.post(f"{ADMIN}/p/partitions", 3)
+        await server.produce("p", *"abcdef")
+        assert await backlog(server, "p") == 6

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from tests.integration.auth_harness import (
+from tests.support.auth import (
     ADMIN,
     AUDIENCE,
     ENDPOINTS,

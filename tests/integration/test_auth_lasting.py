@@ -14,9 +14,9 @@ import httpx
 import pulsar
 import pytest
 import websockets
-from tests.integration.auth_harness import AUDIENCE, GRANTS, NAMESPACE, headers_of, issuer, token
-from tests.integration.websocket_harness import base64
-from tests.waiting import until
+from tests.support.auth import AUDIENCE, GRANTS, NAMESPACE, headers_of, issuer, token
+from tests.support.waiting import until
+from tests.support.websocket import base64
 
 import penstock
 from penstock.client.errors import AuthorizationError
@@ -38,7 +38,7 @@ def server() -> Iterator[Address]:
         yield address
 
 
-def office(server: Address) -> httpx.Client:
+def admin_client(server: Address) -> httpx.Client:
     return httpx.Client(base_url=server.url, headers=headers_of(token("root")), trust_env=False)
 
 
@@ -66,7 +66,7 @@ async def test_a_websocket_ends_with_its_token(server: Address, path: str) -> No
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "text/event-stream"])
 def test_a_stream_ends_with_its_token(server: Address, accept: str) -> None:
-    with office(server) as client:
+    with admin_client(server) as client:
         client.post("/topics/public/default/t", json={"messages": [{"value": "first"}]})
     headers = {**headers_of(token("lasting", expires_s=SHORT_S)), "Accept": accept}
     path = f"{server.url}/topics/public/default/t/partitions/0/messages?follow=true"
@@ -184,7 +184,7 @@ async def talking(
 
 
 async def test_websockets_end_with_their_permission(server: Address) -> None:
-    with office(server) as client:
+    with admin_client(server) as client:
         assert client.post(f"{GRANTS}/guest", json=["produce", "consume"]).status_code == 204
         given = headers_of(token("guest"))
         base = f"{server.ws}/ws/v2"
@@ -219,7 +219,7 @@ async def test_websockets_end_with_their_permission(server: Address) -> None:
 
 
 def test_pulsar_producers_and_consumers_end_with_their_permission(server: Address) -> None:
-    with office(server) as client:
+    with admin_client(server) as client:
         assert client.post(f"{GRANTS}/guest", json=["produce", "consume"]).status_code == 204
         authentication = penstock.AuthenticationToken(token("guest"))
         with penstock.Client(
@@ -240,7 +240,7 @@ def test_pulsar_producers_and_consumers_end_with_their_permission(server: Addres
 
 
 def test_a_stream_ends_with_its_permission(server: Address) -> None:
-    with office(server) as client:
+    with admin_client(server) as client:
         client.post("/topics/public/default/t", json={"messages": [{"value": "first"}]})
         assert client.post(f"{GRANTS}/guest", json=["consume"]).status_code == 204
         headers = {**headers_of(token("guest")), "Accept": "application/x-ndjson"}
@@ -248,7 +248,7 @@ def test_a_stream_ends_with_its_permission(server: Address) -> None:
         with client.stream("GET", path, headers=headers, timeout=BOUND_S) as got:
             lines = got.iter_lines()
             assert "first" in next(lines)
-            with office(server) as other:
+            with admin_client(server) as other:
                 assert other.delete(f"{GRANTS}/guest").status_code == 204
             assert list(lines) == []
 

@@ -10,8 +10,8 @@ import httpx
 import pulsar
 import pytest
 import websockets
-from tests.integration.auth_harness import AUDIENCE, GRANTS, headers_of, issuer, token, upgrade
-from tests.integration.websocket_harness import base64
+from tests.support.auth import AUDIENCE, GRANTS, headers_of, issuer, token, upgrade
+from tests.support.websocket import base64
 
 from penstock.testing.server import Address, running
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pulsar
 import pytest
-from tests.integration.auth_harness import (
+from tests.support.auth import (
     ADMIN,
     AUDIENCE,
     ENDPOINTS,
@@ -24,7 +24,7 @@ from tests.integration.auth_harness import (
     token,
     upgrade,
 )
-from tests.integration.proxy_harness import pulsar_proxy
+from tests.support.pulsar_proxy import pulsar_proxy
 
 import penstock
 from penstock.client.access import Access

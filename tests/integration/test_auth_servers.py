@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pulsar
 import pytest
-from tests.integration.auth_harness import issuer, upgrade
-from tests.integration.tls_harness import Pki
+from tests.support.auth import issuer, upgrade
+from tests.support.tls import Pki
 
 from penstock.protocols.auth.passwords import hash_password, write_users
 from penstock.protocols.auth.settings import AuthSettings

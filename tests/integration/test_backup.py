@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.waiting import until_async
+from tests.support.waiting import until_async
 
 from penstock.testing.server import Address, running
 

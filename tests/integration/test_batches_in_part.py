@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pulsar
-from tests.waiting import until
+from tests.support.waiting import until
 
 from penstock.testing.server import Address, running
 

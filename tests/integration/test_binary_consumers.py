@@ -6,14 +6,21 @@ from collections.abc import Iterator
 import pulsar
 import pytest
 from pulsar import ConsumerType
-from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
-from tests.waiting import received_by, until
+from tests.support.binary import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
+from tests.support.waiting import received_by, until
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Pulsar]:
     with pulsar_server() as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def clients(server: Pulsar) -> Iterator[None]:
+    """What a test does to its connection, no other test feels."""
+    yield
+    server.close_clients()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pulsar
 import pytest
 from pulsar.schema import AvroSchema, Integer, Record, String, StringSchema
-from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
+from tests.support.binary import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
 from websockets.sync.client import connect
 
 

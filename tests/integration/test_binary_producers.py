@@ -8,7 +8,7 @@ from pathlib import Path
 import pulsar
 import pytest
 from pulsar import ConsumerType, ProducerAccessMode
-from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
+from tests.support.binary import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pulsar
 import pytest
 from pulsar import ConsumerType
-from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
-from tests.waiting import until
+from tests.support.binary import TIMEOUT_MS, Pulsar, nothing_more, pulsar_server, take
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")

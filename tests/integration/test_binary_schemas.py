@@ -6,7 +6,7 @@ from typing import Any
 import pulsar
 import pytest
 from pulsar.schema import AvroSchema, BytesSchema, Integer, JsonSchema, Record, String, StringSchema
-from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, pulsar_server
+from tests.support.binary import TIMEOUT_MS, Pulsar, pulsar_server
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pulsar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.integration.pulsar_harness import Pulsar, pulsar_server, take
+from tests.support.binary import Pulsar, pulsar_server, take
+from tests.support.waiting import until
 from tests.unit.protocols.binary.handlers import TYPES, entry
-from tests.waiting import until
 
 from penstock.protocols.limits import Limits
 from penstock.server.config import Config, DataSettings, HttpSettings, PulsarSettings

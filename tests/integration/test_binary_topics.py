@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pulsar
 import pytest
-from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, pulsar_server, take
+from tests.support.binary import TIMEOUT_MS, Pulsar, pulsar_server, take
 
 
 @pytest.fixture(scope="module")

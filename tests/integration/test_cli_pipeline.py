@@ -9,15 +9,17 @@ import sys
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ahead import Done, Work
 
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
-from penstock.testing.server import Address, running
+from penstock.testing.server import Address, launch, running
 
 needs_spark = pytest.mark.skipif(find_spec("pyspark") is None, reason="needs the extra spark")
 
@@ -39,7 +41,7 @@ topic = "out"
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[Address]:
+def server(tmp_path: Path) -> Iterator[Address]:
     (tmp_path / "copy.toml").write_text(COPY)
     with running() as server:
         yield server
@@ -51,7 +53,7 @@ def command(folder: Path, url: str, *words: str) -> list[str]:
     return [*start, *(["--master", "local[1]"] if verb != "status" else []), *rest]
 
 
-def call(folder: Path, url: str, *words: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def call(folder: Path, url: str, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(folder, url, *words), capture_output=True, text=True, timeout=timeout)
 
 
@@ -81,17 +83,30 @@ def refused(folder: Path, done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr
 
 
-def test_what_cannot_run_is_said_before_spark_starts(house: Address, tmp_path: Path) -> None:
+def test_what_cannot_run_is_said_before_spark_starts(server: Address, tmp_path: Path) -> None:
     missing = "copy.toml: [sources.s]: topic persistent://public/default/in does not exist"
-    for verb in ("check", "run", "refresh"):
-        assert missing in refused(tmp_path, call(tmp_path, house.url, verb))
-    away = refused(tmp_path, call(tmp_path, "http://127.0.0.1:1", "run"))
-    assert "http://127.0.0.1:1 cannot be reached" in away
-    assert "has not run yet" in refused(tmp_path, call(tmp_path, house.url, "status"))
-    assert "is not running" in refused(tmp_path, call(tmp_path, house.url, "stop"))
-    assert "say --yes" in refused(tmp_path, call(tmp_path, house.url, "reset", "--to", "2026-01-31"))
-    assert "is no time like" in refused(tmp_path, call(tmp_path, house.url, "reset", "--to", "soon", "--yes"))
-    assert "the pipeline has no dead_letters" in refused(tmp_path, call(tmp_path, house.url, "redrive"))
+    cases = [
+        *((server.url, (verb,), missing) for verb in ("check", "run", "refresh")),
+        ("http://127.0.0.1:1", ("run",), "http://127.0.0.1:1 cannot be reached"),
+        (server.url, ("status",), "has not run yet"),
+        (server.url, ("stop",), "is not running"),
+        (server.url, ("reset", "--to", "2026-01-31"), "say --yes"),
+        (server.url, ("reset", "--to", "soon", "--yes"), "is no time like"),
+        (server.url, ("redrive",), "the pipeline has no dead_letters"),
+    ]
+    folders = [
+        tmp_path / str(number) for number in range(len(cases))
+    ]  # for one each: they run beside each other
+    for folder in folders:
+        folder.mkdir()
+        (folder / "copy.toml").write_text(COPY)
+    with ThreadPoolExecutor(3) as pool:
+        runs = [
+            pool.submit(call, folder, url, *words)
+            for folder, (url, words, _) in zip(folders, cases, strict=True)
+        ]
+    for folder, run, (_, words, reason) in zip(folders, runs, cases, strict=True):
+        assert reason in refused(folder, run.result()), words
 
 
 @needs_spark
@@ -99,19 +114,19 @@ def test_what_cannot_run_is_said_before_spark_starts(house: Address, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.timeout(600)
-def test_a_run_survives_a_kill_and_ends_when_asked(house: Address, tmp_path: Path) -> None:
-    with HttpClient(house.url) as client:
+def test_a_run_survives_a_kill_and_ends_when_asked(server: Address, tmp_path: Path) -> None:
+    with HttpClient(server.url) as client:
         client.create_topic(IN)
-    publish(house.url, "a", "b")
+    publish(server.url, "a", "b")
     process = subprocess.Popen(
-        command(tmp_path, house.url, "run"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(tmp_path, server.url, "run"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stderr is not None
     try:
         lines = iter(process.stdout)
         until(lines, rows=2, state="running")
-        second = call(tmp_path, house.url, "run", "--once")
+        second = call(tmp_path, server.url, "run", "--once")
         assert second.returncode == 1
         assert f"is in use by process {process.pid}: the pipeline is running" in second.stderr
         scratch = tmp_path / "penstock-pipelines" / "copy" / "scratch"
@@ -120,47 +135,47 @@ def test_a_run_survives_a_kill_and_ends_when_asked(house: Address, tmp_path: Pat
         # The worker, and nothing else of ours, is killed.
         (worker,) = _children(process.pid)
         os.kill(worker, signal.SIGKILL)
-        publish(house.url, "c")
+        publish(server.url, "c")
         lost = until(lines, state="restarting")
         assert lost["error"] == "Spark's process ended unexpectedly (signal SIGKILL)"
         until(lines, rows=1, state="running")
         assert not left & set(scratch.glob("blockmgr-*")), "and those of a killed run are gone"
-        assert json.loads(call(tmp_path, house.url, "status").stdout)["running"] is True
+        assert json.loads(call(tmp_path, server.url, "status").stdout)["running"] is True
         process.send_signal(signal.SIGTERM)
         until(lines, state="stopped")
         assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()
-    assert copied(house.url) == Counter("abc")
+    assert copied(server.url) == Counter("abc")
     assert not scratch.exists()
-    assert json.loads(call(tmp_path, house.url, "status").stdout)["state"] == "stopped"
-    assert "is not running" in call(tmp_path, house.url, "stop").stderr
-    everybody = [sys.executable, "-m", "penstock", "pipeline", "status", "--url", house.url]
+    assert json.loads(call(tmp_path, server.url, "status").stdout)["state"] == "stopped"
+    assert "is not running" in call(tmp_path, server.url, "stop").stderr
+    everybody = [sys.executable, "-m", "penstock", "pipeline", "status", "--url", server.url]
     told = subprocess.run(everybody, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(told.stdout)["state"] == "stopped"
+
+
+def run_the_example(work: Work) -> Done:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    (declared,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (script,) = (block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "run --once" in block)
+    (work.folder / "sales.toml").write_text(declared)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with launch(work.folder / "data") as server:
+        environment = {**os.environ, "PATH": path, "PENSTOCK_URL": server.url}
+        done = work.run(["bash", "-euo", "pipefail", "-c", script], timeout_s=500, environment=environment)
+    assert done.returncode or (work.folder / "history" / "_delta_log").is_dir()
+    return done
 
 
 @needs_spark
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_example_of_the_docs_works_as_printed(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
-    (declared,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    (script,) = (block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "run --once" in block)
-    (tmp_path / "sales.toml").write_text(declared)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    with running() as server:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            capture_output=True,
-            text=True,
-            timeout=500,
-            cwd=tmp_path,
-            env={**os.environ, "PATH": path, "PENSTOCK_URL": server.url},
-        )
-        assert done.returncode == 0, done.stderr
+@pytest.mark.ahead(work=run_the_example)
+def test_the_example_of_the_docs_works_as_printed(done: Done) -> None:
+    assert done.returncode == 0, done.stderr
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     sold = next(line["value"] for line in said if line.get("key") == "tea")
     assert (sold["product"], sold["sold"], sold["revenue"]) == ("tea", 1, 3.5)
@@ -168,7 +183,6 @@ def test_the_example_of_the_docs_works_as_printed(tmp_path: Path) -> None:
     assert b64decode(dead["value"]) == b"not an order"
     assert said[-1]["state"] == "stopped"
     assert said[-1]["rejected"] == 1
-    assert (tmp_path / "history" / "_delta_log").is_dir()
 
 
 def _children(pid: int) -> list[int]:

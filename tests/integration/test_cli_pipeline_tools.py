@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.tls_harness import Pki
+from tests.support.tls import Pki
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
@@ -31,7 +31,7 @@ topic = "out"
 """
 
 
-class House:
+class CommandLine:
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.url = folder, url
 
@@ -51,8 +51,8 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    folder, issuer = tmp_path_factory.mktemp("house"), Issuer()
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    folder, issuer = tmp_path_factory.mktemp("files"), Issuer()
     for role in ("admin", "guest"):
         (folder / role).write_text(issuer.token(role))
     pki = Pki(folder)
@@ -64,7 +64,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             event = {"pipeline": "p", "state": "running", "batch": 7}
             client.produce(SYSTEM_TOPIC, [{"key": "p", "value": json.dumps(event)}])
         (folder / "p.toml").write_text(FILE.format(url=server.url))
-        yield House(folder, server.url)
+        yield CommandLine(folder, server.url)
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:
@@ -74,40 +74,38 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr
 
 
-def test_an_archive_that_cannot_be(house: House) -> None:
+def test_an_archive_that_cannot_be(line: CommandLine) -> None:
     assert "topic persistent://public/default/nope does not exist" in refused(
-        house.call("archive", "nope", "--table", "t")
+        line.call("archive", "nope", "--table", "t")
     )
-    assert "role 'guest' may not" in refused(house.call("archive", "in", "--table", "t", role="guest"))
+    assert "role 'guest' may not" in refused(line.call("archive", "in", "--table", "t", role="guest"))
     assert "certificate verify failed" in refused(
-        house.plain("archive", "in", "--table", "t", "--url", house.url, "--token-file", "admin")
+        line.plain("archive", "in", "--table", "t", "--url", line.url, "--token-file", "admin")
     )
-    assert not (house.folder / "t").exists()
+    assert not (line.folder / "t").exists()
 
 
-def test_a_replay_that_cannot_be(house: House) -> None:
-    (house.folder / "table").mkdir(exist_ok=True)
+def test_a_replay_that_cannot_be(line: CommandLine) -> None:
+    (line.folder / "table").mkdir(exist_ok=True)
     replay = ("replay", "in", "--table", "table", "--id", "a")
     assert "--from-offset: '0-5' is no PARTITION:OFFSET" in refused(
-        house.call(*replay, "--from-offset", "0-5")
+        line.call(*replay, "--from-offset", "0-5")
     )
     twice = ("--until-offset", "0:5", "--until-offset", "0:6")
-    assert "--until-offset: partition 0 is named twice" in refused(house.call(*replay, *twice))
-    assert "--from: 'soon' is no time" in refused(house.call(*replay, "--from", "soon"))
+    assert "--until-offset: partition 0 is named twice" in refused(line.call(*replay, *twice))
+    assert "--from: 'soon' is no time" in refused(line.call(*replay, "--from", "soon"))
 
 
-def test_dead_letters_that_are_not_there(house: House) -> None:
-    assert "--error: '(' is no regular expression" in refused(
-        house.plain("redrive", "p.toml", "--error", "(")
-    )
+def test_dead_letters_that_are_not_there(line: CommandLine) -> None:
+    assert "--error: '(' is no regular expression" in refused(line.plain("redrive", "p.toml", "--error", "("))
     assert "there are no dead letters: topic persistent://public/default/dead does not exist" in refused(
-        house.plain("redrive", "p.toml")
+        line.plain("redrive", "p.toml")
     )
 
 
-def test_what_all_pipelines_said(house: House) -> None:
-    done = house.call("status")
+def test_what_all_pipelines_said(line: CommandLine) -> None:
+    done = line.call("status")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["pipeline"], told["state"], told["batch"]) == ("p", "running", 7)
-    assert "role 'guest' may not" in refused(house.call("status", role="guest"))
+    assert "role 'guest' may not" in refused(line.call("status", role="guest"))

@@ -8,12 +8,10 @@ import penstock
 from penstock.testing.clock import settle
 from penstock.testing.server import Address
 
-from .client_harness import server, topic  # noqa: F401
-
 EARLIEST = penstock.InitialPosition.Earliest
 
 
-async def test_sends_that_are_awaited_together_share_batches(server: Address, topic: str) -> None:  # noqa: F811
+async def test_sends_that_are_awaited_together_share_batches(server: Address, topic: str) -> None:
     async with penstock.aio.Client(server.pulsar) as client:
         producer = await client.create_producer(topic)
         ids = await asyncio.gather(*(producer.send(b"%d" % number) for number in range(100)))
@@ -22,7 +20,7 @@ async def test_sends_that_are_awaited_together_share_batches(server: Address, to
         assert ids[0].batch_size() == 100
 
 
-async def test_a_single_send_does_not_wait_for_the_batch_delay(server: Address, topic: str) -> None:  # noqa: F811
+async def test_a_single_send_does_not_wait_for_the_batch_delay(server: Address, topic: str) -> None:
     async with penstock.aio.Client(server.pulsar) as client:
         producer = await client.create_producer(topic, batching_max_publish_delay_ms=10_000)
         async with asyncio.timeout(30):
@@ -30,7 +28,7 @@ async def test_a_single_send_does_not_wait_for_the_batch_delay(server: Address, 
                 await producer.send(b"%d" % number)
 
 
-async def test_a_consumer_is_iterated_until_it_is_closed(server: Address, topic: str) -> None:  # noqa: F811
+async def test_a_consumer_is_iterated_until_it_is_closed(server: Address, topic: str) -> None:
     async with penstock.aio.Client(server.pulsar) as client:
         producer = await client.create_producer(topic)
         consumer = await client.subscribe(topic, "sub", initial_position=EARLIEST)
@@ -48,7 +46,7 @@ async def test_a_consumer_is_iterated_until_it_is_closed(server: Address, topic:
             await consumer.receive()
 
 
-async def test_a_receive_that_is_cancelled_loses_nothing(server: Address, topic: str) -> None:  # noqa: F811
+async def test_a_receive_that_is_cancelled_loses_nothing(server: Address, topic: str) -> None:
     async with penstock.aio.Client(server.pulsar) as client:
         producer = await client.create_producer(topic)
         consumer = await client.subscribe(topic, "sub")
@@ -63,7 +61,7 @@ async def test_a_receive_that_is_cancelled_loses_nothing(server: Address, topic:
         assert kept == {b"one", b"two"}
 
 
-async def test_listeners_may_be_coroutines(server: Address, topic: str) -> None:  # noqa: F811
+async def test_listeners_may_be_coroutines(server: Address, topic: str) -> None:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def listener(consumer: penstock.aio.Consumer, message: penstock.Message) -> None:
@@ -78,7 +76,7 @@ async def test_listeners_may_be_coroutines(server: Address, topic: str) -> None:
         assert await asyncio.wait_for(heard.get(), 30) == b"heard"
 
 
-async def test_a_full_queue_blocks_or_fails(server: Address, topic: str) -> None:  # noqa: F811
+async def test_a_full_queue_blocks_or_fails(server: Address, topic: str) -> None:
     async with penstock.aio.Client(server.pulsar) as client:
         blocking = await client.create_producer(topic, max_pending_messages=2, block_if_queue_full=True)
         ids = await asyncio.gather(*(blocking.send(b"x") for _ in range(20)))
@@ -89,7 +87,7 @@ async def test_a_full_queue_blocks_or_fails(server: Address, topic: str) -> None
         assert sum(isinstance(result, penstock.ProducerQueueIsFull) for result in results) == 18
 
 
-async def test_interceptors_see_what_they_find_eligible(server: Address, topic: str) -> None:  # noqa: F811
+async def test_interceptors_see_what_they_find_eligible(server: Address, topic: str) -> None:
     seen: list[str] = []
 
     class Stamp(penstock.ProducerInterceptor):
@@ -120,7 +118,7 @@ async def test_interceptors_see_what_they_find_eligible(server: Address, topic: 
         assert seen == ["text True None"]
 
 
-async def test_nobody_there(topic: str) -> None:  # noqa: F811
+async def test_nobody_there(topic: str) -> None:
     client = penstock.aio.Client("pulsar://127.0.0.1:1", operation_timeout_seconds=0.3)
     with pytest.raises(penstock.ConnectError):
         await client.create_producer(topic)

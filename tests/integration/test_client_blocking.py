@@ -7,16 +7,21 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from tests.waiting import received_by, until
+from tests.support.waiting import received_by, until
 
 import penstock
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
 from penstock.testing.server import Address
 
-from .client_harness import make_partitions, server, topic  # noqa: F401
+
+def make_partitions(server: Address, topic: str, count: int) -> None:
+    with HttpClient(server.url) as http:
+        http.create_topic(TopicName.parse(topic), count)
 
 
 @pytest.fixture
-def client(server: Address) -> Iterator[penstock.Client]:  # noqa: F811
+def client(server: Address) -> Iterator[penstock.Client]:
     with penstock.Client(server.pulsar, operation_timeout_seconds=30) as client:
         yield client
 
@@ -31,7 +36,7 @@ def received(consumer: penstock.Consumer, count: int) -> list[penstock.Message]:
     return messages
 
 
-def test_a_message_arrives_with_all_it_carries(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_a_message_arrives_with_all_it_carries(client: penstock.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "sub", initial_position=EARLIEST)
     producer = client.create_producer(topic, producer_name="ann", properties={"who": "ann"})
 
@@ -58,7 +63,7 @@ def test_a_message_arrives_with_all_it_carries(client: penstock.Client, topic: s
     assert not message.is_request
 
 
-def test_batches_keep_their_order_and_tell_every_callback(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_batches_keep_their_order_and_tell_every_callback(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(
         topic, batching_enabled=True, block_if_queue_full=True, compression_type=penstock.CompressionType.LZ4
     )
@@ -76,7 +81,7 @@ def test_batches_keep_their_order_and_tell_every_callback(client: penstock.Clien
     assert not reader.has_message_available()
 
 
-def test_a_full_queue_is_told(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_a_full_queue_is_told(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic, max_pending_messages=1, batching_enabled=True,
                                       batching_max_publish_delay_ms=20_000)  # fmt: skip
     told: list[penstock.Result] = []
@@ -88,7 +93,7 @@ def test_a_full_queue_is_told(client: penstock.Client, topic: str) -> None:  # n
     assert told.count(penstock.Result.Ok) >= 1
 
 
-def test_nothing_in_time_is_a_timeout(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_nothing_in_time_is_a_timeout(client: penstock.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "sub")
 
     with pytest.raises(penstock.Timeout):
@@ -97,7 +102,7 @@ def test_nothing_in_time_is_a_timeout(client: penstock.Client, topic: str) -> No
         consumer.receive(timeout_millis=10)
 
 
-def test_a_listener_is_called_and_can_rest(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_a_listener_is_called_and_can_rest(client: penstock.Client, topic: str) -> None:
     heard: list[bytes] = []
     all_heard = threading.Event()
 
@@ -119,7 +124,7 @@ def test_a_listener_is_called_and_can_rest(client: penstock.Client, topic: str) 
     assert heard == [b"%d" % number for number in range(10)]
 
 
-def test_a_refused_message_comes_again(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_a_refused_message_comes_again(client: penstock.Client, topic: str) -> None:
     consumer = client.subscribe(
         topic, "sub", penstock.ConsumerType.Shared, negative_ack_redelivery_delay_ms=50
     )
@@ -133,7 +138,7 @@ def test_a_refused_message_comes_again(client: penstock.Client, topic: str) -> N
     assert second.data() == b"again"
 
 
-def test_an_exclusive_consumer_is_rewound_by_a_refusal(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_an_exclusive_consumer_is_rewound_by_a_refusal(client: penstock.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "sub", negative_ack_redelivery_delay_ms=20)
     producer = client.create_producer(topic)
     for number in range(4):
@@ -146,7 +151,7 @@ def test_an_exclusive_consumer_is_rewound_by_a_refusal(client: penstock.Client, 
     assert [m.data() for m in received(consumer, 2)] == [b"1", b"2"]
 
 
-def test_a_message_not_acknowledged_in_time_comes_again(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_a_message_not_acknowledged_in_time_comes_again(client: penstock.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "sub", penstock.ConsumerType.Shared, unacked_messages_timeout_ms=100)
     client.create_producer(topic).send(b"slow")
 
@@ -156,7 +161,7 @@ def test_a_message_not_acknowledged_in_time_comes_again(client: penstock.Client,
     assert again.redelivery_count() == 1
 
 
-def test_dead_letters(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_dead_letters(client: penstock.Client, topic: str) -> None:
     policy = penstock.ConsumerDeadLetterPolicy(2, initial_subscription_name="keep")
     consumer = client.subscribe(
         topic, "sub", penstock.ConsumerType.Shared, penstock.StringSchema(),
@@ -183,7 +188,7 @@ def test_dead_letters(client: penstock.Client, topic: str) -> None:  # noqa: F81
         consumer.receive(100)
 
 
-def test_cumulative_acknowledgement(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_cumulative_acknowledgement(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic)
     consumer = client.subscribe(topic, "sub", initial_position=EARLIEST)
     for number in range(5):
@@ -199,7 +204,7 @@ def test_cumulative_acknowledgement(client: penstock.Client, topic: str) -> None
         shared.acknowledge_cumulative(messages[0])
 
 
-def test_messages_of_a_batch_are_acknowledged_one_by_one(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_messages_of_a_batch_are_acknowledged_one_by_one(client: penstock.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "sub", penstock.ConsumerType.Shared, batch_index_ack_enabled=True)
     producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
     for number in range(4):
@@ -215,7 +220,7 @@ def test_messages_of_a_batch_are_acknowledged_one_by_one(client: penstock.Client
 
 
 @pytest.mark.parametrize("queue", [0, 1, 1000])
-def test_seek(client: penstock.Client, topic: str, queue: int) -> None:  # noqa: F811
+def test_seek(client: penstock.Client, topic: str, queue: int) -> None:
     producer = client.create_producer(topic)
     ids = [producer.send(b"%d" % number) for number in range(10)]
     consumer = client.subscribe(topic, "sub", initial_position=EARLIEST, receiver_queue_size=queue)
@@ -231,7 +236,7 @@ def test_seek(client: penstock.Client, topic: str, queue: int) -> None:  # noqa:
     assert consumer.get_last_message_id() > ids[-1]
 
 
-def test_seek_to_a_time(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_seek_to_a_time(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic)
     producer.send(b"before")
     time.sleep(0.02)  # the publish times are to differ: only the clock's going on makes them
@@ -245,7 +250,7 @@ def test_seek_to_a_time(client: penstock.Client, topic: str) -> None:  # noqa: F
     assert consumer.receive(30_000).data() == b"after"
 
 
-def test_readers_begin_where_they_are_told(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_readers_begin_where_they_are_told(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic)
     ids = [producer.send(b"%d" % number) for number in range(5)]
 
@@ -265,7 +270,7 @@ def test_readers_begin_where_they_are_told(client: penstock.Client, topic: str) 
     assert end.read_next(30_000).data() == b"1"
 
 
-def test_partitions(client: penstock.Client, server: Address, topic: str) -> None:  # noqa: F811
+def test_partitions(client: penstock.Client, server: Address, topic: str) -> None:
     make_partitions(server, topic, 3)
     consumer = client.subscribe(topic, "sub")
     producer = client.create_producer(topic)
@@ -289,8 +294,8 @@ def test_partitions(client: penstock.Client, server: Address, topic: str) -> Non
 
 def test_a_router_of_ones_own_and_partitions_connected_late(
     client: penstock.Client,
-    server: Address,  # noqa: F811
-    topic: str,  # noqa: F811
+    server: Address,
+    topic: str,
 ) -> None:
     make_partitions(server, topic, 4)
     producer = client.create_producer(
@@ -304,7 +309,7 @@ def test_a_router_of_ones_own_and_partitions_connected_late(
     assert [message_id.partition() for message_id in ids] == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
-def test_several_topics_and_patterns(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_several_topics_and_patterns(client: penstock.Client, topic: str) -> None:
 
     names = [f"{topic}-{name}" for name in ("a", "b")]
     producers = [client.create_producer(name) for name in names]
@@ -323,7 +328,7 @@ def test_several_topics_and_patterns(client: penstock.Client, topic: str) -> Non
     assert received(matching, 1)[0].data() == b"late"
 
 
-def test_delayed_messages(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_delayed_messages(client: penstock.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "sub", penstock.ConsumerType.Shared)
     producer = client.create_producer(topic, batching_enabled=True)
     producer.new_message(b"later").deliver_after(timedelta(milliseconds=300)).send()
@@ -332,7 +337,7 @@ def test_delayed_messages(client: penstock.Client, topic: str) -> None:  # noqa:
     assert [m.data() for m in received(consumer, 2)] == [b"now", b"later"]
 
 
-def test_large_messages_in_chunks(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_large_messages_in_chunks(client: penstock.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "sub")
     large = bytes(range(256)) * 48 * 1024
     with pytest.raises(penstock.MessageTooBig):
@@ -353,7 +358,7 @@ def test_large_messages_in_chunks(client: penstock.Client, topic: str) -> None: 
     assert again.receive(30_000).data() == b"small"
 
 
-def test_key_shared_and_batches_by_key(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_key_shared_and_batches_by_key(client: penstock.Client, topic: str) -> None:
     consumers = [client.subscribe(topic, "sub", penstock.ConsumerType.KeyShared) for _ in range(2)]
     producer = client.create_producer(
         topic, batching_enabled=True, batching_type=penstock.BatchingType.KeyBased
@@ -369,7 +374,7 @@ def test_key_shared_and_batches_by_key(client: penstock.Client, topic: str) -> N
     assert {**seen[0], **seen[1]} == {str(key): list(range(key, 40, 8)) for key in range(8)}
 
 
-def test_batch_receive(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_batch_receive(client: penstock.Client, topic: str) -> None:
     policy = penstock.ConsumerBatchReceivePolicy(3, -1, 200)
     consumer = client.subscribe(topic, "sub", batch_receive_policy=policy)
     producer = client.create_producer(topic)
@@ -381,7 +386,7 @@ def test_batch_receive(client: penstock.Client, topic: str) -> None:  # noqa: F8
     assert consumer.batch_receive() == []
 
 
-def test_errors_have_the_official_names(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_errors_have_the_official_names(client: penstock.Client, topic: str) -> None:
     client.subscribe(topic, "sub")
     with pytest.raises(penstock.ConsumerBusy):
         client.subscribe(topic, "sub")
@@ -400,7 +405,7 @@ def test_errors_have_the_official_names(client: penstock.Client, topic: str) -> 
         closed.send(b"late")
 
 
-def test_exclusive_access(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_exclusive_access(client: penstock.Client, topic: str) -> None:
     mode = penstock.ProducerAccessMode
     first = client.create_producer(topic, access_mode=mode.Exclusive)
     with pytest.raises(penstock.ProducerFenced):
@@ -417,7 +422,7 @@ def test_exclusive_access(client: penstock.Client, topic: str) -> None:  # noqa:
     made[0].send(b"mine now")
 
 
-def test_unsubscribe(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_unsubscribe(client: penstock.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "sub")
     producer = client.create_producer(topic)
     consumer.unsubscribe()
@@ -430,7 +435,7 @@ def test_unsubscribe(client: penstock.Client, topic: str) -> None:  # noqa: F811
         consumer.receive(100)
 
 
-def test_a_callback_may_not_wait_for_the_client(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_a_callback_may_not_wait_for_the_client(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic)
     refused: list[Exception] = []
     done = threading.Event()
@@ -448,7 +453,7 @@ def test_a_callback_may_not_wait_for_the_client(client: penstock.Client, topic: 
     assert len(refused) == 1
 
 
-def test_table_views_follow_a_topic(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_table_views_follow_a_topic(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic, schema=penstock.StringSchema())
     producer.send("one", partition_key="a")
     producer.send("two", partition_key="a")
@@ -463,7 +468,7 @@ def test_table_views_follow_a_topic(client: penstock.Client, topic: str) -> None
     view.close()
 
 
-def test_http_service_urls(server: Address, topic: str) -> None:  # noqa: F811
+def test_http_service_urls(server: Address, topic: str) -> None:
     with penstock.Client(server.url) as client:
         consumer = client.subscribe(topic, "sub")
         client.create_producer(topic).send(b"over http")

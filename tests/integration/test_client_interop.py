@@ -6,22 +6,20 @@ from typing import Any
 import pulsar
 import pulsar.schema
 import pytest
-from tests.waiting import received_by
+from tests.support.waiting import received_by
 
 import penstock
 from penstock.testing.server import Address
 
-from .client_harness import server, topic  # noqa: F401
-
 
 @pytest.fixture(scope="module")
-def ours(server: Address) -> Iterator[penstock.Client]:  # noqa: F811
+def ours(server: Address) -> Iterator[penstock.Client]:
     with penstock.Client(server.pulsar) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def theirs(server: Address) -> Iterator[Any]:  # noqa: F811
+def theirs(server: Address) -> Iterator[Any]:
     client = pulsar.Client(server.pulsar, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     yield client
     client.close()
@@ -48,7 +46,7 @@ KINDS = [kind.name for kind in penstock.CompressionType]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("batching", [False, True])
-def test_we_write_they_read(ours: Any, theirs: Any, topic: str, kind: str, batching: bool) -> None:  # noqa: F811
+def test_we_write_they_read(ours: Any, theirs: Any, topic: str, kind: str, batching: bool) -> None:
     producer = ours.create_producer(
         topic, batching_enabled=batching, compression_type=penstock.CompressionType[kind]
     )
@@ -65,7 +63,7 @@ def test_we_write_they_read(ours: Any, theirs: Any, topic: str, kind: str, batch
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("batching", [False, True])
-def test_they_write_we_read(ours: Any, theirs: Any, topic: str, kind: str, batching: bool) -> None:  # noqa: F811
+def test_they_write_we_read(ours: Any, theirs: Any, topic: str, kind: str, batching: bool) -> None:
     producer = theirs.create_producer(
         topic, batching_enabled=batching, compression_type=pulsar.CompressionType.__members__[kind]
     )
@@ -83,7 +81,7 @@ def test_they_write_we_read(ours: Any, theirs: Any, topic: str, kind: str, batch
 
 
 @pytest.mark.parametrize("kind", ["AvroSchema", "JsonSchema"])
-def test_schemas_both_ways(ours: Any, theirs: Any, topic: str, kind: str) -> None:  # noqa: F811
+def test_schemas_both_ways(ours: Any, theirs: Any, topic: str, kind: str) -> None:
     our_schema, their_schema = getattr(penstock, kind)(OurReading), getattr(pulsar.schema, kind)(TheirReading)
     values: dict[str, Any] = {"sensor": "a", "value": 1.5, "tags": ["x", "y"], "counts": {"n": 1}}
     our_consumer = ours.subscribe(topic, "ours", schema=our_schema)
@@ -98,7 +96,7 @@ def test_schemas_both_ways(ours: Any, theirs: Any, topic: str, kind: str) -> Non
     assert {m.int_schema_version() for m in seen_by_us} == {0}, "the definitions are the same"
 
 
-def test_strings(ours: Any, theirs: Any, topic: str) -> None:  # noqa: F811
+def test_strings(ours: Any, theirs: Any, topic: str) -> None:
     their_consumer = theirs.subscribe(topic, "theirs", schema=pulsar.schema.StringSchema())
     our_consumer = ours.subscribe(topic, "ours", schema=penstock.StringSchema())
     ours.create_producer(topic, schema=penstock.StringSchema()).send("grüße")
@@ -108,7 +106,7 @@ def test_strings(ours: Any, theirs: Any, topic: str) -> None:  # noqa: F811
     assert [our_consumer.receive(30_000).value() for _ in range(2)] == ["grüße"] * 2
 
 
-def test_chunks_both_ways(ours: Any, theirs: Any, topic: str) -> None:  # noqa: F811
+def test_chunks_both_ways(ours: Any, theirs: Any, topic: str) -> None:
     large = bytes(range(256)) * 24 * 1024
     our_consumer = ours.subscribe(topic, "ours")
     their_consumer = theirs.subscribe(topic, "theirs")
@@ -119,7 +117,7 @@ def test_chunks_both_ways(ours: Any, theirs: Any, topic: str) -> None:  # noqa: 
     assert [their_consumer.receive(30_000).data() == large for _ in range(2)] == [True, True]
 
 
-def test_a_shared_subscription_is_shared(ours: Any, theirs: Any, topic: str) -> None:  # noqa: F811
+def test_a_shared_subscription_is_shared(ours: Any, theirs: Any, topic: str) -> None:
     our_consumer = ours.subscribe(topic, "sub", penstock.ConsumerType.Shared, receiver_queue_size=1)
     their_consumer = theirs.subscribe(topic, "sub", pulsar.ConsumerType.Shared, receiver_queue_size=1)
     producer = ours.create_producer(topic)
@@ -135,7 +133,7 @@ def test_a_shared_subscription_is_shared(ours: Any, theirs: Any, topic: str) -> 
     assert not seen[0] & seen[1]
 
 
-def test_message_ids_are_each_others(ours: Any, theirs: Any, topic: str) -> None:  # noqa: F811
+def test_message_ids_are_each_others(ours: Any, theirs: Any, topic: str) -> None:
     ids = [ours.create_producer(topic).send(b"%d" % number) for number in range(4)]
     their_id = pulsar.MessageId.deserialize(ids[1].serialize())
     reader = theirs.create_reader(topic, their_id)

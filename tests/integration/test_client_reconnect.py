@@ -5,14 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.waiting import until_async
+from tests.support.waiting import until_async
 
 import penstock
 from penstock.client.http import HttpClient
 from penstock.testing.clock import settle
 from penstock.testing.server import Address, running
-
-from .client_harness import server, topic  # noqa: F401
 
 EARLIEST = penstock.InitialPosition.Earliest
 
@@ -77,13 +75,16 @@ class Cutter:
     async def gone(self) -> None:
         self.cut()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        while self.ends:
-            self.cut()
-            await asyncio.sleep(0.01)  # the other ends of those that were cut, and new ones
+
+        def gone() -> bool:
+            self.cut()  # the other ends of those that were cut, and new ones
+            return not self.ends
+
+        await until_async(gone)
 
 
 @asynccontextmanager
-async def cuttable(server: Address) -> AsyncIterator[tuple[Cutter, penstock.aio.Client]]:  # noqa: F811
+async def cuttable(server: Address) -> AsyncIterator[tuple[Cutter, penstock.aio.Client]]:
     cutter = Cutter(int(server.pulsar.rsplit(":", 1)[1]))
     there = await asyncio.get_running_loop().create_server(lambda: End(cutter), "127.0.0.1", 0)
     port = there.sockets[0].getsockname()[1]
@@ -104,7 +105,7 @@ async def cuttable(server: Address) -> AsyncIterator[tuple[Cutter, penstock.aio.
         await cutter.gone()
 
 
-async def test_a_producer_and_a_consumer_go_on(server: Address, topic: str) -> None:  # noqa: F811
+async def test_a_producer_and_a_consumer_go_on(server: Address, topic: str) -> None:
     async with cuttable(server) as (cutter, client):
         producer = await client.create_producer(topic)
         consumer = await client.subscribe(topic, "sub", initial_position=EARLIEST, receiver_queue_size=10)
@@ -123,7 +124,7 @@ async def test_a_producer_and_a_consumer_go_on(server: Address, topic: str) -> N
         assert producer.is_connected()
 
 
-async def test_what_has_no_receipt_is_sent_again_once(server: Address, topic: str) -> None:  # noqa: F811
+async def test_what_has_no_receipt_is_sent_again_once(server: Address, topic: str) -> None:
     with HttpClient(server.url) as http:
         http.call("POST", "/admin/v2/namespaces/public/default/deduplication", body=True)
     async with cuttable(server) as (cutter, client):
@@ -145,7 +146,7 @@ async def test_what_has_no_receipt_is_sent_again_once(server: Address, topic: st
         http.call("POST", "/admin/v2/namespaces/public/default/deduplication", body=False)
 
 
-async def test_a_reader_goes_on_where_it_was(server: Address, topic: str) -> None:  # noqa: F811
+async def test_a_reader_goes_on_where_it_was(server: Address, topic: str) -> None:
     async with cuttable(server) as (cutter, client):
         producer = await client.create_producer(topic)
         await asyncio.gather(*(producer.send(b"%d" % number) for number in range(50)))
@@ -159,7 +160,7 @@ async def test_a_reader_goes_on_where_it_was(server: Address, topic: str) -> Non
         assert seen == [b"%d" % number for number in range(50)]
 
 
-async def test_a_server_that_is_started_again(tmp_path: Path, topic: str) -> None:  # noqa: F811
+async def test_a_server_that_is_started_again(tmp_path: Path, topic: str) -> None:
     with running(tmp_path) as first:
         pulsar, http = first.pulsar, first.port
         client = penstock.aio.Client(pulsar, operation_timeout_seconds=30)

@@ -7,17 +7,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
+from tests.support.waiting import until
 
 import penstock
 from penstock.testing.server import Address
 
-from .client_harness import server, topic  # noqa: F401
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-async def test_requests_are_answered(server: Address, topic: str) -> None:  # noqa: F811
+async def test_requests_are_answered(server: Address, topic: str) -> None:
     async def listener(consumer: penstock.aio.Consumer, message: penstock.Message) -> None:
         assert message.is_request
         assert not message.request_expired
@@ -37,7 +35,7 @@ async def test_requests_are_answered(server: Address, topic: str) -> None:  # no
     assert [result.reply_content for result in many] == [b"re: %d" % n for n in range(50)]
 
 
-def test_requests_time_out_and_stay_messages(server: Address, topic: str) -> None:  # noqa: F811
+def test_requests_time_out_and_stay_messages(server: Address, topic: str) -> None:
     with penstock.Client(server.pulsar) as client:
         producer = client.create_producer(topic)
         consumer = client.subscribe(topic, "servers")
@@ -52,7 +50,7 @@ def test_requests_time_out_and_stay_messages(server: Address, topic: str) -> Non
         assert consumer.receive(30_000).data() == b"and on we go"
 
 
-def test_a_thread_asks_another(server: Address, topic: str) -> None:  # noqa: F811
+def test_a_thread_asks_another(server: Address, topic: str) -> None:
     with penstock.Client(server.pulsar) as client:
         consumer = client.subscribe(topic, "servers", penstock.ConsumerType.Shared)
 
@@ -69,7 +67,7 @@ def test_a_thread_asks_another(server: Address, topic: str) -> None:  # noqa: F8
         thread.join(30)
 
 
-def test_the_examples(server: Address) -> None:  # noqa: F811
+def test_the_examples(server: Address) -> None:
     serving = subprocess.Popen(
         [sys.executable, str(EXAMPLES / "rpc_server.py"), server.pulsar], stdout=subprocess.PIPE, text=True
     )

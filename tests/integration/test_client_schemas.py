@@ -7,8 +7,6 @@ import pytest
 import penstock
 from penstock.testing.server import Address
 
-from .client_harness import server, topic  # noqa: F401
-
 
 class Reading(penstock.Record):
     sensor = penstock.String(required=True)
@@ -32,12 +30,12 @@ EARLIEST = penstock.InitialPosition.Earliest
 
 
 @pytest.fixture
-def client(server: Address) -> Iterator[penstock.Client]:  # noqa: F811
+def client(server: Address) -> Iterator[penstock.Client]:
     with penstock.Client(server.pulsar, operation_timeout_seconds=30) as client:
         yield client
 
 
-def test_messages_have_schemas_of_their_own(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_messages_have_schemas_of_their_own(client: penstock.Client, topic: str) -> None:
     old, new = penstock.AvroSchema(Reading), penstock.AvroSchema(ReadingWithUnit)
     producer = client.create_producer(topic, schema=old, batching_enabled=True)
     consumer = client.subscribe(topic, "sub", schema=new, initial_position=EARLIEST)
@@ -60,7 +58,7 @@ def test_messages_have_schemas_of_their_own(client: penstock.Client, topic: str)
     assert len(entries) == 6, "a batch holds one version"
 
 
-def test_an_incompatible_schema_fails_its_message_alone(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_an_incompatible_schema_fails_its_message_alone(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic, schema=penstock.AvroSchema(Reading), batching_enabled=True)
     consumer = client.subscribe(topic, "sub", schema=penstock.AutoConsumeSchema(), initial_position=EARLIEST)
     told: list[penstock.Result] = []
@@ -83,14 +81,14 @@ def test_an_incompatible_schema_fails_its_message_alone(client: penstock.Client,
         producer.new_message(Unrelated(number=1), schema=penstock.AvroSchema(Unrelated)).send()
 
 
-def test_multi_schema_can_be_switched_off(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_multi_schema_can_be_switched_off(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic, multi_schema=False)
 
     with pytest.raises(penstock.InvalidConfiguration, match="multi_schema=False"):
         producer.new_message("text", schema=penstock.StringSchema()).send()
 
 
-def test_bytes_that_are_encoded_already(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_bytes_that_are_encoded_already(client: penstock.Client, topic: str) -> None:
     avro = penstock.AvroSchema(Reading)
     client.create_producer(topic, schema=avro).close()
     producer = client.create_producer(topic, schema=penstock.AutoProduceBytesSchema())
@@ -108,7 +106,7 @@ def test_bytes_that_are_encoded_already(client: penstock.Client, topic: str) -> 
         producer.send(b"\xff\xff no Avro")
 
 
-def test_bytes_for_a_topic_without_schema(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_bytes_for_a_topic_without_schema(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic, schema=penstock.AutoProduceBytesSchema())
     consumer = client.subscribe(topic, "sub", initial_position=EARLIEST)
     producer.send(b"anything")
@@ -117,7 +115,7 @@ def test_bytes_for_a_topic_without_schema(client: penstock.Client, topic: str) -
 
 
 @pytest.mark.parametrize("encoding", list(penstock.KeyValueEncodingType))
-def test_pairs(client: penstock.Client, topic: str, encoding: penstock.KeyValueEncodingType) -> None:  # noqa: F811
+def test_pairs(client: penstock.Client, topic: str, encoding: penstock.KeyValueEncodingType) -> None:
     schema = penstock.KeyValueSchema(penstock.StringSchema(), penstock.AvroSchema(Reading), encoding)
     producer = client.create_producer(topic, schema=schema)
     consumer = client.subscribe(topic, "sub", schema=schema, initial_position=EARLIEST)
@@ -131,7 +129,7 @@ def test_pairs(client: penstock.Client, topic: str, encoding: penstock.KeyValueE
     assert consumer.receive(30_000).value() == ("key", None)
 
 
-def test_null_values(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_null_values(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic, schema=penstock.StringSchema())
     consumer = client.subscribe(topic, "sub", schema=penstock.StringSchema(), initial_position=EARLIEST)
     producer.send(None, partition_key="k")
@@ -141,7 +139,7 @@ def test_null_values(client: penstock.Client, topic: str) -> None:  # noqa: F811
     assert message.value() is None
 
 
-def test_a_schema_that_does_not_fit_the_topic(client: penstock.Client, topic: str) -> None:  # noqa: F811
+def test_a_schema_that_does_not_fit_the_topic(client: penstock.Client, topic: str) -> None:
     client.create_producer(topic, schema=penstock.AvroSchema(Reading))
 
     with pytest.raises(penstock.IncompatibleSchema):
@@ -153,7 +151,7 @@ def test_a_schema_that_does_not_fit_the_topic(client: penstock.Client, topic: st
 @pytest.mark.parametrize(
     ("kind", "value"), [("INT32", 42), ("INT64", -1), ("DOUBLE", 1.5), ("BOOLEAN", True), ("STRING", "text")]
 )
-def test_primitives(client: penstock.Client, topic: str, kind: str, value: object) -> None:  # noqa: F811
+def test_primitives(client: penstock.Client, topic: str, kind: str, value: object) -> None:
     schema = penstock.PrimitiveSchema(kind)
     producer = client.create_producer(topic, schema=schema)
     consumer = client.subscribe(topic, "sub", schema=schema, initial_position=EARLIEST)

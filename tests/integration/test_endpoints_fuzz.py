@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from tests.waiting import until_async
+from tests.support.waiting import until_async
 
 from penstock.broker.settings import BrokerSettings
 from penstock.protocols.limits import Limits

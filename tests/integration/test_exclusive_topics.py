@@ -7,8 +7,8 @@ import httpx
 import pulsar
 import pytest
 from pulsar import ProducerAccessMode
-from tests.integration.pulsar_harness import Pulsar, pulsar_server
 from tests.integration.test_stages import MEDIA, body, entry
+from tests.support.binary import Pulsar, pulsar_server
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 

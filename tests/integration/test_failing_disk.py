@@ -13,7 +13,7 @@ from typing import Any
 
 import pulsar
 import pytest
-from tests.integration.disk_harness import FaultyServer, needs_faults, on_a_faulty_disk
+from tests.support.disk import FaultyServer, needs_faults, on_a_faulty_disk
 from websockets.asyncio.client import connect
 
 import penstock
@@ -143,7 +143,7 @@ def test_our_clients_sends_time_out_and_its_producer_goes_on(tmp_path: Path) -> 
 
 
 def test_web_sockets_hear_it_of_each_message(tmp_path: Path) -> None:
-    from tests.integration.websocket_harness import PRODUCER, Peer, base64
+    from tests.support.websocket import PRODUCER, Peer, base64
 
     async def story(server: FaultyServer) -> None:
         url = f"{server.server.ws}{PRODUCER}/t"

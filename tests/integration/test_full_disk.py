@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.integration.websocket_harness import CONSUMER, PRODUCER, EndpointServer, base64, endpoint, text
+from tests.support.websocket import CONSUMER, PRODUCER, WebSocketServer, base64, text
 
 from penstock.engines.embedded.sqlite import SqliteStore
 
@@ -15,13 +15,8 @@ TOPIC = "/topics/public/default/t"
 LARGE = "x" * 100_000
 
 
-class House:
-    """A whole server over a store whose disk the test fills, and an HTTP client."""
-
-    def __init__(self, server: EndpointServer, store: SqliteStore, client: httpx.AsyncClient) -> None:
-        self.server = server
-        self.store = store
-        self.client = client
+class FullServer(WebSocketServer):
+    """A server over a store whose disk the test fills."""
 
     async def publish(self, value: str) -> httpx.Response:
         return await self.client.post(TOPIC, json={"messages": [{"value": value}]})
@@ -41,66 +36,61 @@ class House:
 
 
 @asynccontextmanager
-async def house(folder: Path) -> AsyncIterator[House]:
-    store = SqliteStore(folder)
-    async with (
-        endpoint(store=store, whole=True) as server,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client,
-    ):
-        made = House(server, store, client)
-        assert (await made.publish("first")).status_code == 200
-        yield made
+async def full_server(folder: Path) -> AsyncIterator[FullServer]:
+    async with FullServer.open(store=SqliteStore(folder)) as server:
+        assert (await server.publish("first")).status_code == 200
+        yield server
 
 
 async def test_over_rest(tmp_path: Path) -> None:
-    async with house(tmp_path) as h:
-        stored = await h.fill()
-        refused = await h.publish(LARGE)
+    async with full_server(tmp_path) as server:
+        stored = await server.fill()
+        refused = await server.publish(LARGE)
         assert (refused.status_code, refused.json()["error_code"]) == (503, 50302)
         assert "room" in refused.json()["message"] or "full" in refused.json()["message"]
-        assert await h.values() == ["first"] + [LARGE] * stored
-        await h.store.limit_size(None)
-        assert (await h.publish("last")).status_code == 200
-        assert await h.values() == ["first", *[LARGE] * stored, "last"]
+        assert await server.values() == ["first"] + [LARGE] * stored
+        await server.store.limit_size(None)
+        assert (await server.publish("last")).status_code == 200
+        assert await server.values() == ["first", *[LARGE] * stored, "last"]
 
 
 async def test_acknowledging_goes_on(tmp_path: Path) -> None:
-    async with house(tmp_path) as h:
+    async with full_server(tmp_path) as server:
         path = f"{TOPIC}/subscription/s"
-        created = await h.client.post(path, json={"initial_position": "earliest"})
-        await h.fill()
-        fetched = await h.client.get(f"{path}/consumer/{created.json()['id']}/messages?max_messages=1")
+        created = await server.client.post(path, json={"initial_position": "earliest"})
+        await server.fill()
+        fetched = await server.client.get(f"{path}/consumer/{created.json()['id']}/messages?max_messages=1")
         (message,) = fetched.json()["messages"]
-        done = await h.client.post(f"{path}/cursor", json={"messageIds": [message["messageId"]]})
+        done = await server.client.post(f"{path}/cursor", json={"messageIds": [message["messageId"]]})
         assert done.json()["messageIds"] == [
             {"messageId": message["messageId"], "error_code": None, "error": None}
         ]
 
 
 async def test_over_websocket(tmp_path: Path) -> None:
-    async with house(tmp_path) as h:
-        producer = await h.server.connect(f"{PRODUCER}/t")
-        consumer = await h.server.connect(f"{CONSUMER}/t/s?subscriptionInitialPosition=Earliest")
+    async with full_server(tmp_path) as server:
+        producer = await server.connect(f"{PRODUCER}/t")
+        consumer = await server.connect(f"{CONSUMER}/t/s?subscriptionInitialPosition=Earliest")
         assert text(await consumer.receive()) == "first"
-        stored = await h.fill()
+        stored = await server.fill()
         refused = await producer.ask({"payload": base64(LARGE), "context": "1"})
         assert (refused["result"], refused["context"]) == ("send-error:8", "1")
         assert [text(await consumer.receive()) for _ in range(stored)] == [LARGE] * stored
-        await h.store.limit_size(None)
+        await server.store.limit_size(None)
         answer = await producer.ask({"payload": base64("last"), "context": "2"})
         assert (answer["result"], answer["context"]) == ("ok", "2")
         assert text(await consumer.receive()) == "last"
 
 
 async def test_with_deduplication_what_was_refused_is_new_when_it_comes_again(tmp_path: Path) -> None:
-    async with house(tmp_path) as h:
+    async with full_server(tmp_path) as server:
         path = "/admin/v2/namespaces/public/default/deduplication"
-        assert (await h.client.post(path, json=True)).status_code == 204
-        producer = await h.server.connect(f"{PRODUCER}/t?producerName=p")
-        await h.fill()
+        assert (await server.client.post(path, json=True)).status_code == 204
+        producer = await server.connect(f"{PRODUCER}/t?producerName=p")
+        await server.fill()
         frame = {"payload": base64(LARGE), "sequenceId": 5}
         assert (await producer.ask(frame))["result"] == "send-error:8"
-        await h.store.limit_size(None)
+        await server.store.limit_size(None)
         stored, repeated = await producer.ask(frame), await producer.ask(frame)
         assert stored["result"] == "ok"
         assert stored["messageId"] == repeated["messageId"]

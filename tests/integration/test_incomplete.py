@@ -9,9 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.integration.attack_harness import HELLO, connected, head_of_frame, upgrade
 from tests.integration.test_limits import again, rest_of, target
-from tests.integration.tls_harness import Pki
+from tests.support.attacks import HELLO, connected, head_of_frame, upgrade
+from tests.support.tls import Pki
+from tests.support.waiting import until
 
 from penstock.protocols.binary.connection import Connection
 from penstock.protocols.limits import Limits
@@ -42,10 +43,7 @@ def _held(http: httpx.Client) -> float:
 
 def until_held(server: Address, least: float, most: float) -> None:
     with httpx.Client(base_url=server.url) as http:
-        for _ in range(2000):
-            if least <= _held(http) <= most:
-                return
-        raise AssertionError(f"{_held(http)} bytes are held")
+        until(lambda: least <= _held(http) <= most, said=lambda: f"{_held(http)} bytes are held")
 
 
 def test_a_large_frame_before_connect() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.integration.kafka_rest_harness import framed
+from tests.support.kafka_rest import framed
 
 from penstock.testing.server import running
 

@@ -7,7 +7,7 @@ import json
 from base64 import b64encode
 
 import pytest
-from tests.integration.kafka_rest_harness import FOO, LOG, House, consumed, framed, house
+from tests.support.kafka_rest import FOO, LOG, KafkaRestServer, consumed, framed
 
 from penstock.broker.settings import BrokerSettings
 from penstock.model.message import Message
@@ -16,13 +16,13 @@ from penstock.model.schema import STRING_SCHEMA
 from penstock.protocols.limits import Limits
 
 
-async def stored(h: House) -> list[Message]:
-    topic = await h.log()
-    return [m for entry in await topic.read(0, 10_000) for m in h.broker.encoder.decode(entry)]
+async def stored(server: KafkaRestServer) -> list[Message]:
+    topic = await server.log()
+    return [m for entry in await topic.read(0, 10_000) for m in server.broker.encoder.decode(entry)]
 
 
-async def payloads(h: House) -> list[bytes]:
-    return [message.payload for message in await stored(h)]
+async def payloads(server: KafkaRestServer) -> list[bytes]:
+    return [message.payload for message in await stored(server)]
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ async def payloads(h: House) -> list[bytes]:
     ],
 )
 async def test_bodies(type: str | None, body: bytes, messages: list[bytes]) -> None:
-    async with house() as h:
-        response = await h.post(body, type)
-        assert await payloads(h) == messages
+    async with KafkaRestServer.open() as server:
+        response = await server.post(body, type)
+        assert await payloads(server) == messages
         size = len(framed(*messages))
         assert response.headers["content-range"] == f"bytes 0-{size - 1}/{size}"
-        assert (await h.get("0-")).content == framed(*messages)
+        assert (await server.get("0-")).content == framed(*messages)
         assert response.content == b""
 
 
@@ -88,51 +88,53 @@ async def test_bodies(type: str | None, body: bytes, messages: list[bytes]) -> N
     ],
 )
 async def test_bad_bodies_change_nothing(type: str, body: bytes, status: int, code: int) -> None:
-    async with house() as h:
-        response = await h.post(body, type, status=status)
+    async with KafkaRestServer.open() as server:
+        response = await server.post(body, type, status=status)
         assert response.json()["error_code"] == code
         assert response.json()["message"]
-        assert h.broker.topics.names(FOO.namespace_name) == []
+        assert server.broker.topics.names(FOO.namespace_name) == []
 
 
 async def test_gzip_and_digests() -> None:
-    async with house() as h:
+    async with KafkaRestServer.open() as server:
         body = gzip.compress(framed(b"a", b"b"))
         md5 = hashlib.md5(body).digest()
         for header in (md5.hex(), b64encode(md5).decode()):
-            await h.post(body, "application/x-kafka", content_encoding="gzip", content_md5=header)
-        assert await payloads(h) == [b"a", b"b"] * 2
+            await server.post(body, "application/x-kafka", content_encoding="gzip", content_md5=header)
+        assert await payloads(server) == [b"a", b"b"] * 2
         wrong = hashlib.md5(framed(b"a", b"b")).hexdigest()  # of what it was before it was packed
-        response = await h.post(
+        response = await server.post(
             body, "application/x-kafka", content_encoding="gzip", content_md5=wrong, status=400
         )
         assert response.json()["error_code"] == 40002
-        await h.post(body, "application/x-kafka", content_md5="what", status=400)
-        await h.post(body[:-1], "application/x-kafka", content_encoding="gzip", status=422)
-        await h.post(b"x", content_encoding="br", status=415)
-        await h.post(b"x", content_encoding="gzip, gzip", status=415)
-        await h.post(b"x", content_transfer_encoding="base64", status=415)
-        await h.post(b"x", content_encoding="identity")
+        await server.post(body, "application/x-kafka", content_md5="what", status=400)
+        await server.post(body[:-1], "application/x-kafka", content_encoding="gzip", status=422)
+        await server.post(b"x", content_encoding="br", status=415)
+        await server.post(b"x", content_encoding="gzip, gzip", status=415)
+        await server.post(b"x", content_transfer_encoding="base64", status=415)
+        await server.post(b"x", content_encoding="identity")
 
 
 async def test_bombs_are_too_large() -> None:
-    async with house(limits=Limits(max_request_bytes=100_000, max_read_bytes=1_000_000)) as h:
-        response = await h.post(gzip.compress(bytes(50_000_000)), content_encoding="gzip", status=413)
+    async with KafkaRestServer.open(
+        limits=Limits(max_request_bytes=100_000, max_read_bytes=1_000_000)
+    ) as server:
+        response = await server.post(gzip.compress(bytes(50_000_000)), content_encoding="gzip", status=413)
         assert response.json()["error_code"] == 41301
-        await h.post(bytes(100_001), "application/octet-stream", status=413)
+        await server.post(bytes(100_001), "application/octet-stream", status=413)
         part = b"--b\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"ab" * 15_000) + b"\r\n"
-        await h.post(part * 30 + b"--b--", "multipart/mixed; boundary=b")
-        await h.post(part * 40 + b"--b--", "multipart/mixed; boundary=b", status=413)
-        await h.post(framed(b"") * 10_001, "application/x-kafka", status=413)
-        await h.post(b"1\n" * 10_001, "application/x-ndjson", status=413)
-        assert len(await stored(h)) == 30
+        await server.post(part * 30 + b"--b--", "multipart/mixed; boundary=b")
+        await server.post(part * 40 + b"--b--", "multipart/mixed; boundary=b", status=413)
+        await server.post(framed(b"") * 10_001, "application/x-kafka", status=413)
+        await server.post(b"1\n" * 10_001, "application/x-ndjson", status=413)
+        assert len(await stored(server)) == 30
 
 
 async def test_one_message_that_is_too_large_refuses_all() -> None:
-    async with house(BrokerSettings(max_message_bytes=10)) as h:
-        response = await h.post(framed(b"a", b"b" * 11), "application/x-kafka", status=413)
+    async with KafkaRestServer.open(BrokerSettings(max_message_bytes=10)) as server:
+        response = await server.post(framed(b"a", b"b" * 11), "application/x-kafka", status=413)
         assert response.json()["error_code"] == 41301
-        assert h.broker.topics.names(FOO.namespace_name) == []
+        assert server.broker.topics.names(FOO.namespace_name) == []
 
 
 def parts(*bodies: bytes, headers: bytes = b"") -> bytes:
@@ -140,30 +142,30 @@ def parts(*bodies: bytes, headers: bytes = b"") -> bytes:
 
 
 async def test_all_parts_or_none() -> None:
-    async with house() as h:
-        await h.post(b"zero")
+    async with KafkaRestServer.open() as server:
+        await server.post(b"zero")
         md5 = hashlib.md5(b"one").hexdigest().encode()
         bad = parts(b"one")[:-7] + b"--b\r\nContent-MD5: " + md5 + b"\r\n\r\ntwo\r\n--b--"
-        await h.post(bad, "multipart/mixed; boundary=b", status=400)
-        assert await payloads(h) == [b"zero"]
+        await server.post(bad, "multipart/mixed; boundary=b", status=400)
+        assert await payloads(server) == [b"zero"]
         appends = 0
-        append = h.broker.store.append
+        append = server.broker.store.append
 
         def counted(*given: object) -> object:
             nonlocal appends
             appends += 1
             return append(*given)  # type: ignore[arg-type]
 
-        h.broker.store.append = counted  # type: ignore[method-assign,assignment]
+        server.broker.store.append = counted  # type: ignore[method-assign,assignment]
         many = parts(*(bytes(1000) for _ in range(3000)))
-        response = await h.post(many, "multipart/mixed; boundary=b")
+        response = await server.post(many, "multipart/mixed; boundary=b")
         assert appends == 1  # several entries, one append
-        assert (await h.log()).next_entry > 2
+        assert (await server.log()).next_entry > 2
         assert consumed(response) == (14, 14 + 3000 * 1010 - 1, 14 + 3000 * 1010)
 
 
 async def test_parts_of_several_kinds() -> None:
-    async with house() as h:
+    async with KafkaRestServer.open() as server:
         packed = gzip.compress(framed(b"3", b"4"))
         body = (
             b"--b\r\n\r\n1\r\n"
@@ -172,77 +174,77 @@ async def test_parts_of_several_kinds() -> None:
             b"Content-MD5: " + hashlib.md5(packed).hexdigest().encode() + b"\r\n\r\n" + packed + b"\r\n"
             b"--b\r\nX-Kafka-Key: own\r\n\r\n5\r\n--b--"
         )
-        await h.post(body, 'multipart/mixed; boundary="b"', x_kafka_key="all")
-        assert [(m.payload, m.key) for m in await stored(h)] == [
+        await server.post(body, 'multipart/mixed; boundary="b"', x_kafka_key="all")
+        assert [(m.payload, m.key) for m in await stored(server)] == [
             (b"1", "all"), (b"2", "all"), (b"3", "all"), (b"4", "all"), (b"5", "own"),
         ]  # fmt: skip
 
 
 async def test_a_key() -> None:
-    async with house() as h:
-        await h.broker.topics.create(FOO, 3)
+    async with KafkaRestServer.open() as server:
+        await server.broker.topics.create(FOO, 3)
         sent = {"content-type": "text/plain", b"x-kafka-key": "schlüssel".encode()}
         for partition in range(3):  # the path says where, whatever the key would
-            response = await h.client.post(f"/kafka/topics/foo/{partition}", content=b"a", headers=sent)  # type: ignore[arg-type]
+            response = await server.client.post(f"/kafka/topics/foo/{partition}", content=b"a", headers=sent)  # type: ignore[arg-type]
             assert response.status_code == 204
-            topic = await h.broker.topics.get(FOO.of_partition(partition))
+            topic = await server.broker.topics.get(FOO.of_partition(partition))
             (entry,) = await topic.read(0, 10)
-            assert h.broker.encoder.decode(entry)[0].key == "schlüssel"
+            assert server.broker.encoder.decode(entry)[0].key == "schlüssel"
         bad = {"content-type": "text/plain", b"x-kafka-key": b"\xff"}
-        assert (await h.client.post(LOG, content=b"a", headers=bad)).status_code == 422  # type: ignore[arg-type]
+        assert (await server.client.post(LOG, content=b"a", headers=bad)).status_code == 422  # type: ignore[arg-type]
 
 
 async def test_topics_are_made_as_configured() -> None:
-    async with house(BrokerSettings(auto_create_topics=False)) as h:
-        assert (await h.post(b"a", status=404)).json()["error_code"] == 40401
-    async with house(BrokerSettings(auto_create_partitions=2)) as h:
-        assert (await h.post(b"a", path="/kafka/topics/foo/2", status=404)).json()["error_code"] == 40402
-        assert h.broker.topics.names(FOO.namespace_name) == []
-        await h.post(b"a", path="/kafka/topics/foo/1")
-        assert h.broker.topics.partitions(FOO) == 2
-        assert (await h.post(b"a", path="/kafka/topics/foo/2", status=404)).json()["error_code"] == 40402
-    async with house() as h:
-        await h.post(b"a", path="/kafka/topics/foo/1", status=404)
-        await h.post(b"a", path="/kafka/topics/foo-partition-0/0", status=404)
+    async with KafkaRestServer.open(BrokerSettings(auto_create_topics=False)) as server:
+        assert (await server.post(b"a", status=404)).json()["error_code"] == 40401
+    async with KafkaRestServer.open(BrokerSettings(auto_create_partitions=2)) as server:
+        assert (await server.post(b"a", path="/kafka/topics/foo/2", status=404)).json()["error_code"] == 40402
+        assert server.broker.topics.names(FOO.namespace_name) == []
+        await server.post(b"a", path="/kafka/topics/foo/1")
+        assert server.broker.topics.partitions(FOO) == 2
+        assert (await server.post(b"a", path="/kafka/topics/foo/2", status=404)).json()["error_code"] == 40402
+    async with KafkaRestServer.open() as server:
+        await server.post(b"a", path="/kafka/topics/foo/1", status=404)
+        await server.post(b"a", path="/kafka/topics/foo-partition-0/0", status=404)
 
 
 async def test_where_schemas_are_demanded() -> None:
-    async with house() as h:
-        await h.broker.schemas.get_or_create(FOO, STRING_SCHEMA)
-        await h.broker.namespaces.update(
+    async with KafkaRestServer.open() as server:
+        await server.broker.schemas.get_or_create(FOO, STRING_SCHEMA)
+        await server.broker.namespaces.update(
             FOO.namespace_name, NamespacePolicies(schema_validation_enforced=True)
         )
-        await h.post(b"a", status=409)
+        await server.post(b"a", status=409)
 
 
 async def test_a_terminated_topic_and_a_draining_server() -> None:
-    async with house() as h:
-        await h.post(b"a")
-        await h.broker.topics.terminate(FOO)
-        await h.post(b"b", status=503)
-        h.endpoint._context.draining = True
-        response = await h.post(b"b", status=503)
+    async with KafkaRestServer.open() as server:
+        await server.post(b"a")
+        await server.broker.topics.terminate(FOO)
+        await server.post(b"b", status=503)
+        server.endpoint._context.draining = True
+        response = await server.post(b"b", status=503)
         assert (response.json()["error_code"], response.headers["retry-after"]) == (50301, "1")
 
 
 async def test_many_at_once_are_told_where_each_lies() -> None:
-    async with house() as h:
+    async with KafkaRestServer.open() as server:
         bodies = [b"%d" % n * (n % 7 + 1) for n in range(100)]
-        answers = await asyncio.gather(*(h.post(body) for body in bodies))
+        answers = await asyncio.gather(*(server.post(body) for body in bodies))
         for body, answer in zip(bodies, answers, strict=True):
             first, last, _ = consumed(answer)
-            assert (await h.get(f"{first}-{last}")).content == framed(body)
+            assert (await server.get(f"{first}-{last}")).content == framed(body)
 
 
 async def test_what_was_written_comes_back_in_every_form() -> None:
-    async with house() as h:
+    async with KafkaRestServer.open() as server:
         texts = ["a", "zwölf", '"', "€"]
-        await h.post(json.dumps(texts).encode(), "application/json")
+        await server.post(json.dumps(texts).encode(), "application/json")
         for kind in ("application/json", "text/json"):
-            again = await h.get("0-", accept=kind)
+            again = await server.get("0-", accept=kind)
             assert again.json() == texts
-        lines = await h.get("0-", accept="text/plain", accept_charset="iso-8859-1")
+        lines = await server.get("0-", accept="text/plain", accept_charset="iso-8859-1")
         assert lines.headers["content-type"] == "text/plain; charset=iso-8859-1"
         assert lines.content.decode("latin-1") == 'a\nzwölf\n"\n?\n'
-        await h.post((await h.get("0-")).content, "application/x-kafka")
-        assert await payloads(h) == [t.encode() for t in texts] * 2
+        await server.post((await server.get("0-")).content, "application/x-kafka")
+        assert await payloads(server) == [t.encode() for t in texts] * 2

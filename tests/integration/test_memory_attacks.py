@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.integration.attack_harness import (
+from tests.support.attacks import (
     BOUND,
     HELLO,
     MIB,

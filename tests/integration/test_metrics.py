@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
-from tests.integration.rest_harness import house
+from tests.support.rest import RestServer
 from websockets.sync.client import connect
 
 from penstock.server.config import TraceSettings
@@ -158,8 +158,8 @@ def test_the_proxys_statistics(server: Address) -> None:
 
 
 async def test_the_access_log_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
-    async with house() as home:
-        transport = httpx.ASGITransport(app=RequestMetrics(home.endpoint, log_access=True))
+    async with RestServer.open() as server:
+        transport = httpx.ASGITransport(app=RequestMetrics(server.endpoint, log_access=True))
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
             with caplog.at_level(logging.INFO, "penstock.access"):
                 await client.get(

@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 import pulsar
 import pytest
-from tests.integration.auth_harness import Asked, over_http, over_websocket
+from tests.support.auth import Asked, over_http, over_websocket
 
 import penstock
 from penstock.broker.settings import BrokerSettings

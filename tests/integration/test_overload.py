@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.waiting import until
+from tests.support.waiting import until
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
@@ -100,8 +100,8 @@ def test_held_publishes_are_released_when_the_server_goes_down(tmp_path: Path) -
 
 
 async def test_a_held_frame_is_answered_when_the_server_goes_down() -> None:
-    house = held()
-    server = await asyncio.to_thread(house.__enter__)
+    context = held()
+    server = await asyncio.to_thread(context.__enter__)
     try:
         socket = await connect(server.ws + WS)
         await asyncio.to_thread(fill, server)
@@ -110,7 +110,7 @@ async def test_a_held_frame_is_answered_when_the_server_goes_down() -> None:
             await asyncio.wait_for(socket.recv(), 0.2)
         began = time.monotonic()
     finally:
-        await asyncio.to_thread(house.__exit__, None, None, None)
+        await asyncio.to_thread(context.__exit__, None, None, None)
     assert time.monotonic() - began < STOP_S
     answer = json.loads(await socket.recv())
     assert (answer["result"], answer["context"]) == ("send-error:8", "c")

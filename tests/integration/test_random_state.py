@@ -20,7 +20,7 @@ import websockets.sync.client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisDeprecationWarning
-from tests.integration.pulsar_harness import Pulsar, pulsar_server, take
+from tests.support.binary import Pulsar, pulsar_server, take
 
 import penstock
 from penstock.client.aio.tasks import Backoff

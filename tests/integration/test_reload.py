@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import trustme
-from tests.waiting import until
+from tests.support.waiting import until
 
 from penstock.testing.server import Launched, launch
 from penstock.wire.frames import encode

@@ -9,15 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.integration.websocket_harness import (
-    CONSUMER,
-    PRODUCER,
-    EndpointServer,
-    Peer,
-    base64,
-    endpoint,
-    text,
-)
+from tests.support.waiting import until_async
+from tests.support.websocket import CONSUMER, PRODUCER, Peer, WebSocketServer, base64, text
 
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.sqlite import SqliteStore
@@ -33,7 +26,7 @@ TOPIC = TopicName.parse("t")
 NOBODY = "nobody waits for this reply (any more)"
 
 
-async def requester(server: EndpointServer, query: str = "", topic: str = "t") -> Peer:
+async def requester(server: WebSocketServer, query: str = "", topic: str = "t") -> Peer:
     return await server.connect(f"{PRODUCER}/{topic}?{query}")
 
 
@@ -56,7 +49,7 @@ class Worker(Peer):
 
 
 async def replier(
-    server: EndpointServer, kind: str = "Shared", *, subscription: str = "s", query: str = ""
+    server: WebSocketServer, kind: str = "Shared", *, subscription: str = "s", query: str = ""
 ) -> Worker:
     path = f"{CONSUMER}/t/{subscription}?subscriptionInitialPosition=Earliest&subscriptionType={kind}"
     return Worker(await server.connect(path + query))
@@ -87,12 +80,12 @@ def content(frame: dict[str, Any]) -> str:
     return text({"payload": frame["replyContent"]})
 
 
-async def backlog(server: EndpointServer, subscription: str = "s") -> int:
+async def backlog(server: WebSocketServer, subscription: str = "s") -> int:
     return (await server.broker.subscriptions.of(TOPIC, subscription))[0].backlog
 
 
 @asynccontextmanager
-async def rest(server: EndpointServer) -> AsyncIterator[httpx.AsyncClient]:
+async def rest(server: WebSocketServer) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(
         base_url=f"http://127.0.0.1:{server.port}/topics/public/default/t", trust_env=False, timeout=20
     ) as client:
@@ -100,7 +93,7 @@ async def rest(server: EndpointServer) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_a_request_from_end_to_end() -> None:
-    async with endpoint(clock=ManualClock(1_543_238_579_817)) as server:
+    async with WebSocketServer.open(clock=ManualClock(1_543_238_579_817)) as server:
         receiving = await replier(server)
         sending = await requester(server, "producerName=p")
         receipt = await sending.ask({"payload": base64("?"), "requestTimeoutMillis": 3000, "context": 5})
@@ -137,7 +130,7 @@ async def test_a_request_from_end_to_end() -> None:
 
 
 async def test_an_error_an_empty_reply_and_a_plain_message() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving, sending = await replier(server), await requester(server)
         await ask(sending, "1")
         await answered(receiving, await receiving.message(), "no", isErrorResult=True)
@@ -154,7 +147,7 @@ async def test_an_error_an_empty_reply_and_a_plain_message() -> None:
 
 
 async def test_a_plain_acknowledgement_does_not_end_the_wait() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         one, two = await replier(server, subscription="one"), await replier(server, subscription="two")
         sending = await requester(server)
         await ask(sending, "?")
@@ -168,7 +161,7 @@ async def test_a_plain_acknowledgement_does_not_end_the_wait() -> None:
 
 
 async def test_of_two_subscriptions_the_first_reply_wins() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         one, two = await replier(server, subscription="one"), await replier(server, subscription="two")
         sending = await requester(server)
         await ask(sending, "?")
@@ -182,7 +175,7 @@ async def test_of_two_subscriptions_the_first_reply_wins() -> None:
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared", "Key_Shared"])
 async def test_every_type_of_subscription_replies(kind: str) -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving, sending = await replier(server, kind), await requester(server)
         for number in range(10):
             await ask(sending, str(number), key=f"k{number}", context=number)
@@ -194,7 +187,7 @@ async def test_every_type_of_subscription_replies(kind: str) -> None:
 
 
 async def test_several_workers_share_the_requests() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         workers = [await replier(server) for _ in range(4)]
         sending = await requester(server)
         for number in range(40):
@@ -211,7 +204,7 @@ async def test_several_workers_share_the_requests() -> None:
 
 
 async def test_a_worker_that_dies_before_its_reply_leaves_the_request_to_another() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         first, sending = await replier(server), await requester(server)
         await ask(sending, "?")
         await first.receive()
@@ -224,7 +217,7 @@ async def test_a_worker_that_dies_before_its_reply_leaves_the_request_to_another
 
 
 async def test_a_worker_that_dies_after_its_reply_has_done_its_work() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         first, sending = await replier(server), await requester(server)
         await ask(sending, "?")
         frame = await first.receive()
@@ -236,7 +229,7 @@ async def test_a_worker_that_dies_after_its_reply_has_done_its_work() -> None:
 
 
 async def test_a_request_given_back_goes_to_another_while_its_time_runs() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await replier(server, query="&negativeAckRedeliveryDelay=0")
         sending = await requester(server)
         await ask(sending, "?")
@@ -247,13 +240,13 @@ async def test_a_request_given_back_goes_to_another_while_its_time_runs() -> Non
 
 
 async def test_a_requester_that_goes_withdraws_its_waits_and_no_others() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await replier(server)
         going, staying = await requester(server), await requester(server)
         await ask(going, "1")
         await ask(staying, "2")
         await going.close()
-        await server.until(lambda: len(server.broker.requests) == 1)
+        await until_async(lambda: len(server.broker.requests) == 1)
         assert server.broker.requests.withdrawn == 1
         assert (await reply(receiving, await receiving.message(), "?"))["reply"] == NOBODY
         await answered(receiving, await receiving.message(), "!")
@@ -263,7 +256,7 @@ async def test_a_requester_that_goes_withdraws_its_waits_and_no_others() -> None
 
 async def test_time_runs_out_while_the_request_is_worked_on() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock) as server:
+    async with WebSocketServer.open(clock=clock) as server:
         receiving, sending = await replier(server), await requester(server)
         asked = await ask(sending, "?", requestTimeoutMillis=500, context="c")
         frame = await receiving.message()
@@ -284,7 +277,7 @@ async def test_time_runs_out_while_the_request_is_worked_on() -> None:
 
 async def test_a_request_whose_time_is_over_is_still_delivered() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock) as server:
+    async with WebSocketServer.open(clock=clock) as server:
         sending = await requester(server)
         await ask(sending, "?", requestTimeoutMillis=1)
         clock.turn(10)
@@ -298,7 +291,7 @@ async def test_a_request_whose_time_is_over_is_still_delivered() -> None:
     [(0, "send-error:8"), (-1, "send-error:8"), (300_001, "send-error:8"), ("soon", "send-error:3")],
 )
 async def test_a_senseless_timeout_is_refused_and_nothing_is_stored(timeout: Any, result: str) -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await requester(server)
         answer = await sending.ask({"payload": "", "requestTimeoutMillis": timeout})
         assert answer["result"] == result
@@ -308,14 +301,14 @@ async def test_a_senseless_timeout_is_refused_and_nothing_is_stored(timeout: Any
 
 
 async def test_a_zero_among_the_fields_of_a_java_class_means_nothing() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving, sending = await replier(server), await requester(server)
         await sending.publish("x", requestTimeoutMillis=0, deliverAt=0, deliverAfterMs=0)
         assert "requestTimeoutMillis" not in await receiving.message()
 
 
 async def test_replies_that_cannot_be() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         mine, other = await replier(server), await replier(server, subscription="other")
         sending = await requester(server)
         await ask(sending, "1")
@@ -343,7 +336,7 @@ async def test_replies_that_cannot_be() -> None:
 
 
 async def test_only_who_has_the_message_may_reply() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         one, two = await replier(server), await replier(server)
         sending = await requester(server)
         await ask(sending, "1")
@@ -372,7 +365,7 @@ class GatedStore(MemoryStore):
 
 async def test_a_reply_that_overtakes_the_receipt_is_written_after_it() -> None:
     store = GatedStore()
-    async with endpoint(store=store) as server:
+    async with WebSocketServer.open(store=store) as server:
         await server.broker.topics.create(TOPIC, 2)
         first, _ = await server.broker.topics.all_of(TOPIC)
         router = Router(2, Routing.SINGLE, Hashing.JAVA_STRING)
@@ -402,7 +395,7 @@ async def test_a_reply_that_overtakes_the_receipt_is_written_after_it() -> None:
 
 
 async def test_requests_among_plain_messages_go_alone_and_in_order() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await replier(server, "Exclusive")
         sending = await requester(server, "batchingEnabled=true&producerName=p")
         for number in range(60):
@@ -420,7 +413,7 @@ async def test_requests_among_plain_messages_go_alone_and_in_order() -> None:
 @pytest.mark.parametrize("names", [("one", "two"), ("same",)])
 async def test_the_same_sequence_id_twice(names: tuple[str, ...]) -> None:
     """From two requesters, or from one that counts badly: each gets its own reply."""
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await replier(server)
         peers = [await requester(server, f"producerName={name}") for name in names]
         await ask(peers[0], "1", sequenceId=7, context="1")
@@ -434,13 +427,13 @@ async def test_the_same_sequence_id_twice(names: tuple[str, ...]) -> None:
 
 
 async def test_a_request_repeated_after_a_lost_connection_waits_for_the_same_message() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         name = NamespaceName.of("public", "default")
         await server.broker.namespaces.update(name, NamespacePolicies(deduplication=True))
         first = await requester(server, "producerName=p")
         asked = await ask(first, "?", sequenceId=3)
         await first.close()
-        await server.until(lambda: not server.sockets)
+        await until_async(lambda: not server.sockets)
         again = await requester(server, "producerName=p")
         assert await ask(again, "?", sequenceId=3) == asked
         receiving = await replier(server)
@@ -451,12 +444,12 @@ async def test_a_request_repeated_after_a_lost_connection_waits_for_the_same_mes
 
 async def test_a_request_that_was_not_stored_in_time_is_withdrawn() -> None:
     store, clock = GatedStore(), ManualClock()
-    async with endpoint(store=store, clock=clock) as server:
+    async with WebSocketServer.open(store=store, clock=clock) as server:
         sending = await requester(server, "sendTimeoutMillis=1000")
         topic = await server.broker.topics.get(TOPIC)
         gate = store.gates[topic.ledger] = asyncio.Semaphore(0)
         await sending.send({"payload": "", "requestTimeoutMillis": 60_000, "context": "late"})
-        await server.until(lambda: len(server.broker.requests) == 1)
+        await until_async(lambda: len(server.broker.requests) == 1)
         clock.turn(1000)
         answer = await sending.receive()
         assert (answer["result"], answer["context"]) == ("send-error:8", "late")
@@ -468,7 +461,7 @@ async def test_a_request_that_was_not_stored_in_time_is_withdrawn() -> None:
 
 
 async def test_a_restart_in_the_middle_ends_the_wait_and_keeps_the_message(tmp_path: Path) -> None:
-    async with endpoint(store=SqliteStore(tmp_path)) as server:
+    async with WebSocketServer.open(store=SqliteStore(tmp_path)) as server:
         sending = await requester(server)
         asked = await ask(sending, "?", context="c")
         await server.sockets.drain()
@@ -480,7 +473,7 @@ async def test_a_restart_in_the_middle_ends_the_wait_and_keeps_the_message(tmp_p
         assert "replyContent" not in end
         assert (await sending.closed())[0] == 1001
         assert len(server.broker.requests) == 0
-    async with endpoint(store=SqliteStore(tmp_path)) as server:
+    async with WebSocketServer.open(store=SqliteStore(tmp_path)) as server:
         receiving = await replier(server)
         frame = await receiving.message()
         assert (frame["messageId"], text(frame), frame["requestTimeoutMillis"]) == (asked, "?", 60_000)
@@ -489,7 +482,7 @@ async def test_a_restart_in_the_middle_ends_the_wait_and_keeps_the_message(tmp_p
 
 
 async def test_a_topic_that_is_deleted_ends_its_requests() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await requester(server)
         await ask(sending, "?")
         await server.broker.administration.delete_topic(TOPIC, force=True)
@@ -499,7 +492,7 @@ async def test_a_topic_that_is_deleted_ends_its_requests() -> None:
 
 
 async def test_ten_thousand_in_flight_over_a_few_sockets() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         workers = [await replier(server) for _ in range(2)]
         senders = [await requester(server, "maxPendingMessages=5000") for _ in range(4)]
 
@@ -538,7 +531,7 @@ async def test_ten_thousand_in_flight_over_a_few_sockets() -> None:
 
 async def test_too_many_requests_of_one_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "WAITS_MAX", 2)
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving, sending = await replier(server), await requester(server)
         await ask(sending, "1")
         await ask(sending, "2")
@@ -550,7 +543,7 @@ async def test_too_many_requests_of_one_socket(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_asked_over_http_and_answered_over_a_websocket() -> None:
-    async with endpoint(whole=True) as server, rest(server) as client:
+    async with WebSocketServer.open() as server, rest(server) as client:
         receiving = await replier(server)
         asking = Tasks().spawn(client.post("/request?timeout=15000", json={"value": "?"}), "ask")
         frame = await receiving.message()
@@ -564,7 +557,7 @@ async def test_asked_over_http_and_answered_over_a_websocket() -> None:
 
 
 async def test_asked_over_a_websocket_and_answered_over_http() -> None:
-    async with endpoint(whole=True) as server, rest(server) as client:
+    async with WebSocketServer.open() as server, rest(server) as client:
         made = await client.post("/subscription/s", json={"initial_position": "earliest"})
         sending = await requester(server)
         asked = await ask(sending, "?")
@@ -582,18 +575,18 @@ async def test_asked_over_a_websocket_and_answered_over_http() -> None:
 
 
 async def test_hanging_up_over_http_withdraws_the_wait() -> None:
-    async with endpoint(whole=True) as server, rest(server) as client:
+    async with WebSocketServer.open() as server, rest(server) as client:
         receiving = await replier(server)
         asking = Tasks().spawn(client.post("/request?timeout=60000", json={"value": "?"}), "ask")
         frame = await receiving.message()
         asking.cancel()
-        await server.until(lambda: len(server.broker.requests) == 0)
+        await until_async(lambda: len(server.broker.requests) == 0)
         assert (await reply(receiving, frame, "?"))["reply"] == NOBODY
 
 
 async def test_a_reply_may_name_a_schema_of_the_topic() -> None:
     """It is checked, and given back as JSON (PIP-43)."""
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         asking = await requester(server)
         schema = {"type": "INT32", "schema": ""}
         await asking.send(
@@ -611,7 +604,7 @@ async def test_a_reply_may_name_a_schema_of_the_topic() -> None:
 
 
 async def test_a_reply_by_schema_is_json_over_rest() -> None:
-    async with endpoint(whole=True) as server, rest(server) as client:
+    async with WebSocketServer.open() as server, rest(server) as client:
         made = (await client.post("/subscription/s", json={"initial_position": "earliest"})).json()
         body = {"value_schema": {"type": "STRING"}, "messages": [{"value": "?"}]}
         async with asyncio.TaskGroup() as group:

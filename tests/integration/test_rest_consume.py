@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.rest_harness import TOPIC, House, Visit, house
+from tests.support.rest import TOPIC, RestServer, Visit
 
 from penstock.model.names import TopicName
 from penstock.protocols.limits import Limits
@@ -15,80 +15,80 @@ SUB = f"{TOPIC}/subscription/s"
 NAME = TopicName.parse("t")
 
 
-async def consumer(home: House, **options: Any) -> str:
+async def consumer(server: RestServer, **options: Any) -> str:
     """Create an instance and return where it is asked for messages."""
     options = {"initial_position": "earliest", **options}
-    answer = await home.post(SUB, options)
+    answer = await server.post(SUB, options)
     return str(answer["base_uri"]).removeprefix("http://penstock") + "/messages"
 
 
-async def fetch(home: House, path: str, **params: Any) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = (await home.get(path, **{"timeout": 0, **params}))["messages"]
+async def fetch(server: RestServer, path: str, **params: Any) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = (await server.get(path, **{"timeout": 0, **params}))["messages"]
     return messages
 
 
-async def values(home: House, path: str, **params: Any) -> list[Any]:
-    return [m["value"] for m in await fetch(home, path, **params)]
+async def values(server: RestServer, path: str, **params: Any) -> list[Any]:
+    return [m["value"] for m in await fetch(server, path, **params)]
 
 
-async def cursor(home: House) -> dict[str, Any]:
-    found: dict[str, Any] = (await home.get(f"{SUB}/cursor"))["cursor"]
+async def cursor(server: RestServer) -> dict[str, Any]:
+    found: dict[str, Any] = (await server.get(f"{SUB}/cursor"))["cursor"]
     return found
 
 
-async def ack(home: House, *ids: Any, **more: Any) -> list[Any]:
+async def ack(server: RestServer, *ids: Any, **more: Any) -> list[Any]:
     """Post to the cursor; returns the error codes."""
-    answer = await home.post(f"{SUB}/cursor", {"messageIds": list(ids), **more})
+    answer = await server.post(f"{SUB}/cursor", {"messageIds": list(ids), **more})
     assert [r["messageId"] for r in answer["messageIds"]] == [
         i if isinstance(i, str) else i["messageId"] for i in ids
     ]
     return [r["error_code"] for r in answer["messageIds"]]
 
 
-async def refused(home: House, method: str, path: str, body: Any, status: int, code: int) -> None:
+async def refused(server: RestServer, method: str, path: str, body: Any, status: int, code: int) -> None:
     content = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
-    response = await home.client.request(method, path, content=content)
+    response = await server.client.request(method, path, content=content)
     assert (response.status_code, response.json()["error_code"]) == (status, code), response.text
 
 
 async def test_the_whole_way() -> None:
-    async with house() as home:
-        answer = await home.post(SUB, {"name": "me", "initial_position": "earliest"})
+    async with RestServer.open() as server:
+        answer = await server.post(SUB, {"name": "me", "initial_position": "earliest"})
         assert answer["name"] == "me"
         assert answer["consumer_timeout_ms"] == 300_000
         assert answer["schema_version"] is None
         assert answer["base_uri"] == f"http://penstock{SUB}/consumer/{answer['id']}"
-        await home.produce("a", "b", "c")
+        await server.produce("a", "b", "c")
         path = f"{SUB}/consumers/{answer['id']}/messages"
-        got = await fetch(home, path, max_messages=2)
+        got = await fetch(server, path, max_messages=2)
         assert [m["value"] for m in got] == ["a", "b"]
         assert got[0]["redeliveryCount"] == 0
-        assert await ack(home, *(m["messageId"] for m in got)) == [None, None]
-        assert await values(home, path) == ["c"]
-        assert await values(home, path) == []
-        assert (await home.post(SUB, {"id": answer["id"]}))["id"] == answer["id"]
-        response = await home.client.delete(f"{SUB}/consumers/{answer['id']}")
+        assert await ack(server, *(m["messageId"] for m in got)) == [None, None]
+        assert await values(server, path) == ["c"]
+        assert await values(server, path) == []
+        assert (await server.post(SUB, {"id": answer["id"]}))["id"] == answer["id"]
+        response = await server.client.delete(f"{SUB}/consumers/{answer['id']}")
         assert (response.status_code, response.content) == (204, b"")
-        await refused(home, "GET", path, None, 404, 40403)
-        await refused(home, "DELETE", f"{SUB}/consumers/{answer['id']}", None, 404, 40403)
-        again = await consumer(home, id=answer["id"])
-        assert await values(home, again) == ["c"]
+        await refused(server, "GET", path, None, 404, 40403)
+        await refused(server, "DELETE", f"{SUB}/consumers/{answer['id']}", None, 404, 40403)
+        again = await consumer(server, id=answer["id"])
+        assert await values(server, again) == ["c"]
 
 
 async def test_an_empty_body_is_a_consumer_too() -> None:
-    async with house() as home:
-        response = await home.client.post(SUB)
+    async with RestServer.open() as server:
+        response = await server.client.post(SUB)
         assert response.status_code == 200
 
 
 async def test_conflicts_and_bad_options() -> None:
-    async with house() as home:
-        await consumer(home, subscription_type="Shared", name="a")
-        await refused(home, "POST", SUB, {"subscription_type": "Shared", "name": "a"}, 409, 40901)
-        await refused(home, "POST", SUB, {"subscription_type": "Failover"}, 409, 40902)
+    async with RestServer.open() as server:
+        await consumer(server, subscription_type="Shared", name="a")
+        await refused(server, "POST", SUB, {"subscription_type": "Shared", "name": "a"}, 409, 40901)
+        await refused(server, "POST", SUB, {"subscription_type": "Failover"}, 409, 40902)
         other = f"{TOPIC}/subscription/x"
-        await home.post(other, {})
-        response = await home.client.post(other, content=b"{}")
+        await server.post(other, {})
+        response = await server.client.post(other, content=b"{}")
         assert response.status_code == 409
         for body in (
             {"subscription_type": "Odd"},
@@ -99,103 +99,103 @@ async def test_conflicts_and_bad_options() -> None:
             {"colour": 1},
             {"schema_type": "x"},
         ):
-            await refused(home, "POST", SUB, body, 400, 40001)
-        await refused(home, "POST", SUB, b"{", 422, 42205)
-        await refused(home, "POST", SUB, {"schema_version": 4}, 422, 42204)
-        await refused(home, "POST", SUB, {"schema_type": "avro"}, 422, 42202)
-        await refused(home, "GET", f"{SUB}/consumer/nobody/messages", None, 404, 40403)
-        await refused(home, "GET", f"{TOPIC}/subscription/none/cursor", None, 404, 40404)
-        await refused(home, "GET", "/topics/public/default/no/subscription/s/cursor", None, 404, 40401)
+            await refused(server, "POST", SUB, body, 400, 40001)
+        await refused(server, "POST", SUB, b"{", 422, 42205)
+        await refused(server, "POST", SUB, {"schema_version": 4}, 422, 42204)
+        await refused(server, "POST", SUB, {"schema_type": "avro"}, 422, 42202)
+        await refused(server, "GET", f"{SUB}/consumer/nobody/messages", None, 404, 40403)
+        await refused(server, "GET", f"{TOPIC}/subscription/none/cursor", None, 404, 40404)
+        await refused(server, "GET", "/topics/public/default/no/subscription/s/cursor", None, 404, 40401)
 
 
 async def test_instances_are_bounded() -> None:
-    async with house(limits=Limits(max_rest_consumers=1)) as home:
-        await consumer(home, subscription_type="Shared")
-        await refused(home, "POST", SUB, {"subscription_type": "Shared"}, 429, 42901)
+    async with RestServer.open(limits=Limits(max_rest_consumers=1)) as server:
+        await consumer(server, subscription_type="Shared")
+        await refused(server, "POST", SUB, {"subscription_type": "Shared"}, 429, 42901)
 
 
 async def test_bounds_give_back_the_rest() -> None:
-    async with house() as home:
-        path = await consumer(home, subscription_type="Shared")
-        other = await consumer(home, subscription_type="Shared")
-        await home.produce("aaaa", "bb", "c" * 50, "d")
-        assert await values(home, path, max_bytes=6) == ["aaaa", "bb"]
-        assert (await cursor(home))["unacknowledged"] == 2
-        got = await fetch(home, other, max_bytes=1)
+    async with RestServer.open() as server:
+        path = await consumer(server, subscription_type="Shared")
+        other = await consumer(server, subscription_type="Shared")
+        await server.produce("aaaa", "bb", "c" * 50, "d")
+        assert await values(server, path, max_bytes=6) == ["aaaa", "bb"]
+        assert (await cursor(server))["unacknowledged"] == 2
+        got = await fetch(server, other, max_bytes=1)
         assert [(m["value"], m["redeliveryCount"]) for m in got] == [("c" * 50, 0)]
-        assert await values(home, path) == ["d"]
+        assert await values(server, path) == ["d"]
 
 
 async def test_nothing_is_fetched_ahead() -> None:
-    async with house() as home:
-        path = await consumer(home, subscription_type="Shared")
-        other = await consumer(home, subscription_type="Shared")
-        await home.produce("a", "b", "c")
-        assert await values(home, path, max_messages=1) == ["a"]
-        await home.produce("d")
-        assert await values(home, other) == ["b", "c", "d"]
+    async with RestServer.open() as server:
+        path = await consumer(server, subscription_type="Shared")
+        other = await consumer(server, subscription_type="Shared")
+        await server.produce("a", "b", "c")
+        assert await values(server, path, max_messages=1) == ["a"]
+        await server.produce("d")
+        assert await values(server, other) == ["b", "c", "d"]
 
 
 async def test_the_queue_size_bounds_what_is_out() -> None:
-    async with house() as home:
-        path = await consumer(home, receiver_queue_size=2)
-        ids = await home.produce("a", "b", "c")
-        assert await values(home, path) == ["a", "b"]
-        assert await values(home, path) == []
-        await ack(home, ids[0])
-        assert await values(home, path) == ["c"]
+    async with RestServer.open() as server:
+        path = await consumer(server, receiver_queue_size=2)
+        ids = await server.produce("a", "b", "c")
+        assert await values(server, path) == ["a", "b"]
+        assert await values(server, path) == []
+        await ack(server, ids[0])
+        assert await values(server, path) == ["c"]
 
 
 async def test_long_polls() -> None:
-    async with house() as home:
-        path = await consumer(home)
-        visit = Visit(home, path, "timeout=5000")
+    async with RestServer.open() as server:
+        path = await consumer(server)
+        visit = Visit(server, path, "timeout=5000")
         await settle()
-        await home.clock.advance(4999)
+        await server.clock.advance(4999)
         assert not visit.done.done()
-        await home.produce("a", "b")
+        await server.produce("a", "b")
         await visit.done
         assert visit.body.count(b"messageId") == 2
-        visit = Visit(home, path)  # a second, when it does not say
+        visit = Visit(server, path)  # a second, when it does not say
         await settle()
-        await home.clock.advance(1000)
+        await server.clock.advance(1000)
         await visit.done
         assert visit.body == b'{"messages":[]}'
 
 
 async def test_two_fetches_take_turns() -> None:
-    async with house() as home:
-        path = await consumer(home)
-        first, second = Visit(home, path, "timeout=5000"), Visit(home, path, "timeout=9000")
+    async with RestServer.open() as server:
+        path = await consumer(server)
+        first, second = Visit(server, path, "timeout=5000"), Visit(server, path, "timeout=9000")
         await settle()
-        await home.produce("a")
+        await server.produce("a")
         await first.done
         assert b'"a"' in first.body
-        await home.produce("b")
+        await server.produce("b")
         await second.done
         assert b'"b"' in second.body
 
 
 async def test_what_was_not_written_comes_again() -> None:
-    async with house() as home:
-        path = await consumer(home)
-        await home.produce("a", "b")
-        visit = Visit(home, path, "timeout=0")
+    async with RestServer.open() as server:
+        path = await consumer(server)
+        await server.produce("a", "b")
+        visit = Visit(server, path, "timeout=0")
         visit.taking.clear()
         await settle()
         visit.hang_up()
         await asyncio.sleep(0)
         visit.taking.set()
         await visit.done
-        assert (await cursor(home))["unacknowledged"] == 0
-        got = await fetch(home, path)
+        assert (await cursor(server))["unacknowledged"] == 0
+        got = await fetch(server, path)
         assert [(m["value"], m["redeliveryCount"]) for m in got] == [("a", 0), ("b", 0)]
 
 
 async def test_a_write_that_fails_comes_again() -> None:
-    async with house() as home:
-        path = await consumer(home)
-        await home.produce("a")
+    async with RestServer.open() as server:
+        path = await consumer(server)
+        await server.produce("a")
         scope = {
             "type": "http",
             "method": "GET",
@@ -212,60 +212,60 @@ async def test_a_write_that_fails_comes_again() -> None:
             if message["type"] == "http.response.body":
                 raise OSError("broken pipe")
 
-        await home.endpoint(scope, receive, send)
-        assert await values(home, path) == ["a"]
+        await server.endpoint(scope, receive, send)
+        assert await values(server, path) == ["a"]
 
 
 async def test_hanging_up_in_a_long_poll_leaves_nothing_behind() -> None:
-    async with house() as home:
-        path = await consumer(home)
-        visit = Visit(home, path, "timeout=60000")
+    async with RestServer.open() as server:
+        path = await consumer(server)
+        visit = Visit(server, path, "timeout=60000")
         await settle()
         visit.hang_up()
         await visit.done
-        await home.produce("a")
-        assert (await cursor(home))["unacknowledged"] == 0
-        assert await values(home, path) == ["a"]
+        await server.produce("a")
+        assert (await cursor(server))["unacknowledged"] == 0
+        assert await values(server, path) == ["a"]
 
 
 async def test_an_idle_instance_expires_and_its_messages_go_on() -> None:
-    async with house() as home:
-        lazy = await consumer(home, subscription_type="Shared", consumer_timeout_ms=1000)
-        await home.produce("a")
-        assert await values(home, lazy) == ["a"]
-        keen = await consumer(home, subscription_type="Shared")
-        await home.clock.advance(999)
-        assert await values(home, lazy) == []
-        await home.clock.advance(999)
-        assert await values(home, keen) == []
-        await home.clock.advance(1)
-        await refused(home, "GET", lazy, None, 404, 40403)
-        got = await fetch(home, keen)
+    async with RestServer.open() as server:
+        lazy = await consumer(server, subscription_type="Shared", consumer_timeout_ms=1000)
+        await server.produce("a")
+        assert await values(server, lazy) == ["a"]
+        keen = await consumer(server, subscription_type="Shared")
+        await server.clock.advance(999)
+        assert await values(server, lazy) == []
+        await server.clock.advance(999)
+        assert await values(server, keen) == []
+        await server.clock.advance(1)
+        await refused(server, "GET", lazy, None, 404, 40403)
+        got = await fetch(server, keen)
         assert [(m["value"], m["redeliveryCount"]) for m in got] == [("a", 1)]
-        assert (await cursor(home))["consumers"] == [
-            (await home.post(SUB, {"id": keen.split("/")[-2]}))["name"]
+        assert (await cursor(server))["consumers"] == [
+            (await server.post(SUB, {"id": keen.split("/")[-2]}))["name"]
         ]
 
 
 async def test_an_instance_does_not_expire_while_it_is_asked() -> None:
-    async with house() as home:
-        path = await consumer(home, consumer_timeout_ms=1000)
-        visit = Visit(home, path, "timeout=5000")
+    async with RestServer.open() as server:
+        path = await consumer(server, consumer_timeout_ms=1000)
+        visit = Visit(server, path, "timeout=5000")
         await settle()
         for _ in range(4):
-            await home.clock.advance(1000)
-        await home.produce("a")
+            await server.clock.advance(1000)
+        await server.produce("a")
         await visit.done
         assert b'"a"' in visit.body
-        await home.clock.advance(999)
-        assert await values(home, path) == []
+        await server.clock.advance(999)
+        assert await values(server, path) == []
 
 
 async def test_cursor() -> None:
-    async with house() as home:
-        path = await consumer(home, subscription_type="Shared", name="me")
-        ids = await home.produce(*"abcdef")
-        assert await cursor(home) == {
+    async with RestServer.open() as server:
+        path = await consumer(server, subscription_type="Shared", name="me")
+        ids = await server.produce(*"abcdef")
+        assert await cursor(server) == {
             "mark_delete_position": None,
             "mark_delete_offset": None,
             "individually_acknowledged": [],
@@ -276,99 +276,99 @@ async def test_cursor() -> None:
             "consumers": ["me"],
             "partitions": [],
         }
-        await fetch(home, path)
-        assert await ack(home, ids[0], ids[2], ids[3], ids[5]) == [None] * 4
-        found = await cursor(home)
+        await fetch(server, path)
+        assert await ack(server, ids[0], ids[2], ids[3], ids[5]) == [None] * 4
+        found = await cursor(server)
         assert found["mark_delete_position"] == ids[0]
         assert found["individually_acknowledged"] == [[2, 3], [5, 5]]
         assert (found["backlog"], found["unacknowledged"]) == (2, 2)
 
 
 async def test_acknowledging() -> None:
-    async with house() as home:
-        path = await consumer(home)
-        ids = await home.produce(*"abcd")
-        elsewhere = (await home.produce("x", path=f"{TOPIC}2"))[0]
-        await fetch(home, path)
+    async with RestServer.open() as server:
+        path = await consumer(server)
+        ids = await server.produce(*"abcd")
+        elsewhere = (await server.produce("x", path=f"{TOPIC}2"))[0]
+        await fetch(server, path)
         far = "CAAQ6AcgADAC"  # entry 1000
-        codes = await ack(home, ids[0], elsewhere, far, "junk", ids[0], "earliest")
+        codes = await ack(server, ids[0], elsewhere, far, "junk", ids[0], "earliest")
         assert codes == [None, 1, 1, 1, None, 1]
-        assert await ack(home, ids[2], type="cumulative") == [None]
-        assert (await cursor(home))["backlog"] == 1
-        assert await ack(home, ids[3]) == [None]
-        assert (await cursor(home))["mark_delete_position"] == ids[3]
-        saved = await home.broker.store.load_cursors(0)
+        assert await ack(server, ids[2], type="cumulative") == [None]
+        assert (await cursor(server))["backlog"] == 1
+        assert await ack(server, ids[3]) == [None]
+        assert (await cursor(server))["mark_delete_position"] == ids[3]
+        saved = await server.broker.store.load_cursors(0)
         assert [(c.subscription, c.mark) for c in saved] == [("s", 4)]
 
 
 async def test_any_instance_may_acknowledge_for_any() -> None:
-    async with house() as home:
-        path = await consumer(home, subscription_type="Shared")
-        await consumer(home, subscription_type="Shared")
-        ids = await home.produce("a")
-        await fetch(home, path)
-        await ack(home, ids[0])
-        await home.client.delete(path.removesuffix("/messages"))
-        assert (await cursor(home))["backlog"] == 0
+    async with RestServer.open() as server:
+        path = await consumer(server, subscription_type="Shared")
+        await consumer(server, subscription_type="Shared")
+        ids = await server.produce("a")
+        await fetch(server, path)
+        await ack(server, ids[0])
+        await server.client.delete(path.removesuffix("/messages"))
+        assert (await cursor(server))["backlog"] == 0
 
 
 async def test_giving_back() -> None:
-    async with house() as home:
-        path = await consumer(home, subscription_type="Shared", negative_ack_redelivery_delay_ms=500)
-        ids = await home.produce("a", "b")
-        await fetch(home, path)
-        assert await ack(home, ids[0], type="negative") == [None]
-        assert await ack(home, ids[1], type="negative", delay_ms=0) == [None]
-        assert await ack(home, ids[1], "CAAQBQ==", type="negative", delay_ms=0) == [1, 1]
-        assert await values(home, path) == ["b"]
-        await home.clock.advance(500)
-        got = await fetch(home, path)
+    async with RestServer.open() as server:
+        path = await consumer(server, subscription_type="Shared", negative_ack_redelivery_delay_ms=500)
+        ids = await server.produce("a", "b")
+        await fetch(server, path)
+        assert await ack(server, ids[0], type="negative") == [None]
+        assert await ack(server, ids[1], type="negative", delay_ms=0) == [None]
+        assert await ack(server, ids[1], "CAAQBQ==", type="negative", delay_ms=0) == [1, 1]
+        assert await values(server, path) == ["b"]
+        await server.clock.advance(500)
+        got = await fetch(server, path)
         assert [(m["value"], m["redeliveryCount"]) for m in got] == [("a", 1)]
 
 
 async def test_ack_timeout_and_dead_letters() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         path = await consumer(
-            home,
+            server,
             subscription_type="Shared",
             ack_timeout_ms=100,
             max_redeliver_count=1,
             dead_letter_topic="dead",
         )
-        await home.produce("a")
-        assert [m["redeliveryCount"] for m in await fetch(home, path)] == [0]
-        await home.clock.advance(100)
-        assert [m["redeliveryCount"] for m in await fetch(home, path)] == [1]
-        await home.clock.advance(100)
-        assert await fetch(home, path) == []
-        assert len((await home.get("/topics/public/default/dead/partitions/0/messages"))["messages"]) == 1
-        assert (await cursor(home))["backlog"] == 0
+        await server.produce("a")
+        assert [m["redeliveryCount"] for m in await fetch(server, path)] == [0]
+        await server.clock.advance(100)
+        assert [m["redeliveryCount"] for m in await fetch(server, path)] == [1]
+        await server.clock.advance(100)
+        assert await fetch(server, path) == []
+        assert len((await server.get("/topics/public/default/dead/partitions/0/messages"))["messages"]) == 1
+        assert (await cursor(server))["backlog"] == 0
 
 
 async def test_seeking() -> None:
-    async with house() as home:
-        path = await consumer(home)
-        ids = await home.produce("a", "b")
-        await home.clock.advance(10)
-        then = home.clock.now_ms()
-        ids += await home.produce("c")
-        assert await values(home, path) == ["a", "b", "c"]
-        assert await ack(home, ids[0], type="seek") == [None]
-        assert await values(home, path) == ["b", "c"]
-        await home.post(f"{SUB}/cursor", {"type": "seek", "publish_time": then})
-        assert await values(home, path) == ["c"]
-        await ack(home, "latest", type="seek")
-        assert await values(home, path) == []
-        await ack(home, "earliest", type="seek")
-        assert await values(home, path) == ["a", "b", "c"]
-        elsewhere = (await home.produce("x", path=f"{TOPIC}2"))[0]
-        assert await ack(home, elsewhere, type="seek") == [1]
+    async with RestServer.open() as server:
+        path = await consumer(server)
+        ids = await server.produce("a", "b")
+        await server.clock.advance(10)
+        then = server.clock.now_ms()
+        ids += await server.produce("c")
+        assert await values(server, path) == ["a", "b", "c"]
+        assert await ack(server, ids[0], type="seek") == [None]
+        assert await values(server, path) == ["b", "c"]
+        await server.post(f"{SUB}/cursor", {"type": "seek", "publish_time": then})
+        assert await values(server, path) == ["c"]
+        await ack(server, "latest", type="seek")
+        assert await values(server, path) == []
+        await ack(server, "earliest", type="seek")
+        assert await values(server, path) == ["a", "b", "c"]
+        elsewhere = (await server.produce("x", path=f"{TOPIC}2"))[0]
+        assert await ack(server, elsewhere, type="seek") == [1]
 
 
 async def test_bad_cursor_requests() -> None:
-    async with house() as home:
-        await consumer(home, subscription_type="Shared")
-        ids = await home.produce("a", "b")
+    async with RestServer.open() as server:
+        await consumer(server, subscription_type="Shared")
+        ids = await server.produce("a", "b")
         for body in (
             {},
             {"messageIds": []},
@@ -384,10 +384,10 @@ async def test_bad_cursor_requests() -> None:
             {"messageIds": ids, "delay_ms": 5},
             {"messageIds": ids, "colour": 5},
         ):
-            await refused(home, "POST", f"{SUB}/cursor", body, 400, 40001)
-        await refused(home, "POST", f"{SUB}/cursor", b"{", 422, 42205)
-        await refused(home, "POST", f"{SUB}/cursor", {"messageIds": ["x"] * 10_001}, 413, 41301)
-        assert (await cursor(home))["backlog"] == 2
+            await refused(server, "POST", f"{SUB}/cursor", body, 400, 40001)
+        await refused(server, "POST", f"{SUB}/cursor", b"{", 422, 42205)
+        await refused(server, "POST", f"{SUB}/cursor", {"messageIds": ["x"] * 10_001}, 413, 41301)
+        assert (await cursor(server))["backlog"] == 2
 
 
 async def test_a_reader_schema() -> None:
@@ -395,70 +395,70 @@ async def test_a_reader_schema() -> None:
         return {"type": "AVRO", "schema": {"type": "record", "name": "R", "fields": list(fields)}}
 
     x, y = {"name": "x", "type": "int"}, {"name": "y", "type": "string", "default": "-"}
-    async with house() as home:
-        await home.post(TOPIC, {"value_schema": record(x), "messages": [{"value": {"x": 1}}]})
-        answer = await home.post(SUB, {"value_schema": record(x, y), "initial_position": "earliest"})
+    async with RestServer.open() as server:
+        await server.post(TOPIC, {"value_schema": record(x), "messages": [{"value": {"x": 1}}]})
+        answer = await server.post(SUB, {"value_schema": record(x, y), "initial_position": "earliest"})
         assert answer["schema_version"] is None
         path = f"{SUB}/consumer/{answer['id']}/messages"
-        assert await values(home, path) == [{"x": 1, "y": "-"}]
-        assert len(home.broker.schemas.all(NAME)) == 1
+        assert await values(server, path) == [{"x": 1, "y": "-"}]
+        assert len(server.broker.schemas.all(NAME)) == 1
         other = f"{TOPIC}/subscription/o"
-        assert (await home.post(other, {"value_schema": record(x)}))["schema_version"] == 0
+        assert (await server.post(other, {"value_schema": record(x)}))["schema_version"] == 0
         z = {"name": "z", "type": "int"}
-        await refused(home, "POST", f"{other}2", {"value_schema": record(z)}, 409, 40903)
+        await refused(server, "POST", f"{other}2", {"value_schema": record(z)}, 409, 40903)
 
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared", "Key_Shared"])
 async def test_partitioned_topics(kind: str) -> None:
-    async with house() as home:
-        await home.broker.topics.create(NAME, 3)
-        path = await consumer(home, subscription_type=kind)
+    async with RestServer.open() as server:
+        await server.broker.topics.create(NAME, 3)
+        path = await consumer(server, subscription_type=kind)
         sent = [str(n) for n in range(30)]
-        await home.produce(*sent)
+        await server.produce(*sent)
         got: list[dict[str, Any]] = []
-        while found := await fetch(home, path, max_messages=7):
+        while found := await fetch(server, path, max_messages=7):
             assert len(found) <= 7
             got += found
         assert sorted(m["value"] for m in got) == sorted(sent)
         assert {m["partition"] for m in got} == {0, 1, 2}
-        assert set(await ack(home, *(m["messageId"] for m in got))) == {None}
-        found_cursor = await cursor(home)
+        assert set(await ack(server, *(m["messageId"] for m in got))) == {None}
+        found_cursor = await cursor(server)
         assert found_cursor["backlog"] == 0
         assert [p["partition"] for p in found_cursor["partitions"]] == [0, 1, 2]
-        await ack(home, "earliest", type="seek")
-        assert (await cursor(home))["backlog"] == 30
+        await ack(server, "earliest", type="seek")
+        assert (await cursor(server))["backlog"] == 30
 
 
 async def test_a_topic_that_goes_tells_why() -> None:
-    async with house() as home:
-        path = await consumer(home)
-        visit = Visit(home, path, "timeout=60000")
+    async with RestServer.open() as server:
+        path = await consumer(server)
+        visit = Visit(server, path, "timeout=60000")
         await settle()
-        await home.broker.administration.delete_topic(NAME, force=True)
+        await server.broker.administration.delete_topic(NAME, force=True)
         await visit.done
         assert visit.status == 404
         assert b"40401" in visit.body
-        path = await consumer(home)
-        await home.broker.subscriptions.delete(NAME, "s", force=True)
-        await refused(home, "GET", path, None, 404, 40404)
-        await refused(home, "GET", path, None, 404, 40403)
+        path = await consumer(server)
+        await server.broker.subscriptions.delete(NAME, "s", force=True)
+        await refused(server, "GET", path, None, 404, 40404)
+        await refused(server, "GET", path, None, 404, 40403)
 
 
 async def test_a_backlog_in_the_store_comes_whole() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         for n in range(200):
-            await home.produce(str(n))
-        path = await consumer(home)
-        assert len(await fetch(home, path, max_messages=150)) == 150
-        assert len(await fetch(home, path)) == 50
+            await server.produce(str(n))
+        path = await consumer(server)
+        assert len(await fetch(server, path, max_messages=150)) == 150
+        assert len(await fetch(server, path)) == 50
 
 
 async def test_a_thousand_long_polls() -> None:
-    async with house() as home:
-        paths = [await consumer(home, subscription_type="Shared") for _ in range(1000)]
-        visits = [Visit(home, path, "timeout=60000&max_messages=1") for path in paths]
+    async with RestServer.open() as server:
+        paths = [await consumer(server, subscription_type="Shared") for _ in range(1000)]
+        visits = [Visit(server, path, "timeout=60000&max_messages=1") for path in paths]
         await settle()
-        await home.produce(*map(str, range(1000)))
+        await server.produce(*map(str, range(1000)))
         await asyncio.gather(*(v.done for v in visits))
         seen = [msgspec.json.decode(v.body)["messages"] for v in visits]
         assert sorted(int(m["value"]) for found in seen for m in found) == list(range(1000))

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.rest_harness import TOPIC, House, house
+from tests.support.rest import TOPIC, RestServer
 
 from penstock.model.names import TopicName
 
@@ -13,20 +13,20 @@ T = "persistent://public/default/t"
 U = "persistent://public/default/u"
 
 
-async def look(home: House, **body: Any) -> Any:
-    return await home.post("/topics/offsets", body)
+async def look(server: RestServer, **body: Any) -> Any:
+    return await server.post("/topics/offsets", body)
 
 
 async def test_offsets_of_many_topics() -> None:
-    async with house() as home:
-        await home.broker.topics.create(TopicName.parse("u"), 2)
-        await home.produce("a", "b")
-        await home.clock.advance(1000)
-        await home.produce("c")
-        then = home.clock.now_ms()
-        await home.produce("x", path="/topics/public/default/u/partitions/1")
+    async with RestServer.open() as server:
+        await server.broker.topics.create(TopicName.parse("u"), 2)
+        await server.produce("a", "b")
+        await server.clock.advance(1000)
+        await server.produce("c")
+        then = server.clock.now_ms()
+        await server.produce("x", path="/topics/public/default/u/partitions/1")
         found = await look(
-            home, topics=["t", "none"], patterns=[{"namespace": "public/default", "regex": "[u-z]"}]
+            server, topics=["t", "none"], patterns=[{"namespace": "public/default", "regex": "[u-z]"}]
         )
         assert found["changed"] is True
         assert found["missing"] == ["persistent://public/default/none"]
@@ -40,76 +40,76 @@ async def test_offsets_of_many_topics() -> None:
         assert t["partitions"][0]["bytes"] > 0
         assert "at" not in t["partitions"][0]
         assert len({log["ledger"] for log in (*t["partitions"], *u["partitions"])}) == 3
-        timed = await look(home, topics=["t"], publish_times=[0, then, then + 1])
+        timed = await look(server, topics=["t"], publish_times=[0, then, then + 1])
         assert timed["topics"][0]["partitions"][0]["at"] == [0, 2, 3]
 
 
 async def test_nothing_new_is_said_in_few_words() -> None:
-    async with house() as home:
-        await home.produce("a")
-        first = await look(home, topics=["t"])
-        assert await look(home, topics=["t"], seen=first["seen"]) == {
+    async with RestServer.open() as server:
+        await server.produce("a")
+        first = await look(server, topics=["t"])
+        assert await look(server, topics=["t"], seen=first["seen"]) == {
             "seen": first["seen"],
             "changed": False,
             "topics": [],
             "missing": [],
         }
-        await home.produce("b")
-        second = await look(home, topics=["t"], seen=first["seen"])
+        await server.produce("b")
+        second = await look(server, topics=["t"], seen=first["seen"])
         assert second["topics"][0]["partitions"][0]["latest"] == 2
         assert second["seen"] != first["seen"]
 
 
 @pytest.mark.parametrize("what", ["grows", "appears", "gets partitions", "goes"])
 async def test_waiting_for_news(what: str) -> None:
-    async with house() as home:
-        await home.produce("a")
-        await home.broker.topics.create(TopicName.parse("u"), 1)
+    async with RestServer.open() as server:
+        await server.produce("a")
+        await server.broker.topics.create(TopicName.parse("u"), 1)
         body = {"patterns": [{"namespace": "public/default", "regex": ".*"}]}
-        seen = (await look(home, **body))["seen"]
-        waiting = home.broker.tasks.spawn(look(home, **body, seen=seen, wait_ms=60_000), "look")
-        while not home.endpoint.services.polls.running:
+        seen = (await look(server, **body))["seen"]
+        waiting = server.broker.tasks.spawn(look(server, **body, seen=seen, wait_ms=60_000), "look")
+        while not server.endpoint.services.polls.running:
             await asyncio.sleep(0)
         assert not waiting.done()
         match what:
             case "grows":
-                await home.produce("b")
+                await server.produce("b")
             case "appears":
-                await home.broker.topics.create(TopicName.parse("v"), 0)
+                await server.broker.topics.create(TopicName.parse("v"), 0)
             case "gets partitions":
-                await home.broker.topics.set_partitions(TopicName.parse("u"), 2)
+                await server.broker.topics.set_partitions(TopicName.parse("u"), 2)
             case "goes":
-                await home.broker.topics.delete(TopicName.parse("u"), force=False)
+                await server.broker.topics.delete(TopicName.parse("u"), force=False)
         found = await asyncio.wait_for(waiting, 30)
         assert found["changed"]
-        assert all(not topic.followers for topic in home.broker.topics.open_topics)
+        assert all(not topic.followers for topic in server.broker.topics.open_topics)
 
 
 async def test_waiting_in_vain() -> None:
-    async with house() as home:
-        await home.produce("a")
-        seen = (await look(home, topics=["t"]))["seen"]
-        waiting = home.broker.tasks.spawn(look(home, topics=["t"], seen=seen, wait_ms=500), "look")
-        while not home.endpoint.services.polls.running:
+    async with RestServer.open() as server:
+        await server.produce("a")
+        seen = (await look(server, topics=["t"]))["seen"]
+        waiting = server.broker.tasks.spawn(look(server, topics=["t"], seen=seen, wait_ms=500), "look")
+        while not server.endpoint.services.polls.running:
             await asyncio.sleep(0)
-        await home.clock.advance(499)
+        await server.clock.advance(499)
         assert not waiting.done()
-        await home.clock.advance(1)
+        await server.clock.advance(1)
         assert (await asyncio.wait_for(waiting, 30))["changed"] is False
 
 
 async def test_sizes() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         for _ in range(10):
-            await home.produce(*("x" * 100 for _ in range(5)))
-        topic = await home.broker.topics.get(TopicName.parse("t"), create=False)
+            await server.produce(*("x" * 100 for _ in range(5)))
+        topic = await server.broker.topics.get(TopicName.parse("t"), create=False)
         entries = await topic.read(0, 100)
         sizes = [len(entry.data) for entry in entries]
         whole = sum(sizes)
 
         async def size(offset: int, most: int | None) -> tuple[int, int, int]:
             ranges = [{"topic": "t", "partition": 0, "offset": offset, "bytes": most}]
-            answer = await home.post("/topics/sizes", {"ranges": ranges})
+            answer = await server.post("/topics/sizes", {"ranges": ranges})
             (found,) = answer["ranges"]
             return found["total"], found["bytes"], found["end"]
 
@@ -125,17 +125,17 @@ async def test_sizes() -> None:
 
 
 async def test_a_subscription_follows_by_offsets() -> None:
-    async with house() as home:
-        await home.produce(*"0123456789")
-        ledger = (await look(home, topics=["t"]))["topics"][0]["partitions"][0]["ledger"]
+    async with RestServer.open() as server:
+        await server.produce(*"0123456789")
+        ledger = (await look(server, topics=["t"]))["topics"][0]["partitions"][0]["ledger"]
 
         async def mark(offset: int, **more: Any) -> Any:
             one = {"topic": "t", "partition": 0, "ledger": ledger, "offset": offset} | more.pop("mark", {})
-            answer = await home.post("/topics/cursors", {"subscription": "s", "marks": [one], **more})
+            answer = await server.post("/topics/cursors", {"subscription": "s", "marks": [one], **more})
             return answer["marks"][0]
 
         assert (await mark(4))["offset"] == 4, "it is made where it is missing"
-        cursor = (await home.get(f"{TOPIC}/subscription/s/cursor"))["cursor"]
+        cursor = (await server.get(f"{TOPIC}/subscription/s/cursor"))["cursor"]
         assert (cursor["mark_delete_offset"], cursor["backlog"]) == (3, 6)
         assert (await mark(7))["offset"] == 7
         assert (await mark(5))["offset"] == 7, "it does not move back"
@@ -151,18 +151,18 @@ async def test_a_subscription_follows_by_offsets() -> None:
             assert result["offset"] is None
             assert said in result["error"]
             assert result["error_code"]
-        topic = await home.broker.topics.get(TopicName.parse("t"), create=False)
+        topic = await server.broker.topics.get(TopicName.parse("t"), create=False)
         saved = await topic.store.load_cursors(topic.ledger)
         assert [(each.subscription, each.mark) for each in saved] == [("s", 10)]
 
 
 async def test_a_shared_subscription_is_not_moved() -> None:
-    async with house() as home:
-        await home.produce("a")
-        await home.post(f"{TOPIC}/subscription/s", {"subscription_type": "Shared"})
-        ledger = (await look(home, topics=["t"]))["topics"][0]["partitions"][0]["ledger"]
+    async with RestServer.open() as server:
+        await server.produce("a")
+        await server.post(f"{TOPIC}/subscription/s", {"subscription_type": "Shared"})
+        ledger = (await look(server, topics=["t"]))["topics"][0]["partitions"][0]["ledger"]
         one = {"topic": "t", "partition": 0, "ledger": ledger, "offset": 1}
-        answer = await home.post("/topics/cursors", {"subscription": "s", "marks": [one]})
+        answer = await server.post("/topics/cursors", {"subscription": "s", "marks": [one]})
         assert "shared by consumers" in answer["marks"][0]["error"]
 
 
@@ -184,8 +184,8 @@ async def test_a_shared_subscription_is_not_moved() -> None:
     ],
 )
 async def test_bad_requests(path: str, body: Any, said: str) -> None:
-    async with house() as home:
-        response = await home.client.post(f"/topics/{path}", content=msgspec.json.encode(body))
+    async with RestServer.open() as server:
+        response = await server.client.post(f"/topics/{path}", content=msgspec.json.encode(body))
         assert response.status_code in (400, 412, 422), response.text
         assert said in response.json()["message"]
-        assert (await home.client.get(f"/topics/{path}")).status_code == 405
+        assert (await server.client.get(f"/topics/{path}")).status_code == 405

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from tests.integration.rest_harness import TOPIC, House, house
+from tests.support.rest import TOPIC, RestServer
 
 from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import ErrorKind, PenstockError
@@ -27,16 +27,16 @@ AVRO = {"type": "AVRO", "schema": RECORD}
 NAME = TopicName.parse("t")
 
 
-async def refused(home: House, body: Any, status: int, code: int, path: str = TOPIC) -> str:
+async def refused(server: RestServer, body: Any, status: int, code: int, path: str = TOPIC) -> str:
     content = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    response = await home.client.post(path, content=content)
+    response = await server.client.post(path, content=content)
     assert (response.status_code, response.json()["error_code"]) == (status, code), response.text
     return str(response.json()["message"])
 
 
 async def test_texts_without_a_schema_are_strings() -> None:
-    async with house() as home:
-        answer = await home.post(TOPIC, {"messages": [{"value": "a"}, {"value": "ü"}]})
+    async with RestServer.open() as server:
+        answer = await server.post(TOPIC, {"messages": [{"value": "a"}, {"value": "ü"}]})
         assert answer == {
             "schema_version": 0,
             "messageIds": [
@@ -44,8 +44,8 @@ async def test_texts_without_a_schema_are_strings() -> None:
                 {"messageId": "CAAQACABMAI=", "partition": 0, "error_code": None, "error": None},
             ],
         }
-        assert await home.values() == ["a", "ü"]
-        assert home.broker.schemas.get(NAME).schema.type.name == "STRING"
+        assert await server.values() == ["a", "ü"]
+        assert server.broker.schemas.get(NAME).schema.type.name == "STRING"
 
 
 @pytest.mark.parametrize("count", [1, 2, 100, 300])
@@ -53,15 +53,15 @@ async def test_the_fast_path_answers_as_the_general_one(count: int) -> None:
     values = [f"value {n}" for n in range(count)]
 
     async def both(partitions: int, path: str) -> None:
-        async with house() as home:
+        async with RestServer.open() as server:
             if partitions:
-                await home.broker.topics.create(NAME, partitions)
-            await home.produce("first", path=path)  # the schema is known from here on
+                await server.broker.topics.create(NAME, partitions)
+            await server.produce("first", path=path)  # the schema is known from here on
             for round_ in range(3):
-                fast = await home.client.post(
+                fast = await server.client.post(
                     path, content=msgspec.json.encode({"messages": [{"value": v} for v in values]})
                 )
-                slow = await home.client.post(
+                slow = await server.client.post(
                     path,
                     content=msgspec.json.encode(
                         {"messages": [{"value": v, "properties": {}} for v in values]}
@@ -75,14 +75,14 @@ async def test_the_fast_path_answers_as_the_general_one(count: int) -> None:
                 assert one == other
                 assert ids[0].entry == 1 + 2 * round_
             where = "/topics/public/default/t/partitions/" + ("2" if partitions else "0")
-            assert await home.values(where, max_messages=10_000) == ["first", *values * 6]
+            assert await server.values(where, max_messages=10_000) == ["first", *values * 6]
 
     await both(0, TOPIC)
     await both(3, f"{TOPIC}/partitions/2")
 
 
 async def test_everything_a_message_can_say() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         message = {
             "value": "v",
             "key": "k",
@@ -91,12 +91,12 @@ async def test_everything_a_message_can_say() -> None:
             "sequenceId": 7,
             "replicationClusters": ["x", "y"],
         }
-        await home.post(TOPIC, {"producer_name": "me", "messages": [message]})
-        await home.post(
+        await server.post(TOPIC, {"producer_name": "me", "messages": [message]})
+        await server.post(
             TOPIC, {"messages": [{"value": "w", "disableReplication": True, "deliverAfterMs": 50}]}
         )
-        await home.post(TOPIC, {"messages": [{"value": None, "key": "k"}]})
-        one, two, three = (await home.get(f"{TOPIC}/partitions/0/messages"))["messages"]
+        await server.post(TOPIC, {"messages": [{"value": None, "key": "k"}]})
+        one, two, three = (await server.get(f"{TOPIC}/partitions/0/messages"))["messages"]
         assert one == {
             "messageId": "CAAQAA==",
             "partition": 0,
@@ -104,20 +104,20 @@ async def test_everything_a_message_can_say() -> None:
             "key": "k",
             "value": "v",
             "properties": {"a": "b"},
-            "publishTime": home.clock.now_ms(),
+            "publishTime": server.clock.now_ms(),
             "eventTime": 5,
             "sequenceId": 7,
             "producerName": "me",
             "schema_version": 0,
             "replicationClusters": ["x", "y"],
         }
-        assert two["deliverAt"] == home.clock.now_ms() + 50
+        assert two["deliverAt"] == server.clock.now_ms() + 50
         assert two["replicationClusters"] == ["__local__"]
         assert (three["value"], three["key"], three["schema_version"]) == (None, "k", None)
 
 
 async def test_a_bad_message_fails_alone() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         messages: list[dict[str, Any]] = [
             {"value": "a"},
             {"value": {"no": "schema"}},
@@ -129,32 +129,34 @@ async def test_a_bad_message_fails_alone() -> None:
             {"value": "f", "partition": 9},
             {"value": "g"},
         ]
-        answer = await home.post(TOPIC, {"messages": messages})
+        answer = await server.post(TOPIC, {"messages": messages})
         codes = [slot["error_code"] for slot in answer["messageIds"]]
         assert codes == [None, 1, 1, 1, 1, 1, 1, 1, None]
         bad = answer["messageIds"][1]
         assert (bad["messageId"], bad["partition"]) == (None, None)
         assert all(slot["error"] for slot in answer["messageIds"][1:8])
-        assert await home.values() == ["a", "g"]
+        assert await server.values() == ["a", "g"]
 
 
 async def test_numbered_errors() -> None:
-    async with house() as home:
-        await refused(home, b"{", 422, 42205)
-        await refused(home, b"\xff", 422, 42205)
-        await refused(home, b'{"messages":[{"value":"\xff"}]}', 422, 42205)
-        await refused(home, b"[" * 100_000, 422, 42205)
-        await refused(home, b"5", 422, 42205)
-        await refused(home, {}, 422, 42205)
-        await refused(home, {"messages": []}, 422, 42205)
-        await refused(home, {"messages": [{"value": {}}, {"key": "a"}]}, 422, 42205)
-        await refused(home, {"messages": [{"value": 5}]}, 422, 42202)
-        await refused(home, {"schema_type": "avro", "messages": [{"value": {}}]}, 422, 42202)
-        await refused(home, {"schema_type": "key_value", "messages": [{"value": {}}]}, 422, 42201)
-        await refused(home, {"key_schema": AVRO, "messages": [{"value": {}}]}, 422, 42201)
-        await refused(home, {"key_schema": 5, "value_schema": AVRO, "messages": [{"value": {}}]}, 422, 42203)
+    async with RestServer.open() as server:
+        await refused(server, b"{", 422, 42205)
+        await refused(server, b"\xff", 422, 42205)
+        await refused(server, b'{"messages":[{"value":"\xff"}]}', 422, 42205)
+        await refused(server, b"[" * 100_000, 422, 42205)
+        await refused(server, b"5", 422, 42205)
+        await refused(server, {}, 422, 42205)
+        await refused(server, {"messages": []}, 422, 42205)
+        await refused(server, {"messages": [{"value": {}}, {"key": "a"}]}, 422, 42205)
+        await refused(server, {"messages": [{"value": 5}]}, 422, 42202)
+        await refused(server, {"schema_type": "avro", "messages": [{"value": {}}]}, 422, 42202)
+        await refused(server, {"schema_type": "key_value", "messages": [{"value": {}}]}, 422, 42201)
+        await refused(server, {"key_schema": AVRO, "messages": [{"value": {}}]}, 422, 42201)
         await refused(
-            home,
+            server, {"key_schema": 5, "value_schema": AVRO, "messages": [{"value": {}}]}, 422, 42203
+        )
+        await refused(
+            server,
             {
                 "key_schema": {"type": "AVRO", "schema": "{}"},
                 "value_schema": AVRO,
@@ -163,40 +165,43 @@ async def test_numbered_errors() -> None:
             422,
             42203,
         )
-        await refused(home, {"value_schema": 5, "messages": [{"value": {}}]}, 422, 42204)
+        await refused(server, {"value_schema": 5, "messages": [{"value": {}}]}, 422, 42204)
         await refused(
-            home, {"value_schema": {"type": "AVRO", "schema": "{}"}, "messages": [{"value": {}}]}, 422, 42204
+            server,
+            {"value_schema": {"type": "AVRO", "schema": "{}"}, "messages": [{"value": {}}]},
+            422,
+            42204,
         )
-        await refused(home, {"schema_version": 3, "messages": [{"value": "a"}]}, 422, 42204)
-        await refused(home, {"schema_version": "x", "messages": [{"value": "a"}]}, 400, 40001)
-        await refused(home, {"schema_type": "x", "messages": [{"value": "a"}]}, 400, 40001)
-        await refused(home, {"colour": 1, "messages": [{"value": "a"}]}, 400, 40001)
-        await refused(home, {"messages": [{"value": "a"}]}, 404, 40402, f"{TOPIC}/partitions/1")
-        await refused(home, {"messages": [{"value": "a"}]}, 412, 41201, "/topics/a%20b/c/d")
-        await refused(home, {"messages": [{"value": "x"}] * 10_001}, 413, 41301)
-        assert home.broker.topics.names(NAME.namespace_name) == []  # none of them made the topic
-        await refused(home, {"value_schema": AVRO, "messages": [{"value": {"x": "no"}}]}, 422, 42205)
-        assert home.broker.schemas.all(NAME) == []
+        await refused(server, {"schema_version": 3, "messages": [{"value": "a"}]}, 422, 42204)
+        await refused(server, {"schema_version": "x", "messages": [{"value": "a"}]}, 400, 40001)
+        await refused(server, {"schema_type": "x", "messages": [{"value": "a"}]}, 400, 40001)
+        await refused(server, {"colour": 1, "messages": [{"value": "a"}]}, 400, 40001)
+        await refused(server, {"messages": [{"value": "a"}]}, 404, 40402, f"{TOPIC}/partitions/1")
+        await refused(server, {"messages": [{"value": "a"}]}, 412, 41201, "/topics/a%20b/c/d")
+        await refused(server, {"messages": [{"value": "x"}] * 10_001}, 413, 41301)
+        assert server.broker.topics.names(NAME.namespace_name) == []  # none of them made the topic
+        await refused(server, {"value_schema": AVRO, "messages": [{"value": {"x": "no"}}]}, 422, 42205)
+        assert server.broker.schemas.all(NAME) == []
 
 
 async def test_topics_are_not_made_where_they_must_not_be() -> None:
-    async with house(BrokerSettings(auto_create_topics=False)) as home:
-        await refused(home, {"messages": [{"value": "a"}]}, 404, 40401)
-        await refused(home, {"messages": [{"value": "a"}]}, 404, 40401, f"{TOPIC}/partitions/0")
+    async with RestServer.open(BrokerSettings(auto_create_topics=False)) as server:
+        await refused(server, {"messages": [{"value": "a"}]}, 404, 40401)
+        await refused(server, {"messages": [{"value": "a"}]}, 404, 40401, f"{TOPIC}/partitions/0")
 
 
 async def test_methods_and_paths() -> None:
-    async with house() as home:
-        response = await home.client.put(TOPIC)
+    async with RestServer.open() as server:
+        response = await server.client.put(TOPIC)
         assert (response.status_code, response.headers["allow"]) == (405, "POST")
         assert response.json()["error_code"] == 40501
-        response = await home.client.get(f"{TOPIC}/nothing")
+        response = await server.client.get(f"{TOPIC}/nothing")
         assert (response.status_code, response.json()["error_code"]) == (404, 40400)
 
 
 async def test_bodies_too_large_are_not_read() -> None:
-    async with house(limits=Limits(max_request_bytes=1000)) as home:
-        await refused(home, {"messages": [{"value": "x" * 1000}]}, 413, 41301)
+    async with RestServer.open(limits=Limits(max_request_bytes=1000)) as server:
+        await refused(server, {"messages": [{"value": "x" * 1000}]}, 413, 41301)
         sent = []
 
         async def endless() -> Any:
@@ -204,23 +209,23 @@ async def test_bodies_too_large_are_not_read() -> None:
                 sent.append(1)
                 yield b"x" * 400
 
-        response = await home.client.post(TOPIC, content=endless())
+        response = await server.client.post(TOPIC, content=endless())
         assert (response.status_code, response.json()["error_code"]) == (413, 41301)
         assert len(sent) < 6
-        response = await home.client.post(TOPIC, content=b"x", headers={"content-encoding": "gzip"})
+        response = await server.client.post(TOPIC, content=b"x", headers={"content-encoding": "gzip"})
         assert (response.status_code, response.json()["error_code"]) == (415, 41501)
 
 
 async def test_messages_too_large() -> None:
-    async with house(BrokerSettings(max_message_bytes=100)) as home:
-        await refused(home, {"messages": [{"value": "x" * 101}]}, 413, 41301)
-        answer = await home.post(TOPIC, {"messages": [{"value": "x" * 101}, {"value": "y"}]})
+    async with RestServer.open(BrokerSettings(max_message_bytes=100)) as server:
+        await refused(server, {"messages": [{"value": "x" * 101}]}, 413, 41301)
+        answer = await server.post(TOPIC, {"messages": [{"value": "x" * 101}, {"value": "y"}]})
         assert [slot["error_code"] for slot in answer["messageIds"]] == [1, None]
 
 
 async def test_curl_says_form_and_means_json() -> None:
-    async with house() as home:
-        response = await home.client.post(
+    async with RestServer.open() as server:
+        response = await server.client.post(
             TOPIC,
             content=b'{"messages":[{"value":"a"}]}',
             headers={"content-type": "application/x-www-form-urlencoded"},
@@ -229,52 +234,52 @@ async def test_curl_says_form_and_means_json() -> None:
 
 
 async def test_repeats_are_stored_once() -> None:
-    async with house(BrokerSettings(deduplication=True)) as home:
+    async with RestServer.open(BrokerSettings(deduplication=True)) as server:
         body = {
             "producer_name": "p",
             "messages": [{"value": "a", "sequenceId": 3}, {"value": "b", "sequenceId": 4}],
         }
-        first = await home.post(TOPIC, body)
-        again = await home.post(TOPIC, body)
+        first = await server.post(TOPIC, body)
+        again = await server.post(TOPIC, body)
         assert again == first
-        await home.post(TOPIC, {"producer_name": "p", "messages": [{"value": "counted"}]})
-        await home.post(TOPIC, {"producer_name": "q", "messages": [{"value": "counted"}]})
+        await server.post(TOPIC, {"producer_name": "p", "messages": [{"value": "counted"}]})
+        await server.post(TOPIC, {"producer_name": "q", "messages": [{"value": "counted"}]})
         plain = {"messages": [{"value": "c", "sequenceId": 1}, {"value": "c", "sequenceId": 1}]}
-        await home.post(TOPIC, plain)  # without a name there is nobody to repeat
-        assert await home.values() == ["a", "b", "counted", "counted", "c", "c"]
+        await server.post(TOPIC, plain)  # without a name there is nobody to repeat
+        assert await server.values() == ["a", "b", "counted", "counted", "c", "c"]
 
 
 async def test_keys_choose_partitions_and_the_rest_goes_round() -> None:
-    async with house() as home:
-        await home.broker.topics.create(NAME, 4)
-        keyed = await home.post(TOPIC, {"messages": [{"value": "x", "key": "k"}] * 5})
+    async with RestServer.open() as server:
+        await server.broker.topics.create(NAME, 4)
+        keyed = await server.post(TOPIC, {"messages": [{"value": "x", "key": "k"}] * 5})
         assert len({slot["partition"] for slot in keyed["messageIds"]}) == 1
-        round_ = await home.post(TOPIC, {"messages": [{"value": "x"}] * 8})
+        round_ = await server.post(TOPIC, {"messages": [{"value": "x"}] * 8})
         chosen = [slot["partition"] for slot in round_["messageIds"]]
         assert sorted(chosen) == [0, 0, 1, 1, 2, 2, 3, 3]
-        own = await home.post(TOPIC, {"messages": [{"value": "x", "partition": 2}]})
+        own = await server.post(TOPIC, {"messages": [{"value": "x", "partition": 2}]})
         assert own["messageIds"][0]["partition"] == 2
         await refused(
-            home, {"messages": [{"value": "x", "partition": 1}]}, 422, 42205, f"{TOPIC}/partitions/2"
+            server, {"messages": [{"value": "x", "partition": 1}]}, 422, 42205, f"{TOPIC}/partitions/2"
         )
-        await home.broker.topics.set_partitions(NAME, 6)
-        grown = await home.post(TOPIC, {"messages": [{"value": "x"}] * 6})
+        await server.broker.topics.set_partitions(NAME, 6)
+        grown = await server.post(TOPIC, {"messages": [{"value": "x"}] * 6})
         assert sorted(slot["partition"] for slot in grown["messageIds"]) == [0, 1, 2, 3, 4, 5]
 
 
 async def test_avro_by_schema_then_by_version() -> None:
-    async with house() as home:
-        answer = await home.post(TOPIC, {"value_schema": AVRO, "messages": [{"value": {"x": 1, "s": "a"}}]})
+    async with RestServer.open() as server:
+        answer = await server.post(TOPIC, {"value_schema": AVRO, "messages": [{"value": {"x": 1, "s": "a"}}]})
         assert answer["schema_version"] == 0
-        await home.post(
+        await server.post(
             TOPIC, {"schema_version": 0, "messages": [{"value": {"x": 2}}, {"value": {"x": 3, "s": None}}]}
         )
         wider = {**RECORD, "fields": [*RECORD["fields"], {"name": "y", "type": "int", "default": 9}]}
-        answer = await home.post(
+        answer = await server.post(
             TOPIC, {"schema_type": "avro", "value_schema": wider, "messages": [{"value": {"x": 4}}]}
         )
         assert answer["schema_version"] == 1
-        found = await home.get(f"{TOPIC}/partitions/0/messages", include_schema="true")
+        found = await server.get(f"{TOPIC}/partitions/0/messages", include_schema="true")
         assert [m["value"] for m in found["messages"]] == [
             {"x": 1, "s": "a"},
             {"x": 2, "s": None},
@@ -282,27 +287,29 @@ async def test_avro_by_schema_then_by_version() -> None:
             {"x": 4, "s": None, "y": 9},
         ]
         assert [(s["type"], s["version"]) for s in found["schemas"]] == [("AVRO", 0), ("AVRO", 1)]
-        await refused(home, {"messages": [{"value": "text"}]}, 422, 42202)
-        await refused(home, {"value_schema": {"type": "STRING"}, "messages": [{"value": "text"}]}, 409, 40903)
+        await refused(server, {"messages": [{"value": "text"}]}, 422, 42202)
+        await refused(
+            server, {"value_schema": {"type": "STRING"}, "messages": [{"value": "text"}]}, 409, 40903
+        )
         narrow = {**RECORD, "fields": [{"name": "z", "type": "int"}]}
         told = await refused(
-            home,
+            server,
             {"value_schema": {"type": "AVRO", "schema": narrow}, "messages": [{"value": {"z": 1}}]},
             409,
             40903,
         )
         assert "z" in told
-        partly = await home.post(
+        partly = await server.post(
             TOPIC, {"schema_version": 1, "messages": [{"value": {"x": "no"}}, {"value": {"x": 5}}]}
         )
         assert "x" in partly["messageIds"][0]["error"]
-        await refused(home, {"schema_version": 1, "messages": [{"value": {"x": "no"}}]}, 422, 42205)
+        await refused(server, {"schema_version": 1, "messages": [{"value": {"x": "no"}}]}, 422, 42205)
 
 
 async def test_a_schema_per_message() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         wider = {**RECORD, "fields": [*RECORD["fields"], {"name": "y", "type": "int", "default": 9}]}
-        answer = await home.post(
+        answer = await server.post(
             TOPIC,
             {
                 "value_schema": AVRO,
@@ -318,9 +325,9 @@ async def test_a_schema_per_message() -> None:
         assert answer["schema_version"] == 0
         assert [slot["schema_version"] for slot in answer["messageIds"]] == [0, 1, None, 0, None]
         assert [slot["error_code"] for slot in answer["messageIds"]] == [None, None, 1, None, 1]
-        found = (await home.get(f"{TOPIC}/partitions/0/messages"))["messages"]
+        found = (await server.get(f"{TOPIC}/partitions/0/messages"))["messages"]
         assert [(m["value"]["x"], m["schema_version"]) for m in found] == [(1, 0), (2, 1), (3, 0)]
-        answer = await home.post(
+        answer = await server.post(
             TOPIC,
             {
                 "messages": [
@@ -337,7 +344,7 @@ async def test_a_schema_per_message() -> None:
 
 @pytest.mark.parametrize("encoding", ["separated", "inline"])
 async def test_pairs(encoding: str) -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         body = {
             "key_schema": {"type": "INT32"},
             "value_schema": AVRO,
@@ -348,102 +355,102 @@ async def test_pairs(encoding: str) -> None:
                 {"key": 6, "value": None},
             ],
         }
-        answer = await home.post(TOPIC, body)
+        answer = await server.post(TOPIC, body)
         assert [slot["error"] for slot in answer["messageIds"]] == [None, None, None]
-        found = (await home.get(f"{TOPIC}/partitions/0/messages"))["messages"]
+        found = (await server.get(f"{TOPIC}/partitions/0/messages"))["messages"]
         shown = [(m["key"], m["value"]) for m in found]
         assert shown == [(5, {"x": 1, "s": None}), (None, {"x": 2, "s": None}), (6, None)]
-        await refused(home, {"messages": [{"value": "text"}]}, 422, 42201)
+        await refused(server, {"messages": [{"value": "text"}]}, 422, 42201)
         raw = b64encode((7).to_bytes(4, "big")).decode()
         payload = b64encode(b"\x02\x00").decode()
         bytes_body = {"schema_version": 0, "encoding": "base64", "messages": [{"key": raw, "value": payload}]}
-        await home.post(TOPIC, bytes_body)
-        last = (await home.get(f"{TOPIC}/partitions/0/messages", offset=3))["messages"][0]
+        await server.post(TOPIC, bytes_body)
+        last = (await server.get(f"{TOPIC}/partitions/0/messages", offset=3))["messages"][0]
         assert (last["key"], last["value"]) == (7, {"x": 1, "s": None})
 
 
 async def test_bytes_and_what_they_claim_to_be() -> None:
-    async with house() as home:
-        plain = await home.post(
+    async with RestServer.open() as server:
+        plain = await server.post(
             TOPIC, {"schema_type": "bytes", "messages": [{"value": "/wA="}, {"value": "!"}]}
         )
         assert plain["schema_version"] is None
         assert [slot["error_code"] for slot in plain["messageIds"]] == [None, 1]
-        await home.post(TOPIC, {"encoding": "base64", "messages": [{"value": "/wE="}]})
-        assert await home.values() == ["/wA=", "/wE="]
-        claimed = await home.post(
+        await server.post(TOPIC, {"encoding": "base64", "messages": [{"value": "/wE="}]})
+        assert await server.values() == ["/wA=", "/wE="]
+        claimed = await server.post(
             TOPIC,
             {"value_schema": AVRO, "encoding": "base64", "messages": [{"value": "AgA="}, {"value": "AgAA"}]},
         )
         assert [slot["error_code"] for slot in claimed["messageIds"]] == [None, 1]
-        assert (await home.values())[2] == {"x": 1, "s": None}
-        assert await home.values(encoding="base64") == ["/wA=", "/wE=", "AgA="]
+        assert (await server.values())[2] == {"x": 1, "s": None}
+        assert await server.values(encoding="base64") == ["/wA=", "/wE=", "AgA="]
 
 
 async def test_json_without_a_definition() -> None:
-    async with house() as home:
-        await home.post(
+    async with RestServer.open() as server:
+        await server.post(
             TOPIC, {"schema_type": "json", "messages": [{"value": {"a": [1, None]}}, {"value": "x"}]}
         )
-        assert await home.values() == [{"a": [1, None]}, "x"]
+        assert await server.values() == [{"a": [1, None]}, "x"]
         other = f"{TOPIC}2"
         definition = {"type": "JSON", "schema": RECORD}
-        await home.post(other, {"value_schema": definition, "messages": [{"value": {"x": 1}}]})
-        await home.post(other, {"schema_type": "json", "messages": [{"value": {"x": 2}}]})
-        await refused(home, {"schema_type": "json", "messages": [{"value": {"a": 1}}]}, 422, 42205, other)
+        await server.post(other, {"value_schema": definition, "messages": [{"value": {"x": 1}}]})
+        await server.post(other, {"schema_type": "json", "messages": [{"value": {"x": 2}}]})
+        await refused(server, {"schema_type": "json", "messages": [{"value": {"a": 1}}]}, 422, 42205, other)
 
 
 async def test_a_deleted_schema_is_looked_up_again() -> None:
-    async with house() as home:
-        await home.produce("a")
-        await home.broker.schemas.delete(NAME)
-        assert (await home.post(TOPIC, {"messages": [{"value": "b"}]}))["schema_version"] == 2
-        await home.broker.schemas.delete(NAME, force=True)
-        assert (await home.post(TOPIC, {"messages": [{"value": "c"}]}))["schema_version"] == 0
+    async with RestServer.open() as server:
+        await server.produce("a")
+        await server.broker.schemas.delete(NAME)
+        assert (await server.post(TOPIC, {"messages": [{"value": "b"}]}))["schema_version"] == 2
+        await server.broker.schemas.delete(NAME, force=True)
+        assert (await server.post(TOPIC, {"messages": [{"value": "c"}]}))["schema_version"] == 0
 
 
 async def test_where_schemas_are_enforced() -> None:
-    async with house() as home:
-        await home.produce("a")
-        await home.broker.namespaces.update(
+    async with RestServer.open() as server:
+        await server.produce("a")
+        await server.broker.namespaces.update(
             NAME.namespace_name, NamespacePolicies(schema_validation_enforced=True)
         )
-        await refused(home, {"schema_type": "bytes", "messages": [{"value": "AA=="}]}, 409, 40903)
-        await refused(home, {"encoding": "base64", "messages": [{"value": "AA=="}]}, 409, 40903)
+        await refused(server, {"schema_type": "bytes", "messages": [{"value": "AA=="}]}, 409, 40903)
+        await refused(server, {"encoding": "base64", "messages": [{"value": "AA=="}]}, 409, 40903)
 
 
 async def test_topics_that_go_and_come() -> None:
-    async with house() as home:
-        await home.produce("a")
-        await home.broker.administration.delete_topic(NAME, force=True, schema=True)
-        await home.produce("b")
-        assert await home.values() == ["b"]
-        await home.broker.topics.terminate(NAME)
-        await refused(home, {"messages": [{"value": "c"}]}, 503, 50303)
+    async with RestServer.open() as server:
+        await server.produce("a")
+        await server.broker.administration.delete_topic(NAME, force=True, schema=True)
+        await server.produce("b")
+        assert await server.values() == ["b"]
+        await server.broker.topics.terminate(NAME)
+        await refused(server, {"messages": [{"value": "c"}]}, 503, 50303)
 
 
 async def test_the_bound_of_messages_holds_on_every_path() -> None:
-    async with house(limits=Limits(max_messages_per_request=2)) as home:
+    async with RestServer.open(limits=Limits(max_messages_per_request=2)) as server:
         for _ in range(3):  # the first request makes what the fast path needs
-            await home.produce("a", "b")
-            await refused(home, {"messages": [{"value": "c"}] * 3}, 413, 41301)
-        assert await home.values() == ["a", "b"] * 3
+            await server.produce("a", "b")
+            await refused(server, {"messages": [{"value": "c"}] * 3}, 413, 41301)
+        assert await server.values() == ["a", "b"] * 3
 
 
 async def test_an_exclusive_producer_keeps_others_out() -> None:
-    async with house() as home:
-        await home.produce("a")
+    async with RestServer.open() as server:
+        await server.produce("a")
         options = ProducerOptions(name="only", access_mode=AccessMode.EXCLUSIVE)
-        producer = await home.broker.producer(NAME, options)
-        await refused(home, {"messages": [{"value": "b"}]}, 409, 40905)
+        producer = await server.broker.producer(NAME, options)
+        await refused(server, {"messages": [{"value": "b"}]}, 409, 40905)
         producer.close()
-        await home.produce("c")
+        await server.produce("c")
 
 
 async def test_a_full_disk_is_told_and_gets_over() -> None:
-    async with house() as home:
-        await home.produce("a")
-        topic = await home.broker.topics.get(NAME)
+    async with RestServer.open() as server:
+        await server.produce("a")
+        topic = await server.broker.topics.get(NAME)
         append = topic.store.append
 
         def full(*_: Any) -> Any:
@@ -451,60 +458,60 @@ async def test_a_full_disk_is_told_and_gets_over() -> None:
 
         topic.store.append = full  # type: ignore[method-assign]
         for body in ({"messages": [{"value": "b"}]}, {"messages": [{"value": "b", "key": "k"}]}):
-            assert await refused(home, body, 503, 50302) == "the disk is full"
-        assert await home.values() == ["a"]
+            assert await refused(server, body, 503, 50302) == "the disk is full"
+        assert await server.values() == ["a"]
         topic.store.append = append  # type: ignore[method-assign]
-        await home.produce("b")
+        await server.produce("b")
 
 
 async def test_errors_of_ours_tell_nothing_of_the_inside(caplog: pytest.LogCaptureFixture) -> None:
-    async with house() as home:
-        await home.produce("a")
-        topic = await home.broker.topics.get(NAME)
+    async with RestServer.open() as server:
+        await server.produce("a")
+        topic = await server.broker.topics.get(NAME)
 
         def broken(*_: Any) -> Any:
             raise RuntimeError("secret")
 
         topic.store.append = broken  # type: ignore[method-assign]
-        response = await home.client.post(TOPIC, content=b'{"messages":[{"value":"b"}]}')
+        response = await server.client.post(TOPIC, content=b'{"messages":[{"value":"b"}]}')
         assert (response.status_code, response.json()["error_code"]) == (500, 50001)
         assert "secret" not in response.text
         assert "secret" in caplog.text
 
 
 async def test_a_draining_server_takes_no_work() -> None:
-    async with house() as home:
-        home.context.draining = True
-        response = await home.client.post(TOPIC, content=b'{"messages":[{"value":"b"}]}')
+    async with RestServer.open() as server:
+        server.context.draining = True
+        response = await server.client.post(TOPIC, content=b'{"messages":[{"value":"b"}]}')
         assert (response.status_code, response.json()["error_code"]) == (503, 50301)
         assert response.headers["retry-after"] == "1"
 
 
 async def test_requests_and_replies() -> None:
-    async with house() as home:
-        created = await home.post(f"{TOPIC}/subscription/s", {"subscription_type": "Shared"})
+    async with RestServer.open() as server:
+        created = await server.post(f"{TOPIC}/subscription/s", {"subscription_type": "Shared"})
         asked = asyncio.get_running_loop().create_task(
-            home.post(f"{TOPIC}/request?timeout=5000", {"value": "ping"})
+            server.post(f"{TOPIC}/request?timeout=5000", {"value": "ping"})
         )
-        got = (await home.get(f"{created['base_uri']}/messages", timeout=60_000))["messages"][0]
+        got = (await server.get(f"{created['base_uri']}/messages", timeout=60_000))["messages"][0]
         assert got["value"] == "ping"
         assert got["properties"] == {"REQUEST_TIMEOUT_MILLIS": "5000"}
         answer = {"messageId": got["messageId"], "replyContent": "cG9uZw==", "isErrorResult": True}
-        acked = await home.post(f"{TOPIC}/subscription/s/cursor", {"messageIds": [answer]})
+        acked = await server.post(f"{TOPIC}/subscription/s/cursor", {"messageIds": [answer]})
         assert acked["messageIds"][0]["reply"] == "ok"
         replied = await asked
         assert replied["replyContent"] == "cG9uZw=="
         assert replied["isErrorResult"] is True
         assert MessageId.parse(replied["requestMessageId"]).entry == 0
         late = asyncio.get_running_loop().create_task(
-            home.client.post(f"{TOPIC}/request?timeout=5", content=b'{"messages":[{"value":"x"}]}')
+            server.client.post(f"{TOPIC}/request?timeout=5", content=b'{"messages":[{"value":"x"}]}')
         )
         await settle()
-        await home.clock.advance(5)
+        await server.clock.advance(5)
         response = await late
         assert (response.status_code, response.json()["error_code"]) == (504, 50401)
-        await refused(home, {"messages": [{"value": "x"}] * 2}, 422, 42205, f"{TOPIC}/request")
-        await refused(home, {"value": "x"}, 400, 40001, f"{TOPIC}/request?timeout=0")
+        await refused(server, {"messages": [{"value": "x"}] * 2}, 422, 42205, f"{TOPIC}/request")
+        await refused(server, {"value": "x"}, 400, 40001, f"{TOPIC}/request?timeout=0")
 
 
 # -- the shipped dialect
@@ -519,27 +526,27 @@ async def test_requests_and_replies() -> None:
     ],
 )
 async def test_a_request_in_the_shipped_dialect(body: dict[str, Any]) -> None:
-    async with house() as home:
-        topic = await home.broker.topics.get(TopicName.parse("t"))
+    async with RestServer.open() as server:
+        topic = await server.broker.topics.get(TopicName.parse("t"))
         asked = asyncio.get_running_loop().create_task(
-            home.client.post(f"{SHIPPED}/request?timeout=5", content=msgspec.json.encode(body))
+            server.client.post(f"{SHIPPED}/request?timeout=5", content=msgspec.json.encode(body))
         )
         await settle()
-        await home.clock.advance(5)
+        await server.clock.advance(5)
         assert (await asked).status_code == 504
         entry = await topic.entry(0)
-        (message,) = home.broker.encoder.decode(entry)
+        (message,) = server.broker.encoder.decode(entry)
         assert (message.payload, message.key) == (b"ping", "k")
 
 
-async def shipped(home: House, body: Any, path: str = SHIPPED) -> httpx.Response:
-    return await home.client.post(path, content=msgspec.json.encode(body))
+async def shipped(server: RestServer, body: Any, path: str = SHIPPED) -> httpx.Response:
+    return await server.client.post(path, content=msgspec.json.encode(body))
 
 
 async def test_shipped_answers() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         response = await shipped(
-            home, {"messages": [{"payload": "a", "key": "k", "eventTime": "12"}, {"payload": "b"}]}
+            server, {"messages": [{"payload": "a", "key": "k", "eventTime": "12"}, {"payload": "b"}]}
         )
         assert response.json() == {
             "messagePublishResults": [
@@ -548,11 +555,11 @@ async def test_shipped_answers() -> None:
             ],
             "schemaVersion": 0,
         }
-        found = (await home.get(f"{SHIPPED}/partitions/0/messages"))["messages"]
+        found = (await server.get(f"{SHIPPED}/partitions/0/messages"))["messages"]
         assert [(m["key"], m["value"], m["eventTime"]) for m in found] == [("k", "a", 12), (None, "b", None)]
-        await home.broker.topics.create(TopicName.parse("p"), 2)
+        await server.broker.topics.create(TopicName.parse("p"), 2)
         response = await shipped(
-            home, {"messages": [{"payload": "a"}]}, "/topics/persistent/public/default/p/partitions/1"
+            server, {"messages": [{"payload": "a"}]}, "/topics/persistent/public/default/p/partitions/1"
         )
         assert response.json()["messagePublishResults"][0]["messageId"].endswith(":0:1")
 
@@ -571,47 +578,47 @@ async def test_shipped_answers() -> None:
     ],
 )
 async def test_shipped_payloads_are_texts(schema: Any, payload: str, value: Any) -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         text = msgspec.json.encode(schema).decode()
         response = await shipped(
-            home, {"valueSchema": text, "messages": [{"payload": payload}, {"payload": "{"}]}
+            server, {"valueSchema": text, "messages": [{"payload": payload}, {"payload": "{"}]}
         )
         results = response.json()["messagePublishResults"]
         assert results[0]["errorCode"] == 0, results
         if schema["type"] != "BYTES":
             assert results[1]["errorCode"] == 1
             assert results[1]["errorMsg"]
-        assert (await home.values())[0] == value
+        assert (await server.values())[0] == value
 
 
 async def test_shipped_pairs_and_versions() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         body = {
             "keySchema": '{"type":"INT32"}',
             "valueSchema": '{"type":"STRING"}',
             "messages": [{"key": "5", "payload": "v"}],
         }
-        assert (await shipped(home, body)).json()["schemaVersion"] == 0
-        await shipped(home, {"schemaVersion": 0, "messages": [{"key": "6", "payload": "w"}]})
-        found = (await home.get(f"{SHIPPED}/partitions/0/messages"))["messages"]
+        assert (await shipped(server, body)).json()["schemaVersion"] == 0
+        await shipped(server, {"schemaVersion": 0, "messages": [{"key": "6", "payload": "w"}]})
+        found = (await server.get(f"{SHIPPED}/partitions/0/messages"))["messages"]
         assert [(m["key"], m["value"]) for m in found] == [(5, "v"), (6, "w")]
 
 
 async def test_shipped_errors_have_a_reason_too() -> None:
-    async with house() as home:
-        response = await shipped(home, {"messages": [{"payload": 5}]})
+    async with RestServer.open() as server:
+        response = await shipped(server, {"messages": [{"payload": 5}]})
         assert response.status_code == 422
         assert response.json()["reason"] == response.json()["message"]
-        response = await shipped(home, {"schemaVersion": 5, "messages": [{"payload": "x"}]})
+        response = await shipped(server, {"schemaVersion": 5, "messages": [{"payload": "x"}]})
         assert (response.status_code, response.json()["error_code"]) == (422, 42204)
-        response = await shipped(home, {"messages": [{"payload": "x", "eventTime": "soon"}]})
+        response = await shipped(server, {"messages": [{"payload": "x", "eventTime": "soon"}]})
         assert response.status_code == 422
-        partly = await shipped(home, {"messages": [{"payload": 5}, {"payload": "x", "unknown": 1}]})
+        partly = await shipped(server, {"messages": [{"payload": 5}, {"payload": "x", "unknown": 1}]})
         assert [r["errorCode"] for r in partly.json()["messagePublishResults"]] == [1, 0]
 
 
 async def test_non_persistent_topics() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         path = "/topics/non-persistent/public/default/t"
-        await shipped(home, {"messages": [{"payload": "a"}]}, path)
-        assert await home.values(f"{path}/partitions/0") == ["a"]
+        await shipped(server, {"messages": [{"payload": "a"}]}, path)
+        assert await server.values(f"{path}/partitions/0") == ["a"]

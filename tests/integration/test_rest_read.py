@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.rest_harness import TOPIC, House, Visit, house
+from tests.support.rest import TOPIC, RestServer, Visit
 
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.message_id import MessageId
@@ -20,98 +20,98 @@ NAME = TopicName.parse("t")
 
 
 async def test_places_to_begin_and_end() -> None:
-    async with house() as home:
-        ids = await home.produce("a", "b", "c")
-        await home.clock.advance(1000)
-        ids += await home.produce("d")
-        then = home.clock.now_ms()
-        assert await home.values(offset=1) == ["b", "c", "d"]
-        assert await home.values(offset=1, end_offset=3) == ["b", "c"]
-        assert await home.values(offset=9) == []
-        assert await home.values(message_id=ids[0]) == ["b", "c", "d"]
-        assert await home.values(message_id=ids[3]) == []
-        assert await home.values(message_id="earliest", max_messages=1) == ["a"]
-        assert await home.values(message_id="latest") == []
-        assert await home.values(publish_time=then) == ["d"]
-        assert await home.values(publish_time=then + 1) == []
-        assert await home.values(publish_time=0) == ["a", "b", "c", "d"]
+    async with RestServer.open() as server:
+        ids = await server.produce("a", "b", "c")
+        await server.clock.advance(1000)
+        ids += await server.produce("d")
+        then = server.clock.now_ms()
+        assert await server.values(offset=1) == ["b", "c", "d"]
+        assert await server.values(offset=1, end_offset=3) == ["b", "c"]
+        assert await server.values(offset=9) == []
+        assert await server.values(message_id=ids[0]) == ["b", "c", "d"]
+        assert await server.values(message_id=ids[3]) == []
+        assert await server.values(message_id="earliest", max_messages=1) == ["a"]
+        assert await server.values(message_id="latest") == []
+        assert await server.values(publish_time=then) == ["d"]
+        assert await server.values(publish_time=then + 1) == []
+        assert await server.values(publish_time=0) == ["a", "b", "c", "d"]
         whole = str(MessageId(MessageId.parse(ids[0]).ledger, 0))
-        assert await home.values(message_id=whole) == ["d"]
+        assert await server.values(message_id=whole) == ["d"]
 
 
 async def test_paging_by_next_message_id() -> None:
-    async with house() as home:
-        answer = await home.get(MESSAGES) if await home.produce("a", "b", "c", "d", "e") else {}
+    async with RestServer.open() as server:
+        answer = await server.get(MESSAGES) if await server.produce("a", "b", "c", "d", "e") else {}
         seen: list[str] = []
         params: dict[str, Any] = {}
         for _ in range(4):
-            answer = await home.get(MESSAGES, max_messages=2, **params)
+            answer = await server.get(MESSAGES, max_messages=2, **params)
             seen += [m["value"] for m in answer["messages"]]
             params = {"message_id": answer["next_message_id"]}
         assert seen == ["a", "b", "c", "d", "e"]
-        await home.produce("f")
-        assert await home.values(**params) == ["f"]
+        await server.produce("f")
+        assert await server.values(**params) == ["f"]
 
 
 @pytest.mark.parametrize("params", [{}, {"offset": 3}, {"message_id": "latest"}, {"publish_time": 2**50}])
 async def test_an_empty_answer_says_where_to_go_on(params: dict[str, Any]) -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         if params:
-            await home.produce("a", "b")
-            await home.produce("c")
+            await server.produce("a", "b")
+            await server.produce("c")
         else:
-            await home.broker.topics.create(NAME, 0)
-        answer = await home.get(MESSAGES, **params)
+            await server.broker.topics.create(NAME, 0)
+        answer = await server.get(MESSAGES, **params)
         assert answer["messages"] == []
-        await home.produce("new")
-        assert await home.values(message_id=answer["next_message_id"]) == ["new"]
+        await server.produce("new")
+        assert await server.values(message_id=answer["next_message_id"]) == ["new"]
 
 
 async def test_bounds_never_stall() -> None:
-    async with house() as home:
-        await home.produce("aaaa", "bb", "c" * 100, "d")
-        assert await home.values(max_bytes=6) == ["aaaa", "bb"]
-        assert await home.values(max_bytes=1) == ["aaaa"]
-        assert await home.values(max_bytes=1, offset=2) == ["c" * 100]
-        assert await home.values(max_messages=3) == ["aaaa", "bb", "c" * 100]
+    async with RestServer.open() as server:
+        await server.produce("aaaa", "bb", "c" * 100, "d")
+        assert await server.values(max_bytes=6) == ["aaaa", "bb"]
+        assert await server.values(max_bytes=1) == ["aaaa"]
+        assert await server.values(max_bytes=1, offset=2) == ["c" * 100]
+        assert await server.values(max_messages=3) == ["aaaa", "bb", "c" * 100]
 
 
 async def test_waiting_for_the_first_message() -> None:
-    async with house() as home:
-        await home.produce("a")
-        visit = Visit(home, MESSAGES, "offset=1&timeout=5000")
+    async with RestServer.open() as server:
+        await server.produce("a")
+        visit = Visit(server, MESSAGES, "offset=1&timeout=5000")
         await asyncio.sleep(0)
-        await home.clock.advance(4999)
+        await server.clock.advance(4999)
         assert not visit.done.done()
-        await home.produce("b", "c")
+        await server.produce("b", "c")
         await visit.done
         assert b'"b"' in visit.body
-        visit = Visit(home, MESSAGES, "offset=3&timeout=5000")
+        visit = Visit(server, MESSAGES, "offset=3&timeout=5000")
         await asyncio.sleep(0)
-        await home.clock.advance(5000)
+        await server.clock.advance(5000)
         await visit.done
         assert b'"messages":[]' in visit.body
-        assert await home.values(offset=0, timeout=5000) == ["a", "b", "c"]
+        assert await server.values(offset=0, timeout=5000) == ["a", "b", "c"]
 
 
 async def test_hanging_up_ends_a_wait_and_so_does_draining() -> None:
-    async with house() as home:
-        await home.produce("a")
-        visits = [Visit(home, MESSAGES, "offset=1&timeout=100000") for _ in range(1000)]
+    async with RestServer.open() as server:
+        await server.produce("a")
+        visits = [Visit(server, MESSAGES, "offset=1&timeout=100000") for _ in range(1000)]
         await settle()
         for visit in visits[:500]:
             visit.hang_up()
         await asyncio.gather(*(visit.done for visit in visits[:500]))
-        assert len(home.endpoint.services.polls.running) == 500
-        home.context.draining = True
-        home.endpoint.drain()
+        assert len(server.endpoint.services.polls.running) == 500
+        server.context.draining = True
+        server.endpoint.drain()
         await asyncio.gather(*(visit.done for visit in visits))
         assert {visit.status for visit in visits[500:]} == {200}
 
 
 async def test_bad_parameters() -> None:
-    async with house() as home:
-        await home.produce("a")
+    async with RestServer.open() as server:
+        await server.produce("a")
         for query in (
             "max_messages=0",
             "max_messages=x",
@@ -124,45 +124,45 @@ async def test_bad_parameters() -> None:
             "encoding=rot13",
             "max_message=1",
         ):
-            response = await home.client.get(f"{MESSAGES}?{query}")
+            response = await server.client.get(f"{MESSAGES}?{query}")
             assert (response.status_code, response.json()["error_code"]) == (400, 40001), query
         for path, code in (
             (f"{TOPIC}/partitions/1/messages", 40402),
             (f"{TOPIC}2/partitions/0/messages", 40401),
         ):
-            response = await home.client.get(path)
+            response = await server.client.get(path)
             assert (response.status_code, response.json()["error_code"]) == (404, code)
-        response = await home.client.get(MESSAGES, headers={"accept": "image/png"})
+        response = await server.client.get(MESSAGES, headers={"accept": "image/png"})
         assert (response.status_code, response.json()["error_code"]) == (406, 40601)
 
 
 async def test_what_cannot_be_decoded_is_told_in_its_place() -> None:
-    async with house() as home:
-        await home.produce("a")
-        topic = await home.broker.topics.get(NAME)
-        stamp = home.clock.now_ms()
+    async with RestServer.open() as server:
+        await server.produce("a")
+        topic = await server.broker.topics.get(NAME)
+        stamp = server.clock.now_ms()
         encode = WireFormat().encode_plain
         bad_text = encode([b"\xff"], producer="p", sequence_id=0, publish_time=stamp, schema_version=0)
         no_schema = encode([b"x"], producer="p", sequence_id=0, publish_time=stamp, schema_version=77)
         await topic.append([bad_text, no_schema, NewEntry(b"\x0e\x01garbage", 2, stamp)])
-        await home.produce("z")
-        messages = (await home.get(MESSAGES, include_schema=True))["messages"]
+        await server.produce("z")
+        messages = (await server.get(MESSAGES, include_schema=True))["messages"]
         assert [m["value"] for m in messages] == ["a", None, None, None, None, "z"]
         assert [bool(m.get("error")) for m in messages] == [False, True, True, True, True, False]
         assert [m["offset"] for m in messages] == [0, 1, 2, 3, 4, 5]
         assert len({m["messageId"] for m in messages}) == 6
-        assert await home.values(encoding="base64", offset=1, end_offset=2) == ["/w=="]
-        assert (await home.values(encoding="text", max_messages=1)) == ["a"]
+        assert await server.values(encoding="base64", offset=1, end_offset=2) == ["/w=="]
+        assert (await server.values(encoding="text", max_messages=1)) == ["a"]
 
 
 async def test_offsets() -> None:
-    async with house() as home:
-        await home.produce("a", "b")
-        await home.clock.advance(10)
-        await home.produce("c")
-        found = await home.get(f"{PARTITION}/offsets", publish_time=home.clock.now_ms())
+    async with RestServer.open() as server:
+        await server.produce("a", "b")
+        await server.clock.advance(10)
+        await server.produce("c")
+        found = await server.get(f"{PARTITION}/offsets", publish_time=server.clock.now_ms())
         assert found == {"ledger": 0, "earliest": 0, "latest": 3, "offset": 2}
-        assert await home.get("/topics/persistent/public/default/t/partitions/0/offsets") == {
+        assert await server.get("/topics/persistent/public/default/t/partitions/0/offsets") == {
             "ledger": 0,
             "earliest": 0,
             "latest": 3,
@@ -170,91 +170,91 @@ async def test_offsets() -> None:
 
 
 async def test_after_retention() -> None:
-    async with house() as home:
-        first = (await home.produce("a", "b"))[0]
-        await home.produce("c")
-        await (await home.broker.topics.get(NAME)).trim(1)
-        assert await home.values() == ["c"]
-        assert await home.values(message_id=first) == ["c"]
-        assert await home.values(offset=0) == ["c"]
+    async with RestServer.open() as server:
+        first = (await server.produce("a", "b"))[0]
+        await server.produce("c")
+        await (await server.broker.topics.get(NAME)).trim(1)
+        assert await server.values() == ["c"]
+        assert await server.values(message_id=first) == ["c"]
+        assert await server.values(offset=0) == ["c"]
 
 
 # -- streams
 
 
-async def stream(home: House, accept: str, query: str = "") -> str:
-    response = await home.client.get(f"{MESSAGES}?{query}", headers={"accept": accept})
+async def stream(server: RestServer, accept: str, query: str = "") -> str:
+    response = await server.client.get(f"{MESSAGES}?{query}", headers={"accept": accept})
     assert response.status_code == 200
     assert response.headers["content-type"] == accept
     return response.text
 
 
 async def test_lines() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         for n in range(5):
-            await home.produce(*(f"{n}.{m}" for m in range(300)))
-        lines = (await stream(home, "application/x-ndjson")).splitlines()
+            await server.produce(*(f"{n}.{m}" for m in range(300)))
+        lines = (await stream(server, "application/x-ndjson")).splitlines()
         assert [msgspec.json.decode(line)["offset"] for line in lines] == list(range(1500))
-        some = await stream(home, "application/x-ndjson", "offset=290&end_offset=310")
+        some = await stream(server, "application/x-ndjson", "offset=290&end_offset=310")
         assert [msgspec.json.decode(line)["offset"] for line in some.splitlines()] == list(range(290, 310))
-        assert len((await stream(home, "application/x-ndjson", "max_messages=7")).splitlines()) == 7
-        assert len((await stream(home, "application/x-ndjson", "max_bytes=10")).splitlines()) == 3
-        assert len((await stream(home, "application/x-ndjson", "max_bytes=1")).splitlines()) == 1
-        assert await stream(home, "application/x-ndjson", "offset=1500") == ""
+        assert len((await stream(server, "application/x-ndjson", "max_messages=7")).splitlines()) == 7
+        assert len((await stream(server, "application/x-ndjson", "max_bytes=10")).splitlines()) == 3
+        assert len((await stream(server, "application/x-ndjson", "max_bytes=1")).splitlines()) == 1
+        assert await stream(server, "application/x-ndjson", "offset=1500") == ""
 
 
 async def test_lines_that_follow() -> None:
-    async with house() as home:
-        await home.produce("a")
+    async with RestServer.open() as server:
+        await server.produce("a")
         accept = {"accept": "application/x-ndjson"}
-        visit = Visit(home, MESSAGES, "follow=true", **accept)
+        visit = Visit(server, MESSAGES, "follow=true", **accept)
         await visit.until(b'"a"')
-        await home.produce("b")
+        await server.produce("b")
         await visit.until(b'"b"')
         visit.hang_up()
         await visit.done
-        limited = Visit(home, MESSAGES, "follow=true&timeout=1000", **accept)
+        limited = Visit(server, MESSAGES, "follow=true&timeout=1000", **accept)
         await limited.until(b'"b"')
-        await home.clock.advance(900)
-        await home.produce("c")
+        await server.clock.advance(900)
+        await server.produce("c")
         await limited.until(b'"c"')
-        await home.clock.advance(900)
+        await server.clock.advance(900)
         assert not limited.done.done()
-        await home.clock.advance(100)
+        await server.clock.advance(100)
         await limited.done
-        waiting = Visit(home, MESSAGES, "timeout=1000&message_id=latest", **accept)
+        waiting = Visit(server, MESSAGES, "timeout=1000&message_id=latest", **accept)
         await asyncio.sleep(0)
-        await home.produce("d", "e")
+        await server.produce("d", "e")
         await waiting.done
         assert waiting.body.count(b"\n") == 2
-        ended = Visit(home, MESSAGES, "follow=true", **accept)
+        ended = Visit(server, MESSAGES, "follow=true", **accept)
         await ended.until(b'"e"')
-        await home.broker.topics.terminate(NAME)
+        await server.broker.topics.terminate(NAME)
         await ended.done
 
 
 async def test_server_sent_events_resume() -> None:
-    async with house() as home:
-        ids = await home.produce("a", "b", "c")
-        visit = Visit(home, MESSAGES, accept="text/event-stream", last_event_id=ids[0])
+    async with RestServer.open() as server:
+        ids = await server.produce("a", "b", "c")
+        visit = Visit(server, MESSAGES, accept="text/event-stream", last_event_id=ids[0])
         await visit.until(b'"c"')
         events = visit.body.decode().split("\n\n")
         assert events[0] == ":"
         assert [event.split("\n")[0] for event in events[1:3]] == [f"id: {i}" for i in ids[1:]]
         assert '"value":"b"' in events[1].split("\n")[1]
-        await home.clock.advance(15_000)
+        await server.clock.advance(15_000)
         assert visit.body.endswith(b"\n\n:\n\n")
-        await home.produce("d")
+        await server.produce("d")
         await visit.until(b'"d"')
-        home.endpoint.drain()
+        server.endpoint.drain()
         await visit.done
 
 
 async def test_a_slow_client_is_waited_for() -> None:
-    async with house() as home:
+    async with RestServer.open() as server:
         for n in range(50):
-            await home.produce(*(f"{n}.{m}" * 100 for m in range(100)))
-        topic = await home.broker.topics.get(NAME)
+            await server.produce(*(f"{n}.{m}" * 100 for m in range(100)))
+        topic = await server.broker.topics.get(NAME)
         reads = 0
         read = topic.read
 
@@ -264,7 +264,7 @@ async def test_a_slow_client_is_waited_for() -> None:
             return await read(*args)
 
         topic.read = counted  # type: ignore[method-assign]
-        visit = Visit(home, MESSAGES, accept="application/x-ndjson")
+        visit = Visit(server, MESSAGES, accept="application/x-ndjson")
         visit.taking.clear()
         await settle()
         assert reads <= 1
@@ -274,14 +274,14 @@ async def test_a_slow_client_is_waited_for() -> None:
 
 
 async def test_raw_entries() -> None:
-    async with house() as home:
-        await home.produce("a", "b")
-        await home.produce("c")
-        await home.produce("d", "e", "f")
+    async with RestServer.open() as server:
+        await server.produce("a", "b")
+        await server.produce("c")
+        await server.produce("d", "e", "f")
         accept = "application/vnd.penstock.entries"
 
         async def frames(query: str) -> list[tuple[int, int, int, list[bytes]]]:
-            response = await home.client.get(f"{MESSAGES}?{query}", headers={"accept": accept})
+            response = await server.client.get(f"{MESSAGES}?{query}", headers={"accept": accept})
             assert response.headers["x-penstock-ledger"] == "0"
             found, at, body = [], 0, response.content
             while at < len(body):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from tests.waiting import until
+from tests.support.waiting import until
 
 from penstock.testing.server import Launched, launch
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pulsar
 import pytest
-from tests import waiting
-from tests.integration.pulsar_harness import TIMEOUT_MS, Pulsar, pulsar_server, take
+from tests.support import waiting
+from tests.support.binary import TIMEOUT_MS, Pulsar, pulsar_server, take
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from tests.integration.schemas_harness import A, B, C, Endpoints, avro, b64, record
+from tests.support.schemas import A, B, C, Endpoints, avro, b64, record
 
 from penstock.codec.descriptors import native_schema
 from penstock.testing.server import Address, running

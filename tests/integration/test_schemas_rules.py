@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.integration.schemas_harness import A, B, C, Endpoints, avro, b64, record
+from tests.support.schemas import A, B, C, Endpoints, avro, b64, record
 
 from penstock.broker.settings import BrokerSettings
 from penstock.testing.server import Address, running

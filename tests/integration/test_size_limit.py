@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.disk_harness import call
-from tests.waiting import until
+from tests.support.disk import call
+from tests.support.waiting import until
 
 import penstock
 from penstock.testing.server import launch

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.disk_harness import call
-from tests.waiting import until
+from tests.support.disk import call
+from tests.support.waiting import until
 
 SIZE_MB = 24
 TOPIC = "/topics/public/default/t"

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections import Counter
 from importlib.util import find_spec
@@ -10,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.integration.test_cli_pipeline import COPY, IN, copied, publish
+from tests.support.ahead import Done, Work
 
 from penstock.client.http import HttpClient
-from penstock.testing.server import running
+from penstock.testing.server import launch
 
 pytestmark = [
     pytest.mark.skipif(find_spec("pyspark") is None, reason="needs the extra spark"),
@@ -29,25 +29,29 @@ def documented(word: str) -> str:
     return str(block)
 
 
-def test_spark_submit_runs_the_script_of_the_docs(tmp_path: Path) -> None:
+def submit_twice(work: Work) -> tuple[list[Done], Counter[str]]:
+    """The second run goes on where the first has ended."""
     from penstock.pipeline.java import find_java
 
-    (tmp_path / "job.py").write_text(documented("sys.argv"))
-    submit = Path(sys.executable).parent / "spark-submit"
-    with running() as server, HttpClient(server.url) as client:
+    (work.folder / "job.py").write_text(documented("sys.argv"))
+    submit = str(Path(sys.executable).parent / "spark-submit")
+    environment = {**os.environ, "JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable}
+    runs = []
+    with launch(work.folder / "data") as server, HttpClient(server.url) as client:
         client.create_topic(IN)
         publish(server.url, "a", "b")
-        (tmp_path / "copy.toml").write_text(f'{COPY}\n[server]\nurl = "{server.url}"\n')
-        for _ in range(2):  # the second run goes on where the first has ended
-            done = subprocess.run(
-                [str(submit), "--master", "local[1]", "job.py", "copy.toml"],
-                cwd=tmp_path,
-                env={**os.environ, "JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable},
-                capture_output=True,
-                text=True,
-                timeout=180,
-            )
-            assert done.returncode == 0, done.stderr[-3000:]
+        (work.folder / "copy.toml").write_text(f'{COPY}\n[server]\nurl = "{server.url}"\n')
+        for _ in range(2):
+            command = [submit, "--master", "local[1]", "job.py", "copy.toml"]
+            runs.append(work.run(command, timeout_s=180, environment=environment))
             publish(server.url, "c")
-        assert copied(server.url) == Counter("abc")
-    assert not (tmp_path / "penstock-pipelines" / "copy" / "scratch").exists()
+        assert not (work.folder / "penstock-pipelines" / "copy" / "scratch").exists()
+        return runs, copied(server.url)
+
+
+@pytest.mark.ahead(work=submit_twice)
+def test_spark_submit_runs_the_script_of_the_docs(done: tuple[list[Done], Counter[str]]) -> None:
+    runs, copies = done
+    for run in runs:
+        assert run.returncode == 0, run.stderr[-3000:]
+    assert copies == Counter("abc")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.integration.stages_harness import latest, refused, stage, topic
+from tests.support.stages import latest, refused, stage, topic
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient

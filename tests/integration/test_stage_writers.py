@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.integration.stages_harness import issuer, of, refused, stage, topic
+from tests.support.stages import issuer, of, refused, stage, topic
 
 from penstock.broker.settings import BrokerSettings
 from penstock.client.access import Access

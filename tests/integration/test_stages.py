@@ -25,14 +25,14 @@ TOPIC = TopicName.parse("staged")
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     with running(tmp_path_factory.mktemp("data")) as address:
         yield address
 
 
 @pytest.fixture
-def client(house: Address) -> Iterator[Stages]:
-    with Stages(Access(url=house.url), retry_s=0) as made:
+def client(server: Address) -> Iterator[Stages]:
+    with Stages(Access(url=server.url), retry_s=0) as made:
         yield made
 
 
@@ -51,21 +51,21 @@ def body(*entries: bytes, topic: str = "persistent://public/default/staged") -> 
     return b"".join(pack_sections([(topic, entries)]))
 
 
-def offsets(house: Address, topic: TopicName = TOPIC, partition: int = 0) -> int:
-    with HttpClient(house.url) as http:
+def offsets(server: Address, topic: TopicName = TOPIC, partition: int = 0) -> int:
+    with HttpClient(server.url) as http:
         return http.offsets(topic, partition).latest
 
 
-def test_the_whole_way(house: Address, client: Stages) -> None:
+def test_the_whole_way(server: Address, client: Stages) -> None:
     topic = TopicName.parse("way")
-    with HttpClient(house.url) as http:
+    with HttpClient(server.url) as http:
         http.create_topic(topic, 2)
     opened = client.open_topics([topic, TOPIC])
     assert opened.partitions == {topic: 2, TOPIC: 0}
     one = entry(b"a", b"b")
     sections = pack_sections([(str(topic.of_partition(0)), [one, one]), (str(topic.of_partition(1)), [one])])
     client.stage("w", 1, "s", 0, b"".join(sections))
-    assert [offsets(house, topic, n) for n in (0, 1)] == [0, 0]
+    assert [offsets(server, topic, n) for n in (0, 1)] == [0, 0]
     staged = client.status("w")
     assert staged["targets"] == []
     assert staged["staged"][0]["stages"] == [
@@ -79,7 +79,7 @@ def test_the_whole_way(house: Address, client: Stages) -> None:
         (str(topic.of_partition(0)), 0, 4),
         (str(topic.of_partition(1)), 0, 2),
     ]
-    with HttpClient(house.url) as http:
+    with HttpClient(server.url) as http:
         found = http.read(topic, 0, encoding="text")["messages"]
         assert [m["value"] for m in found] == ["a", "b", "a", "b"]
         assert found[0]["messageId"][:5] == done["spans"][0]["first_message_id"][:5]
@@ -91,8 +91,8 @@ def test_the_whole_way(house: Address, client: Stages) -> None:
     assert [(t["topics"], t["batch"], t["messages"]) for t in told["targets"]] == [([], 1, 6)]
 
 
-def test_a_consumer_gets_what_was_committed_at_once(house: Address, client: Stages) -> None:
-    path = f"{house.url}/topics/public/default/woken/subscription/s"
+def test_a_consumer_gets_what_was_committed_at_once(server: Address, client: Stages) -> None:
+    path = f"{server.url}/topics/public/default/woken/subscription/s"
     with httpx.Client(timeout=60) as http:
         made = http.post(path, json={"initial_position": "earliest"}).json()
         one = entry(b"x")
@@ -125,8 +125,8 @@ def test_a_consumer_gets_what_was_committed_at_once(house: Address, client: Stag
     ],
     ids=range(14),
 )
-def test_what_cannot_be_staged(house: Address, client: Stages, content: bytes, kind: ErrorKind) -> None:
-    with HttpClient(house.url) as http, suppress(RemoteError):  # the first case makes it
+def test_what_cannot_be_staged(server: Address, client: Stages, content: bytes, kind: ErrorKind) -> None:
+    with HttpClient(server.url) as http, suppress(RemoteError):  # the first case makes it
         http.create_topic(TopicName.parse("parted"), 2)
     with pytest.raises(PenstockError) as caught:
         client.stage("bad", 0, "s", 0, content)
@@ -134,10 +134,10 @@ def test_what_cannot_be_staged(house: Address, client: Stages, content: bytes, k
     client.open_topics([TOPIC])
     assert client.status("bad")["staged"] == []
     if b"non-persistent" not in content:
-        before = offsets(house)
+        before = offsets(server)
         with pytest.raises(PenstockError):
             client.publish(content, deduplicate=False)
-        assert offsets(house) == before
+        assert offsets(server) == before
 
 
 @pytest.mark.parametrize(
@@ -158,33 +158,35 @@ def test_what_cannot_be_staged(house: Address, client: Stages, content: bytes, k
         ("POST", "/stages", b'{"topics": ["a//b//c"]}', 412),
     ],
 )
-def test_requests_that_cannot_be(house: Address, method: str, path: str, content: bytes, status: int) -> None:
-    answer = httpx.request(method, house.url + path, content=content)
+def test_requests_that_cannot_be(
+    server: Address, method: str, path: str, content: bytes, status: int
+) -> None:
+    answer = httpx.request(method, server.url + path, content=content)
     assert answer.status_code == status, answer.text
     assert answer.json()["message"]
 
 
-def test_entries_come_as_what_they_are(house: Address) -> None:
+def test_entries_come_as_what_they_are(server: Address) -> None:
     content = {"Content-Type": "application/json"}
-    assert httpx.put(f"{house.url}/stages/w/0/s/0", content=b"{}", headers=content).status_code == 415
+    assert httpx.put(f"{server.url}/stages/w/0/s/0", content=b"{}", headers=content).status_code == 415
     content = {"Content-Type": MEDIA}
-    answer = httpx.post(f"{house.url}/entries", content=body(entry(b"a"), topic="typed"), headers=content)
+    answer = httpx.post(f"{server.url}/entries", content=body(entry(b"a"), topic="typed"), headers=content)
     assert answer.json()["results"][0]["offset"] == 0
 
 
-def test_published_at_once_with_and_without_deduplication(house: Address, client: Stages) -> None:
+def test_published_at_once_with_and_without_deduplication(server: Address, client: Stages) -> None:
     topic = TopicName.parse("at-once")
     first, second = entry(b"a", b"b"), entry(b"c", sequence_id=2)
     for repeats, sent in ((0, [first]), (1, [first, second]), (2, [first, second])):
         (result,) = client.publish(body(*sent, topic=str(topic)), deduplicate=True)["results"]
         assert result["repeats"] == repeats
         assert result["last_sequence_id"] == (1 if len(sent) == 1 else 2)
-    assert offsets(house, topic) == 3
+    assert offsets(server, topic) == 3
     (back,) = client.publish(body(first, topic=str(topic)), deduplicate=True)["results"]
     assert (back["repeats"], back["last_sequence_id"]) == (1, 2), "the numbers went back: it is no repeat"
     (result,) = client.publish(body(first, topic=str(topic)), deduplicate=False)["results"]
     assert result["last_sequence_id"] is None
-    assert offsets(house, topic) == 5
+    assert offsets(server, topic) == 5
 
 
 def test_a_server_that_is_killed_keeps_what_was_staged(tmp_path: Path) -> None:
@@ -220,14 +222,14 @@ def test_a_client_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
 
 def test_rooms_are_bounded(tmp_path: Path) -> None:
     bounds = BrokerSettings(max_staged_bytes_per_writer=1000)
-    with running(tmp_path, broker=bounds) as house, Stages(Access(url=house.url), retry_s=0) as client:
+    with running(tmp_path, broker=bounds) as server, Stages(Access(url=server.url), retry_s=0) as client:
         client.stage("w", 0, "s", 0, body(entry(bytes(600))))
         with pytest.raises(PenstockError, match="max_staged_bytes_per_writer is 1000"):
             client.stage("w", 0, "s", 1, body(entry(bytes(600))))
         client.stage("v", 0, "s", 0, body(entry(bytes(600))))
 
 
-def test_delayed_and_keyed_entries_are_taken_as_they_are(house: Address, client: Stages) -> None:
+def test_delayed_and_keyed_entries_are_taken_as_they_are(server: Address, client: Stages) -> None:
     made = WireFormat().encode(
         [OutMessage(payload=b"later", key="k", deliver_at=2_000_000_000_000)],
         producer="p",
@@ -237,6 +239,6 @@ def test_delayed_and_keyed_entries_are_taken_as_they_are(house: Address, client:
     )
     client.stage("delayed", 0, "s", 0, body(made.data, topic="delayed"))
     client.commit("delayed", 0, [StageCount("s", 1, 1, len(made.data))])
-    with HttpClient(house.url) as http:
+    with HttpClient(server.url) as http:
         (message,) = http.read(TopicName.parse("delayed"), encoding="text")["messages"]
     assert (message["value"], message["key"]) == ("later", "k")

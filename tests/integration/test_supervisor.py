@@ -53,7 +53,7 @@ def failed(kind: str, *, retried: bool, planned: bool = True) -> dict[str, Any]:
     }
 
 
-class House:
+class Runs:
     def __init__(self, folder: Path, server: Address) -> None:
         self.folder = folder
         self.url = server.url
@@ -83,15 +83,15 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def runs(tmp_path: Path) -> Iterator[Runs]:
     with running() as server:
         with HttpClient(server.url) as client:
             client.create_topic(TopicName.parse("in"))
-        yield House(tmp_path, server)
+        yield Runs(tmp_path, server)
 
 
-def test_what_may_pass_is_tried_again_and_sums_go_on(house: House) -> None:
-    states = house.run(
+def test_what_may_pass_is_tried_again_and_sums_go_on(runs: Runs) -> None:
+    states = runs.run(
         [BATCH, failed("broker", retried=True)],
         [BATCH, "die"],
         [BATCH, DONE],
@@ -101,49 +101,49 @@ def test_what_may_pass_is_tried_again_and_sums_go_on(house: House) -> None:
         *("running", "restarting"),
         *("running", "stopped"),
     ]
-    assert house.events[2]["error"] == "it was broker"
-    assert house.events[4]["error"] == "Spark's process ended unexpectedly (signal SIGKILL)"
-    last = house.events[-1]
+    assert runs.events[2]["error"] == "it was broker"
+    assert runs.events[4]["error"] == "Spark's process ended unexpectedly (signal SIGKILL)"
+    last = runs.events[-1]
     assert (last["rows_total"], last["rejected"], last["error"]) == (9, 3, None)
-    status = Folder(house.spec.home).status()
+    status = Folder(runs.spec.home).status()
     assert status == last
-    (told,) = last_events(house.url)
+    (told,) = last_events(runs.url)
     assert (told["pipeline"], told["state"], told["rejected"]) == ("p", "stopped", 3)
 
 
 @pytest.mark.parametrize("kind", ["user_code", "data_loss", "plan", "expectation", "access"])
-def test_what_will_not_pass_ends_the_run(house: House, kind: str) -> None:
+def test_what_will_not_pass_ends_the_run(runs: Runs, kind: str) -> None:
     with pytest.raises(PipelineError, match=f"^it was {kind}$"):
-        house.run([BATCH, failed(kind, retried=False)])
-    assert [event["state"] for event in house.events] == ["starting", "running", "failed"]
-    assert house.events[-1]["error_class"] == kind
+        runs.run([BATCH, failed(kind, retried=False)])
+    assert [event["state"] for event in runs.events] == ["starting", "running", "failed"]
+    assert runs.events[-1]["error_class"] == kind
 
 
-def test_a_first_start_that_fails_is_not_tried_again(house: House) -> None:
+def test_a_first_start_that_fails_is_not_tried_again(runs: Runs) -> None:
     with pytest.raises(PipelineError, match="it was broker"):
-        house.run([failed("broker", retried=True, planned=False)])
+        runs.run([failed("broker", retried=True, planned=False)])
 
 
-def test_it_stops_by_a_signal_s_word_or_by_the_control_file(house: House) -> None:
+def test_it_stops_by_a_signal_s_word_or_by_the_control_file(runs: Runs) -> None:
     def stop(supervisor: Supervisor, event: dict[str, Any]) -> None:
         if event.get("batch") == 0:
             supervisor.stop()
 
     def ask(supervisor: Supervisor, event: dict[str, Any]) -> None:
         if event.get("batch") == 0:
-            Folder(house.spec.home).ask_to_stop()
+            Folder(runs.spec.home).ask_to_stop()
 
-    assert house.run([BATCH, "wait", DONE], on=stop)[-1] == "stopped"
-    assert house.run([BATCH, "wait", DONE], on=ask)[-1] == "stopped"
-    assert not Folder(house.spec.home).asked_to_stop()
+    assert runs.run([BATCH, "wait", DONE], on=stop)[-1] == "stopped"
+    assert runs.run([BATCH, "wait", DONE], on=ask)[-1] == "stopped"
+    assert not Folder(runs.spec.home).asked_to_stop()
 
 
-def test_a_worker_s_whole_group_ends_with_it(house: House) -> None:
-    worker = house.folder / "worker.py"
+def test_a_worker_s_whole_group_ends_with_it(runs: Runs) -> None:
+    worker = runs.folder / "worker.py"
     child = "import subprocess\nprocess = subprocess.Popen(['sleep', '600'])\nopen(sys.argv[1] + '.pid', 'w').write(str(process.pid))\n"
     worker.write_text(WORKER.replace("path = sys.argv[1]\n", "path = sys.argv[1]\n" + child))
-    house.run([BATCH, "die"], [DONE])
-    pid = int((house.folder / "script.pid").read_text())
+    runs.run([BATCH, "die"], [DONE])
+    pid = int((runs.folder / "script.pid").read_text())
     assert _gone(pid)
 
 

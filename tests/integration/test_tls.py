@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pulsar
 import pytest
+from tests.support.tls import Pki
 from websockets.asyncio.client import connect
 
 import penstock
@@ -25,8 +26,6 @@ from penstock.model.names import TopicName
 from penstock.pipeline.http.entries import entries
 from penstock.protocols.limits import Limits
 from penstock.testing.server import Address, launch, running
-
-from .tls_harness import Pki
 
 WS = "/ws/v2/producer/persistent/public/default/ws"
 JS = Path(__file__).parents[1] / "js"

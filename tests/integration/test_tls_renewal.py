@@ -11,12 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
-from tests.waiting import until_async
+from tests.support.tls import Pki
+from tests.support.waiting import until_async
 from websockets.asyncio.client import connect
 
 from penstock.testing.server import Address, running
-
-from .tls_harness import Pki
 
 ROUNDS = 20 if os.environ.get("PENSTOCK_SOAK") == "1" else 3
 WS = "/ws/v2/producer/persistent/public/default/renewed"

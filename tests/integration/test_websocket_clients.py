@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 import websocket
-from tests.integration.websocket_harness import CONSUMER, PRODUCER, endpoint
+from tests.support.waiting import until_async
+from tests.support.websocket import CONSUMER, PRODUCER, WebSocketServer
 
 T = TypeVar("T")
 
@@ -78,28 +79,28 @@ def consume(topic: str) -> list[tuple[str, bytes]]:
 
 
 async def test_the_python_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    async with endpoint() as server:
-        response = await elsewhere(produce, server.url)
+    async with WebSocketServer.open() as server:
+        response = await elsewhere(produce, server.ws)
         assert response["context"] == "5"
         assert capsys.readouterr().out == "Message published successfully\n"
         for path in (
             "/ws/v2/consumer/persistent/public/default/my-topic/my-sub?subscriptionInitialPosition=Earliest",
             "/ws/v2/reader/persistent/public/default/my-topic?messageId=earliest",
         ):
-            received = await elsewhere(consume, server.url + path)
+            received = await elsewhere(consume, server.ws + path)
             assert received == [(response["messageId"], b"Hello World")]
-        await server.until(lambda: len(server.sockets) == 0)
+        await until_async(lambda: len(server.sockets) == 0)
         for topic in server.broker.topics.open_topics:
             assert topic.subscriptions["my-sub"].backlog == 0
 
 
 async def test_websocket_client_sees_why_it_is_refused() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
 
         def connect() -> None:
             ws = websocket.WebSocket()
             try:
-                ws.connect(f"{server.url}{CONSUMER}/t/s?receiverQueueSize=x")
+                ws.connect(f"{server.ws}{CONSUMER}/t/s?receiverQueueSize=x")
             finally:
                 ws.shutdown()
 
@@ -110,10 +111,10 @@ async def test_websocket_client_sees_why_it_is_refused() -> None:
 
 
 async def test_websocket_client_sees_the_close_code() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
 
         def closed() -> tuple[int, str]:
-            ws = websocket.create_connection(f"{server.url}{CONSUMER}/t/s")
+            ws = websocket.create_connection(f"{server.ws}{CONSUMER}/t/s")
             ws.send("{")
             opcode, data = ws.recv_data()
             ws.shutdown()
@@ -124,10 +125,10 @@ async def test_websocket_client_sees_the_close_code() -> None:
 
 
 async def test_pings_of_a_client_are_answered() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
 
         def ping() -> bytes:
-            ws = websocket.create_connection(f"{server.url}{PRODUCER}/t")
+            ws = websocket.create_connection(f"{server.ws}{PRODUCER}/t")
             ws.ping("still there")
             opcode, data = ws.recv_data(control_frame=True)
             ws.close()
@@ -141,29 +142,29 @@ async def test_pings_of_a_client_are_answered() -> None:
 
 
 async def test_the_node_examples() -> None:
-    async with endpoint() as server:
-        told = await elsewhere(node, "producer.mjs", server.url)
+    async with WebSocketServer.open() as server:
+        told = await elsewhere(node, "producer.mjs", server.ws)
         ack = json.loads(told.removeprefix("received ack: "))
         assert (ack["result"], ack["context"]) == ("ok", "1")
         for script in ("consumer.mjs", "reader.mjs"):
-            told = await elsewhere(node, script, server.url)
+            told = await elsewhere(node, script, server.ws)
             assert told.endswith(" - payload: Hello World\n")
             frame = json.loads(told.removeprefix("Received: ").removesuffix(" - payload: Hello World\n"))
             assert frame["messageId"] == ack["messageId"]
             assert frame["properties"] == {"key1": "value1", "key2": "value2"}
-        await server.until(lambda: len(server.sockets) == 0)
+        await until_async(lambda: len(server.sockets) == 0)
         for topic in server.broker.topics.open_topics:
             assert topic.subscriptions["my-sub"].backlog == 0
 
 
 async def test_pull_mode_from_node() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await server.connect("/ws/v2/producer/persistent/public/default/pulled")
         await sending.publish(*"abcdefg")
-        assert (await elsewhere(node, "pull.mjs", server.url)).split() == list("abcde")
+        assert (await elsewhere(node, "pull.mjs", server.ws)).split() == list("abcde")
 
 
 async def test_a_refusal_seen_from_node() -> None:
-    async with endpoint() as server:
-        told = await elsewhere(node, "refused.mjs", server.url)
+    async with WebSocketServer.open() as server:
+        told = await elsewhere(node, "refused.mjs", server.ws)
         assert told == "400 Invalid query params: Invalid subscriptionType X\n"

@@ -5,16 +5,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.integration.websocket_harness import (
-    CONSUMER,
-    PRODUCER,
-    TOPICS,
-    EndpointServer,
-    Peer,
-    base64,
-    endpoint,
-    text,
-)
+from tests.support.waiting import until_async
+from tests.support.websocket import CONSUMER, PRODUCER, TOPICS, Peer, WebSocketServer, base64, text
 
 from penstock.model.names import TopicName
 from penstock.protocols.limits import Limits
@@ -23,24 +15,24 @@ from penstock.testing.clock import ManualClock, settle
 TOPIC = TopicName.parse("t")
 
 
-async def consumer(server: EndpointServer, query: str = "", topic: str = "t") -> Peer:
+async def consumer(server: WebSocketServer, query: str = "", topic: str = "t") -> Peer:
     return await server.connect(f"{CONSUMER}/{topic}/s?subscriptionInitialPosition=Earliest&{query}")
 
 
-async def publish(server: EndpointServer, *payloads: str, topic: str = "t", **fields: Any) -> list[str]:
+async def publish(server: WebSocketServer, *payloads: str, topic: str = "t", **fields: Any) -> list[str]:
     producer = await server.connect(f"{PRODUCER}/{topic}")
     return await producer.publish(*payloads, **fields)
 
 
-async def until_gone(server: EndpointServer, count: int) -> None:
-    await server.until(lambda: len(server.sockets) == count)
+async def until_gone(server: WebSocketServer, count: int) -> None:
+    await until_async(lambda: len(server.sockets) == count)
 
 
 # -- push mode
 
 
 async def test_the_receiver_queue_bounds_what_is_out() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, *"abcde")
         receiving = await consumer(server, "receiverQueueSize=2")
         frames = [await receiving.receive() for _ in range(2)]
@@ -54,7 +46,7 @@ async def test_the_receiver_queue_bounds_what_is_out() -> None:
 
 
 async def test_a_queue_of_zero_means_one_at_a_time() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, *"abc")
         receiving = await consumer(server, "receiverQueueSize=0")
         assert await receiving.take(1) == ["a"]
@@ -63,7 +55,7 @@ async def test_a_queue_of_zero_means_one_at_a_time() -> None:
 
 
 async def test_more_acknowledgements_than_messages_give_no_room() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, *"abcde")
         receiving = await consumer(server, "receiverQueueSize=1")
         first = await receiving.receive()
@@ -77,7 +69,7 @@ async def test_more_acknowledgements_than_messages_give_no_room() -> None:
 
 
 async def test_pull_mode_waits_for_permits() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, *"abcdef")
         receiving = await consumer(server, "pullMode=true")
         await receiving.nothing_more()
@@ -91,7 +83,7 @@ async def test_pull_mode_waits_for_permits() -> None:
 
 
 async def test_in_pull_mode_another_socket_may_acknowledge() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, *"ab")
         query = "pullMode=true&subscriptionType=Shared"
         one, other = await consumer(server, query), await consumer(server, query)
@@ -108,7 +100,7 @@ async def test_in_pull_mode_another_socket_may_acknowledge() -> None:
 
 @pytest.mark.parametrize("permits", [0, -1, -(2**31)])
 async def test_absurd_permits_change_nothing(permits: int) -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "a")
         receiving = await consumer(server, "pullMode=true")
         await receiving.send({"type": "permit", "permitMessages": permits})
@@ -124,7 +116,7 @@ async def test_absurd_permits_change_nothing(permits: int) -> None:
 
 async def test_negative_acknowledgements_come_back_after_their_delay() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock) as server:
+    async with WebSocketServer.open(clock=clock) as server:
         await publish(server, *"ab")
         receiving = await consumer(server, "subscriptionType=Shared&negativeAckRedeliveryDelay=2000")
         first = await receiving.receive()
@@ -140,7 +132,7 @@ async def test_negative_acknowledgements_come_back_after_their_delay() -> None:
 
 async def test_an_ack_timeout_brings_back_and_makes_room() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock) as server:
+    async with WebSocketServer.open(clock=clock) as server:
         await publish(server, *"ab")
         receiving = await consumer(server, "ackTimeoutMillis=1000&receiverQueueSize=1")
         for count in range(3):
@@ -154,7 +146,7 @@ async def test_an_ack_timeout_brings_back_and_makes_room() -> None:
 
 async def test_after_too_many_redeliveries_a_message_is_dead() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock) as server:
+    async with WebSocketServer.open(clock=clock) as server:
         (dead_id,) = await publish(server, "bad", properties={"p": "q"}, key="k")
         dead = await server.connect(f"{CONSUMER}/t-s-DLQ/d")
         receiving = await consumer(
@@ -172,7 +164,7 @@ async def test_after_too_many_redeliveries_a_message_is_dead() -> None:
 
 
 async def test_what_a_closed_socket_had_goes_to_the_next() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, *"abc")
         first = await consumer(server, "subscriptionType=Shared&receiverQueueSize=2")
         assert [text(await first.receive()) for _ in range(2)] == ["a", "b"]
@@ -184,7 +176,7 @@ async def test_what_a_closed_socket_had_goes_to_the_next() -> None:
 
 
 async def test_what_a_slow_reader_never_got_does_not_count_as_delivered() -> None:
-    async with endpoint(limits=Limits(websocket_outbox_bytes=1_000_000)) as server:
+    async with WebSocketServer.open(limits=Limits(websocket_outbox_bytes=1_000_000)) as server:
         await publish(server, *[f"{n:04}" + "x" * 100_000 for n in range(200)])
         slow = await server.connect(
             f"{CONSUMER}/t/s?subscriptionType=Shared&subscriptionInitialPosition=Earliest",
@@ -209,7 +201,7 @@ async def test_what_a_slow_reader_never_got_does_not_count_as_delivered() -> Non
 
 
 async def test_failover_hands_over_with_nothing_lost_or_reordered() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         first = await consumer(server, "subscriptionType=Failover&consumerName=a")
         second = await consumer(server, "subscriptionType=Failover&consumerName=b")
         await publish(server, *"abcdef")
@@ -221,7 +213,7 @@ async def test_failover_hands_over_with_nothing_lost_or_reordered() -> None:
 
 
 async def test_a_key_stays_with_one_consumer() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         peers = [await consumer(server, f"subscriptionType=Key_Shared&consumerName={n}") for n in "ab"]
         producer = await server.connect(f"{PRODUCER}/t")
         for number in range(60):
@@ -249,7 +241,7 @@ async def test_a_key_stays_with_one_consumer() -> None:
 
 
 async def test_answers_by_context_are_durable() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         ids = await publish(server, *"abc")
         receiving = await consumer(server)
         for _ in range(3):
@@ -262,7 +254,7 @@ async def test_answers_by_context_are_durable() -> None:
 
 
 async def test_cumulative_acknowledgement() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         ids = await publish(server, *"abcd")
         receiving = await consumer(server, "receiverQueueSize=3")
         for _ in range(3):
@@ -276,7 +268,7 @@ async def test_cumulative_acknowledgement() -> None:
 
 
 async def test_cumulative_acknowledgement_is_not_for_shared_subscriptions() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         (message_id,) = await publish(server, "a")
         receiving = await consumer(server, "subscriptionType=Shared")
         await receiving.receive()
@@ -286,7 +278,7 @@ async def test_cumulative_acknowledgement_is_not_for_shared_subscriptions() -> N
 
 async def test_seek_to_an_id_and_to_a_time() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock) as server:
+    async with WebSocketServer.open(clock=clock) as server:
         ids = await publish(server, "a")
         clock.turn(1000)
         middle = clock.now_ms()
@@ -308,7 +300,7 @@ async def test_seek_to_an_id_and_to_a_time() -> None:
 
 
 async def test_errors_are_answered_and_close_nothing() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "elsewhere", topic="other")
         (message_id,) = await publish(server, "a")
         receiving = await consumer(server)
@@ -334,7 +326,7 @@ async def test_errors_are_answered_and_close_nothing() -> None:
 
 @pytest.mark.parametrize("frame", ["{broken", "[]", '{"messageId":"?"}', "{}", '{"type":"permit"}'])
 async def test_a_broken_frame_without_context_closes_that_socket_alone(frame: str) -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "a")
         query = "subscriptionType=Shared"
         broken, other = await consumer(server, query), await consumer(server, query)
@@ -344,14 +336,14 @@ async def test_a_broken_frame_without_context_closes_that_socket_alone(frame: st
 
 
 async def test_binary_frames_are_ignored() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await consumer(server)
         await receiving.send(b"\x00")
         await receiving.nothing_more()
 
 
 async def test_end_of_topic() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "a")
         receiving = await consumer(server, "pullMode=true")
         assert await receiving.ask({"type": "isEndOfTopic"}) == {"endOfTopic": False}
@@ -367,7 +359,7 @@ async def test_end_of_topic() -> None:
 
 
 async def test_unsubscribe_keeps_the_socket() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "a")
         receiving = await consumer(server)
         await receiving.receive()
@@ -379,7 +371,7 @@ async def test_unsubscribe_keeps_the_socket() -> None:
 
 
 async def test_unsubscribe_is_refused_while_others_are_connected() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "a")
         query = "subscriptionType=Shared"
         one, other = await consumer(server, query), await consumer(server, query)
@@ -391,7 +383,7 @@ async def test_unsubscribe_is_refused_while_others_are_connected() -> None:
 
 
 async def test_a_deleted_subscription_closes_its_sockets() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await consumer(server)
         await server.broker.subscriptions.delete(TOPIC, "s", force=True)
         assert (await receiving.closed())[0] == 4008
@@ -401,7 +393,7 @@ async def test_a_deleted_subscription_closes_its_sockets() -> None:
 
 
 async def test_subscriptions_that_are_not_durable_go_with_their_socket() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await consumer(server, "subscriptionMode=NonDurable")
         topic = await server.broker.topics.get(TOPIC)
         assert list(topic.subscriptions) == ["s"]
@@ -411,14 +403,14 @@ async def test_subscriptions_that_are_not_durable_go_with_their_socket() -> None
 
 
 async def test_names_are_decoded_as_java_does() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await server.connect(f"{CONSUMER}/a+b%2Fc/my+sub%21")
         topic = await server.broker.topics.get(TopicName.of("persistent", "public", "default", "a b/c"))
         assert list(topic.subscriptions) == ["my sub!"]
 
 
 async def test_topics_that_are_not_persistent() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         path = "non-persistent/public/default/t"
         receiving = await server.connect(f"/ws/v2/consumer/{path}/s")
         sending = await server.connect(f"/ws/v2/producer/{path}")
@@ -430,7 +422,7 @@ async def test_topics_that_are_not_persistent() -> None:
 
 
 async def test_a_consumer_of_several_topics() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "1", topic="a")
         await publish(server, "2", topic="b")
         await publish(server, "3", topic="c")
@@ -456,7 +448,7 @@ async def test_a_consumer_of_several_topics() -> None:
 
 
 async def test_topics_that_appear_later_join_a_pattern() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "1", topic="log-1")
         await publish(server, "no", topic="other")
         receiving = await server.connect(
@@ -474,7 +466,7 @@ async def test_topics_that_appear_later_join_a_pattern() -> None:
 
 
 async def test_a_pattern_that_matches_nothing_yet() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await server.connect(f"{TOPICS}/s?topicsPattern=new-.*")
         await receiving.nothing_more()
         await publish(server, "1", topic="new-1")
@@ -482,7 +474,7 @@ async def test_a_pattern_that_matches_nothing_yet() -> None:
 
 
 async def test_partitions_share_the_window() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await server.broker.topics.create(TOPIC, 3)
         producer = await server.connect(f"{PRODUCER}/t?messageRoutingMode=RoundRobinPartition")
         await producer.publish(*"abcdefghi")
@@ -496,7 +488,7 @@ async def test_partitions_share_the_window() -> None:
 
 
 async def test_batches_are_acknowledged_message_by_message() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         producer = await server.connect(f"{PRODUCER}/t?batchingEnabled=true")
         for letter in "abcd":
             await producer.send({"payload": base64(letter)})
@@ -513,7 +505,7 @@ async def test_batches_are_acknowledged_message_by_message() -> None:
 
 async def test_idle_costs_nothing_and_closes_on_request() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock, limits=Limits(websocket_idle_ms=1000)) as server:
+    async with WebSocketServer.open(clock=clock, limits=Limits(websocket_idle_ms=1000)) as server:
         receiving = await consumer(server)
         await clock.advance(900)
         await receiving.nothing_more()
@@ -524,7 +516,7 @@ async def test_idle_costs_nothing_and_closes_on_request() -> None:
 
 
 async def test_frames_in_a_flood_are_all_answered() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await consumer(server)
         count = 5000
 
@@ -540,7 +532,7 @@ async def test_frames_in_a_flood_are_all_answered() -> None:
 
 
 async def test_a_topic_that_is_deleted_leaves_the_others() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         one, two = await server.connect(f"{PRODUCER}/one"), await server.connect(f"{PRODUCER}/two")
         receiving = await server.connect(f"{TOPICS}/s?topics=public/default/one,public/default/two")
         await one.publish("1")
@@ -555,7 +547,7 @@ async def test_a_topic_that_is_deleted_leaves_the_others() -> None:
 
 
 async def test_who_follows_a_pattern_waits_for_the_next_topic() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await (await server.connect(f"{PRODUCER}/log-1")).publish("a")
         receiving = await server.connect(
             f"{TOPICS}/s?topicsPattern=public/default/log-.*&subscriptionInitialPosition=Earliest"
@@ -568,7 +560,7 @@ async def test_who_follows_a_pattern_waits_for_the_next_topic() -> None:
 
 async def test_a_consumer_without_traffic_stays_until_it_is_idle() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock) as server:
+    async with WebSocketServer.open(clock=clock) as server:
         receiving = await consumer(server)
         clock.turn(299_000)
         await receiving.nothing_more()  # what it asks meanwhile counts as traffic
@@ -581,7 +573,7 @@ async def test_a_consumer_without_traffic_stays_until_it_is_idle() -> None:
 
 async def test_a_consumer_without_traffic_stays_for_ever_where_that_is_off() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock, limits=Limits(websocket_idle_ms=0)) as server:
+    async with WebSocketServer.open(clock=clock, limits=Limits(websocket_idle_ms=0)) as server:
         receiving = await consumer(server)
         clock.turn(24 * 3_600_000)
         await receiving.nothing_more()

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.integration.websocket_harness import CONSUMER, PRODUCER, READER, endpoint
+from tests.support.websocket import CONSUMER, PRODUCER, READER, WebSocketServer
 
 from penstock.model.names import TopicName
 from penstock.wire.contents import parse
@@ -22,7 +22,7 @@ def url(keys: Any = KEYS, more: str = "") -> str:
 
 
 async def test_a_sealed_payload_comes_with_what_opens_it() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await server.connect(f"{CONSUMER}/t/s?subscriptionInitialPosition=Earliest")
         sending = await server.connect(url(more="&batchingEnabled=true&compressionType=LZ4"))
         for _ in range(3):
@@ -65,7 +65,7 @@ async def test_a_sealed_payload_comes_with_what_opens_it() -> None:
 
 
 async def test_a_reader_gets_it_too_and_plain_messages_stay_plain() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await (await server.connect(url())).ask({"payload": SEALED, "encryptionParam": PARAM})
         plain = await server.connect(f"{PRODUCER}/t")
         await plain.ask({"payload": SEALED, "encryptionParam": "?", "compressionType": "LZ4"})
@@ -87,7 +87,7 @@ async def test_a_reader_gets_it_too_and_plain_messages_stay_plain() -> None:
     ],
 )
 async def test_what_is_said_of_it_must_make_sense(fields: dict[str, Any], text: str) -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await server.connect(url())
         answer = await sending.ask({"payload": SEALED, "context": "c", **fields})
         assert (answer["result"], answer["context"]) == ("send-error:7", "c")
@@ -96,7 +96,7 @@ async def test_what_is_said_of_it_must_make_sense(fields: dict[str, Any], text: 
 
 
 async def test_a_schema_is_named_and_the_payload_not_looked_into() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await server.connect(url())
         schema = {"type": "JSON", "schema": {"type": "record", "name": "R", "fields": []}}
         answer = await sending.ask({"payload": SEALED, "encryptionParam": PARAM, "valueSchema": schema})
@@ -106,7 +106,7 @@ async def test_a_schema_is_named_and_the_payload_not_looked_into() -> None:
 
 
 async def test_keys_that_the_server_would_have_to_find() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         status, body = await server.upgrade(f"{PRODUCER}/t?encryptionKeys=mine,yours")
         assert (status, body) == (
             500,

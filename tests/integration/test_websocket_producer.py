@@ -6,16 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.integration.websocket_harness import (
-    CONSUMER,
-    PRODUCER,
-    READER,
-    EndpointServer,
-    Peer,
-    base64,
-    endpoint,
-    text,
-)
+from tests.support.waiting import until_async
+from tests.support.websocket import CONSUMER, PRODUCER, READER, Peer, WebSocketServer, base64, text
 
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.memory import MemoryStore
@@ -29,12 +21,12 @@ from penstock.testing.clock import ManualClock, settle
 TOPIC = TopicName.parse("t")
 
 
-async def consumer(server: EndpointServer, query: str = "", topic: str = "t") -> Peer:
+async def consumer(server: WebSocketServer, query: str = "", topic: str = "t") -> Peer:
     return await server.connect(f"{CONSUMER}/{topic}/s?subscriptionInitialPosition=Earliest{query}")
 
 
 async def test_a_message_from_end_to_end() -> None:
-    async with endpoint(clock=ManualClock(1_543_238_579_817)) as server:
+    async with WebSocketServer.open(clock=ManualClock(1_543_238_579_817)) as server:
         receiving = await consumer(server)
         sending = await server.connect(f"{PRODUCER}/t?producerName=p")
         answer = await sending.ask(
@@ -68,7 +60,7 @@ async def test_a_message_from_end_to_end() -> None:
 
 @pytest.mark.parametrize("batching", ["false", "true"])
 async def test_answers_keep_the_order_and_name_what_is_delivered(batching: str) -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         receiving = await consumer(server)
         sending = await server.connect(f"{PRODUCER}/t?batchingEnabled={batching}")
         count = 2500
@@ -87,7 +79,7 @@ async def test_answers_keep_the_order_and_name_what_is_delivered(batching: str) 
 
 
 async def test_neighbours_share_an_entry_up_to_batching_max_messages() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await server.connect(f"{PRODUCER}/t?batchingEnabled=true&batchingMaxMessages=3")
         for number in range(100):
             await sending.send({"payload": base64(str(number))})
@@ -100,7 +92,7 @@ async def test_neighbours_share_an_entry_up_to_batching_max_messages() -> None:
 
 
 async def test_a_bad_frame_fails_alone_and_in_its_place() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await server.connect(f"{PRODUCER}/t")
         for frame in (
             {"payload": "eA==", "context": "a"},
@@ -120,12 +112,12 @@ async def test_a_bad_frame_fails_alone_and_in_its_place() -> None:
 
 
 async def test_sequence_ids_count_and_repeats_are_stored_once() -> None:
-    async with endpoint(settings=BrokerSettings(deduplication=True)) as server:
+    async with WebSocketServer.open(settings=BrokerSettings(deduplication=True)) as server:
         first = await server.connect(f"{PRODUCER}/t?producerName=p&initialSequenceId=9")
         ids = await first.publish("a")
         ids += await first.publish("b", sequenceId=20)
         await first.close()
-        await server.until(lambda: not server.sockets)
+        await until_async(lambda: not server.sockets)
         again = await server.connect(f"{PRODUCER}/t?producerName=p")
         assert await again.publish("b", sequenceId=20) == ids[1:]
         await again.publish("c", sequenceId=21)
@@ -137,7 +129,7 @@ async def test_sequence_ids_count_and_repeats_are_stored_once() -> None:
 async def test_messages_of_many_schemas() -> None:
     definition = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
     avro = {"type": "AVRO", "schema": definition}
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await server.broker.namespaces.ensure(NamespaceName("public", "default"))
         receiving = await consumer(server)
         sending = await server.connect(f"{PRODUCER}/t?batchingEnabled=true")
@@ -169,7 +161,7 @@ async def test_messages_of_many_schemas() -> None:
 
 
 async def test_a_frame_may_say_that_its_pair_is_inline() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await server.connect(f"{PRODUCER}/t")
         receiving = await consumer(server)
         pair = base64("\0\0\0\1k\0\0\0\1v")  # each part with its size before it
@@ -187,7 +179,7 @@ async def test_a_frame_may_say_that_its_pair_is_inline() -> None:
 
 
 async def test_where_schemas_are_demanded_messages_without_one_fail() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         namespace = NamespaceName("public", "default")
         sending = await server.connect(f"{PRODUCER}/t")
         await sending.publish("a", valueSchema={"type": "STRING"})
@@ -198,7 +190,7 @@ async def test_where_schemas_are_demanded_messages_without_one_fail() -> None:
 
 async def test_delayed_messages_wait_on_shared_subscriptions() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock) as server:
+    async with WebSocketServer.open(clock=clock) as server:
         receiving = await consumer(server, "&subscriptionType=Shared")
         sending = await server.connect(f"{PRODUCER}/t?batchingEnabled=true")
         await sending.publish("later", deliverAfterMs=5000)
@@ -214,7 +206,7 @@ async def test_delayed_messages_wait_on_shared_subscriptions() -> None:
 
 
 async def test_keys_choose_partitions_and_one_partition_takes_the_rest() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await server.broker.topics.create(TOPIC, 4)
         sending = await server.connect(f"{PRODUCER}/t")
         ids = await sending.publish(*"abcdefgh")
@@ -226,7 +218,7 @@ async def test_keys_choose_partitions_and_one_partition_takes_the_rest() -> None
 
 
 async def test_a_message_too_large_fails_alone() -> None:
-    async with endpoint(settings=BrokerSettings(max_message_bytes=10)) as server:
+    async with WebSocketServer.open(settings=BrokerSettings(max_message_bytes=10)) as server:
         sending = await server.connect(f"{PRODUCER}/t")
         answer = await sending.ask({"payload": base64("x" * 11), "context": "c"})
         assert (answer["result"], answer["context"]) == ("send-error:8", "c")
@@ -234,7 +226,7 @@ async def test_a_message_too_large_fails_alone() -> None:
 
 
 async def test_a_frame_too_large_closes_that_socket_alone() -> None:
-    async with endpoint(limits=Limits(max_frame_bytes=1000)) as server:
+    async with WebSocketServer.open(limits=Limits(max_frame_bytes=1000)) as server:
         sending, other = await server.connect(f"{PRODUCER}/t"), await server.connect(f"{PRODUCER}/t")
         await sending.send("x" * 1001)
         assert (await sending.closed())[0] == 1009
@@ -242,7 +234,7 @@ async def test_a_frame_too_large_closes_that_socket_alone() -> None:
 
 
 async def test_a_topic_that_is_terminated_or_deleted() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await server.connect(f"{PRODUCER}/t")
         await sending.publish("a")
         await server.broker.topics.terminate(TOPIC)
@@ -255,11 +247,11 @@ async def test_a_topic_that_is_terminated_or_deleted() -> None:
 
 
 async def test_a_closed_socket_frees_the_name() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         first = await server.connect(f"{PRODUCER}/t?producerName=p")
         assert (await server.upgrade(f"{PRODUCER}/t?producerName=p"))[0] == 409
         await first.close()
-        await server.until(lambda: not server.sockets)
+        await until_async(lambda: not server.sockets)
         await server.connect(f"{PRODUCER}/t?producerName=p")
 
 
@@ -283,7 +275,7 @@ class SlowStore(MemoryStore):
 
 async def test_a_message_that_is_not_stored_in_time_is_answered() -> None:
     clock, store = ManualClock(), SlowStore()
-    async with endpoint(clock=clock, store=store) as server:
+    async with WebSocketServer.open(clock=clock, store=store) as server:
         sending = await server.connect(f"{PRODUCER}/t?sendTimeoutMillis=1000")
         for context in "ab":
             await sending.send({"payload": "", "context": context})
@@ -303,7 +295,7 @@ async def test_a_message_that_is_not_stored_in_time_is_answered() -> None:
 async def test_a_store_that_fails_is_told_and_recovers() -> None:
     store = SlowStore()
     store.may.set()
-    async with endpoint(store=store) as server:
+    async with WebSocketServer.open(store=store) as server:
         sending = await server.connect(f"{PRODUCER}/t")
         store.failure = PenstockError(ErrorKind.STORAGE_FULL, "the disk is full")
         answer = await sending.ask({"payload": ""})
@@ -314,7 +306,7 @@ async def test_a_store_that_fails_is_told_and_recovers() -> None:
 
 async def test_a_full_queue_slows_the_reading_down() -> None:
     store = SlowStore()
-    async with endpoint(store=store) as server:
+    async with WebSocketServer.open(store=store) as server:
         sending = await server.connect(f"{PRODUCER}/t?sendTimeoutMillis=0", ping_interval=None)
         big = {"payload": base64("x" * 700_000)}
         count = 60
@@ -334,7 +326,7 @@ async def test_a_full_queue_slows_the_reading_down() -> None:
 
 async def test_an_idle_socket_is_closed() -> None:
     clock = ManualClock()
-    async with endpoint(clock=clock, limits=Limits(websocket_idle_ms=1000)) as server:
+    async with WebSocketServer.open(clock=clock, limits=Limits(websocket_idle_ms=1000)) as server:
         sending = await server.connect(f"{PRODUCER}/t")
         await clock.advance(900)
         await sending.publish("a")
@@ -346,7 +338,7 @@ async def test_an_idle_socket_is_closed() -> None:
 
 async def test_draining_answers_what_is_in_flight_and_closes() -> None:
     store = SlowStore()
-    async with endpoint(store=store) as server:
+    async with WebSocketServer.open(store=store) as server:
         sending, receiving = await server.connect(f"{PRODUCER}/t"), await consumer(server)
         await sending.send({"payload": "", "context": "in flight"})
         await sending.fence()
@@ -363,7 +355,7 @@ async def test_draining_answers_what_is_in_flight_and_closes() -> None:
 
 async def test_a_socket_that_does_not_end_is_cut_off() -> None:
     clock, store = ManualClock(), SlowStore()
-    async with endpoint(clock=clock, store=store) as server:
+    async with WebSocketServer.open(clock=clock, store=store) as server:
         sending = await server.connect(f"{PRODUCER}/t?sendTimeoutMillis=0")
         await sending.send({"payload": ""})
         await sending.fence()
@@ -377,7 +369,7 @@ async def test_a_socket_that_does_not_end_is_cut_off() -> None:
 
 
 async def test_a_payload_that_does_not_fit_registers_nothing() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         sending = await server.connect(f"{PRODUCER}/t")
         answer = await sending.ask({"payload": base64("too long"), "valueSchema": {"type": "INT32"}})
         assert answer["result"] == "send-error:7"

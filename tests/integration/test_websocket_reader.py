@@ -4,7 +4,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.integration.websocket_harness import PRODUCER, READER, EndpointServer, endpoint, text
+from tests.support.waiting import until_async
+from tests.support.websocket import PRODUCER, READER, WebSocketServer, text
 
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
@@ -12,13 +13,13 @@ from penstock.model.names import TopicName
 TOPIC = TopicName.parse("t")
 
 
-async def publish(server: EndpointServer, *payloads: str, **fields: Any) -> list[str]:
+async def publish(server: WebSocketServer, *payloads: str, **fields: Any) -> list[str]:
     producer = await server.connect(f"{PRODUCER}/t")
     return await producer.publish(*payloads, **fields)
 
 
 async def test_from_the_earliest_from_the_latest_and_after_an_id() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         ids = await publish(server, *"abc")
         latest = await server.connect(f"{READER}/t")
         earliest = await server.connect(f"{READER}/t?messageId=earliest")
@@ -30,7 +31,7 @@ async def test_from_the_earliest_from_the_latest_and_after_an_id() -> None:
 
 
 async def test_every_frame_is_one_credit() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, *"abcdef")
         reading = await server.connect(f"{READER}/t?messageId=earliest&receiverQueueSize=2")
         assert [text(await reading.receive()) for _ in range(2)] == ["a", "b"]
@@ -46,7 +47,7 @@ async def test_every_frame_is_one_credit() -> None:
 
 
 async def test_credit_is_not_saved_up() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         reading = await server.connect(f"{READER}/t?receiverQueueSize=1")
         for _ in range(20):
             await reading.send({})
@@ -56,7 +57,7 @@ async def test_credit_is_not_saved_up() -> None:
 
 
 async def test_end_of_topic() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "a")
         reading = await server.connect(f"{READER}/t?messageId=earliest")
         await reading.take(1)
@@ -66,14 +67,14 @@ async def test_end_of_topic() -> None:
 
 
 async def test_what_is_no_json_closes() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         reading = await server.connect(f"{READER}/t")
         await reading.send("{")
         assert await reading.closed() == (4003, "Failed to de-serialize from JSON")
 
 
 async def test_all_partitions_are_read() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await server.broker.topics.create(TOPIC, 3)
         producer = await server.connect(f"{PRODUCER}/t?messageRoutingMode=RoundRobinPartition")
         await producer.publish(*"abcdef")
@@ -82,7 +83,7 @@ async def test_all_partitions_are_read() -> None:
 
 
 async def test_an_id_of_one_partition_says_nothing_of_the_others() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await server.broker.topics.create(TOPIC, 2)
         producer = await server.connect(f"{PRODUCER}/t?messageRoutingMode=RoundRobinPartition")
         ids = await producer.publish(*"abcdef")
@@ -97,14 +98,14 @@ async def test_an_id_of_one_partition_says_nothing_of_the_others() -> None:
 
 
 async def test_nothing_is_left_of_a_reader() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await publish(server, "a")
         reading = await server.connect(f"{READER}/t?readerName=r&messageId=earliest")
         await reading.receive()
         topic = await server.broker.topics.get(TOPIC)
         assert len(topic.subscriptions) == 1
         await reading.close()
-        await server.until(lambda: len(server.sockets) == 1)
+        await until_async(lambda: len(server.sockets) == 1)
         assert topic.subscriptions == {}
         assert await topic.store.load_cursors(topic.ledger) == []
 
@@ -118,7 +119,7 @@ async def test_nothing_is_left_of_a_reader() -> None:
     ],
 )
 async def test_whatever_fails_is_500(query: str, text: str) -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         status, body = await server.upgrade(f"{READER}/t?{query}")
         assert status == 500
         assert body.startswith("Failed to create reader: ")

@@ -4,7 +4,7 @@ import http.client
 from asyncio import to_thread
 
 import pytest
-from tests.integration.websocket_harness import CONSUMER, PRODUCER, READER, TOPICS, endpoint
+from tests.support.websocket import CONSUMER, PRODUCER, READER, TOPICS, WebSocketServer
 
 from penstock.broker.settings import BrokerSettings
 from penstock.model.names import TopicName
@@ -46,13 +46,13 @@ from penstock.testing.credentials import Issuer
     ],
 )
 async def test_refusals(path: str, status: int, body: str) -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         assert await server.upgrade(path) == (status, body)
         assert server.broker.topics.open_topics == []
 
 
 async def test_what_is_not_there() -> None:
-    async with endpoint(settings=BrokerSettings(auto_create_topics=False)) as server:
+    async with WebSocketServer.open(settings=BrokerSettings(auto_create_topics=False)) as server:
         for path, role in ((f"{PRODUCER}/t", "producer"), (f"{CONSUMER}/t/s", "consumer")):
             status, body = await server.upgrade(path)
             assert status == 404
@@ -61,7 +61,7 @@ async def test_what_is_not_there() -> None:
 
 
 async def test_who_is_taken() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         await server.connect(f"{PRODUCER}/t?producerName=p")
         assert await server.upgrade(f"{PRODUCER}/t?producerName=p") == (
             409,
@@ -77,7 +77,7 @@ async def test_who_is_taken() -> None:
 
 
 async def test_what_is_terminated() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         name = TopicName.parse("t")
         await server.broker.topics.get(name)
         await server.broker.topics.terminate(name)
@@ -86,7 +86,7 @@ async def test_what_is_terminated() -> None:
 
 
 async def test_a_server_that_goes_down_takes_nobody() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
         server.context.draining = True
         for path in (f"{PRODUCER}/t", f"{CONSUMER}/t/s", f"{READER}/t"):
             assert (await server.upgrade(path))[0] == 503
@@ -95,7 +95,7 @@ async def test_a_server_that_goes_down_takes_nobody() -> None:
 async def test_tokens_and_the_order_of_checks() -> None:
     issuer = Issuer()
     known = issuer.token("stranger")
-    async with endpoint(auth=issuer.settings()) as server:
+    async with WebSocketServer.open(auth=issuer.settings()) as server:
         for path in (f"{PRODUCER}/t", f"{CONSUMER}/t/s", f"{READER}/t", f"{TOPICS}/s?topics=t"):
             none = "Failed to authenticate: credentials are needed, and there are none"
             assert await server.upgrade(path) == (401, none)
@@ -116,7 +116,7 @@ async def test_tokens_and_the_order_of_checks() -> None:
 
 
 async def test_http_without_an_upgrade() -> None:
-    async with endpoint() as server:
+    async with WebSocketServer.open() as server:
 
         def get() -> tuple[int, bytes]:
             connection = http.client.HTTPConnection("127.0.0.1", server.port)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.pipeline.fake import FakeServer
+from tests.pipeline.topics import TopicServer
 
 from penstock.pipeline.session import session
 
@@ -27,7 +27,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def server() -> Iterator[FakeServer]:
-    started = FakeServer()
-    yield started
-    started.close()
+def server() -> Iterator[TopicServer]:
+    with TopicServer.running() as started:
+        yield started

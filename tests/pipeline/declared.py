@@ -24,7 +24,7 @@ def _as_text(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-class House:
+class Bench:
     """A folder with a pipeline's file, and the server that it reads from."""
 
     def __init__(self, folder: Path, url: str, spark: SparkSession) -> None:

@@ -1,5 +1,7 @@
 """A driver to be killed: runs declared pipelines in one session until everything that is there is processed.
 
+It makes the session and then waits for a line on stdin, so that a test can have it started ahead of time.
+
 python driver.py URL MASTER together|in-turn FILE…
 """
 
@@ -12,8 +14,9 @@ from penstock.pipeline.spec.parse import load_spec
 
 
 def main(url: str, master: str, how: str, *files: str) -> None:
+    spark = session("driver", master, **load_spec(Path(files[0]), url=url, master=master).spark)
+    sys.stdin.readline()
     specs = [load_spec(Path(file), url=url, master=master) for file in files]
-    spark = session("driver", master, **specs[0].spark)
     running = [pipeline(spec, spark) for spec in specs]
     if how == "together":
         for each in running:

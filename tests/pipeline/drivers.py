@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from .gate import Gate
+from tests.support.fault_proxy import FaultProxy
 
 LIFE_S = 500  # on a busy machine
 
@@ -19,15 +19,15 @@ _PATH = [
 
 
 class Driver:
-    """The pipelines in a process with Spark, behind a gate."""
+    """The pipelines in a process with Spark, behind a proxy. It starts Spark, and the pipelines when told to `begin`."""
 
     def __init__(
-        self, gate: Gate, folder: Path, *files: Path, master: str = "local[2]", how: str = "together"
+        self, proxy: FaultProxy, folder: Path, *files: Path, master: str = "local[2]", how: str = "together"
     ) -> None:
         scratch = folder / "scratch"
         scratch.mkdir(exist_ok=True)
         environment = os.environ | {
-            "PENSTOCK_TEST_GATE": gate.address,
+            "PENSTOCK_TEST_PROXY": proxy.address,
             "PYTHONPATH": os.pathsep.join([str(_FOLDER / "faults"), *_PATH]),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -38,18 +38,27 @@ class Driver:
         self._log = folder / "driver.log"
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(_FOLDER / "driver.py"), gate.url, master, how, *map(str, files)],
+                [sys.executable, str(_FOLDER / "driver.py"), proxy.url, master, how, *map(str, files)],
                 env=environment,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
+
+    def begin(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"begin\n")
+        self.process.stdin.flush()
 
     def kill(self) -> None:
         """Python, the JVM and its Python workers: the whole session, at once."""
         for pid in self._session():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
         while left := self._session():  # those that were being born
             for pid in left:

@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
-from tests.pipeline.fake import TIME, FakeServer, batch, lone
+from tests.pipeline.topics import TopicServer
+from tests.support.entries import TIME, batch, lone
 
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
@@ -34,7 +35,7 @@ Archive = Callable[..., ArchiveSpec]
 
 
 @pytest.fixture
-def spec(server: FakeServer, tmp_path: Path) -> Archive:
+def spec(server: TopicServer, tmp_path: Path) -> Archive:
     def spec(**options: object) -> ArchiveSpec:
         given = {
             "topics": ("t",),
@@ -46,11 +47,13 @@ def spec(server: FakeServer, tmp_path: Path) -> Archive:
     return spec
 
 
-def fill(server: FakeServer, count: int, partition: int = 0, size: int = 10) -> None:
+def fill(server: TopicServer, count: int, partition: int = 0, size: int = 10) -> None:
     """`count` batches of `size` messages, each published a second after the one before; the odd ones are of
     another schema version."""
+    latest = server.latest("t", partition)
+    entries = []
     for n in range(count):
-        first = server.latest("t", partition)
+        first = latest + n * size
         messages = [
             {
                 "payload": b"%d:%d" % (partition, first + i),
@@ -61,11 +64,12 @@ def fill(server: FakeServer, count: int, partition: int = 0, size: int = 10) -> 
             for i in range(size)
         ]
         time = TIME + first // size * 1000
-        data = batch(messages, publish_time=time, sequence_id=first, schema_version=bytes([0] * 7 + [n % 2]))
-        server.append("t", data, size, partition, time)
+        version = bytes([0] * 7 + [n % 2])
+        entries.append(batch(messages, publish_time=time, sequence_id=first, schema_version=version))
+    server.append("t", *entries, partition=partition)
 
 
-def live(spark: SparkSession, server: FakeServer, **options: object) -> DataFrame:
+def live(spark: SparkSession, server: TopicServer, **options: object) -> DataFrame:
     include = ",".join(INCLUDABLE)
     given = {"url": server.url, "subscribe": "t", "include": include} | options
     return spark.read.format("penstock").options(**given).load()  # type: ignore[arg-type]
@@ -79,11 +83,11 @@ def rows(frame: DataFrame) -> list[Row]:
     return sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
 
 
-def test_the_archive_is_the_topic(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
+def test_the_archive_is_the_topic(spark: SparkSession, server: TopicServer, spec: Archive) -> None:
     server.create("t", 2)
     fill(server, 7, 0)
     fill(server, 4, 1)
-    server.append("t", lone(b"alone", properties={"a": "b"}), 1, 1)
+    server.append("t", lone(b"alone", properties={"a": "b"}), partition=1)
     told: list[Progress] = []
     given = spec(rows_max=50)
     report = run_archive(spark, given, progress=told.append)
@@ -93,27 +97,31 @@ def test_the_archive_is_the_topic(spark: SparkSession, server: FakeServer, spec:
     assert rows(table(spark, given).select(original.columns)) == rows(original)
     assert [row.timestamp_day.isoformat() for row in table(spark, given).limit(1).collect()] == ["2023-11-14"]
     now = snapshot_of(Path(given.table))
-    assert [now.position(TOPIC, n) for n in range(3)] == [Position(0, 70, 1), Position(0, 41, 2), None]
-    assert server.cursors == {("archive-table", "t", 0): 70, ("archive-table", "t", 1): 41}
+    assert [now.position(TOPIC, n) for n in range(3)] == [
+        Position(0, 70, server.ledger("t", 0)),
+        Position(0, 41, server.ledger("t", 1)),
+        None,
+    ]
+    assert server.cursor("archive-table", "t") == [70, 41]
     assert run_archive(spark, given).rows == 0, "what it has is not read again"
     assert DeltaTable(given.table).to_pyarrow_table().num_rows == 111
 
 
-def test_it_goes_on_and_takes_new_topics(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
+def test_it_goes_on_and_takes_new_topics(spark: SparkSession, server: TopicServer, spec: Archive) -> None:
     server.create("t")
     server.create("t2")
     fill(server, 2)
     given = spec(topics=(), pattern="t.?")
     assert run_archive(spark, given).rows == 20
     fill(server, 3)
-    server.append("t2", batch([{"payload": b"x"}]), 1)
+    server.append("t2", batch([{"payload": b"x"}]))
     assert run_archive(spark, given).rows == 31
     got = [(row.topic[-2:], row.offset) for row in rows(table(spark, given))]
     assert got == [*(("/t", n) for n in range(50)), ("t2", 0)]
 
 
 def test_a_crash_between_the_commit_and_the_mark(
-    spark: SparkSession, server: FakeServer, spec: Archive, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, server: TopicServer, spec: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.create("t")
     fill(server, 4)
@@ -125,13 +133,13 @@ def test_a_crash_between_the_commit_and_the_mark(
         patched.setattr(archiving, "_mark", crash)
         with pytest.raises(RuntimeError, match="killed"):
             run_archive(spark, spec(rows_max=20))
-    assert server.cursors == {("archive-table", "t", 0): 0}, "held until it is archived"
+    assert server.cursor("archive-table", "t") == [0], "held until it is archived"
     assert run_archive(spark, spec()).rows == 20
     assert [row.offset for row in rows(table(spark, spec()))] == list(range(40))
-    assert server.cursors == {("archive-table", "t", 0): 40}
+    assert server.cursor("archive-table", "t") == [40]
 
 
-def test_two_archivers_at_once(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
+def test_two_archivers_at_once(spark: SparkSession, server: TopicServer, spec: Archive) -> None:
     server.create("t")
     fill(server, 2)
     run_archive(spark, spec())
@@ -147,7 +155,7 @@ def test_two_archivers_at_once(spark: SparkSession, server: FakeServer, spec: Ar
 
 
 def test_interleaved_schema_versions_make_no_small_files(
-    spark: SparkSession, server: FakeServer, spec: Archive
+    spark: SparkSession, server: TopicServer, spec: Archive
 ) -> None:
     server.create("t")
     fill(server, 300, size=1)
@@ -158,7 +166,7 @@ def test_interleaved_schema_versions_make_no_small_files(
     assert versions == [n % 2 for n in range(300)]
 
 
-def test_one_read_spans_archive_and_log(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
+def test_one_read_spans_archive_and_log(spark: SparkSession, server: TopicServer, spec: Archive) -> None:
     server.create("t", 2)
     fill(server, 6, 0)
     fill(server, 3, 1)
@@ -183,7 +191,7 @@ def test_one_read_spans_archive_and_log(spark: SparkSession, server: FakeServer,
 
 
 def test_a_gap_between_archive_and_log_is_said(
-    spark: SparkSession, server: FakeServer, spec: Archive
+    spark: SparkSession, server: TopicServer, spec: Archive
 ) -> None:
     server.create("t")
     fill(server, 2)
@@ -201,7 +209,7 @@ def test_a_gap_between_archive_and_log_is_said(
     assert [row.offset for row in rows(below)] == list(range(20)), "the gap is not part of the query"
 
 
-def test_a_topic_made_anew_is_another(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
+def test_a_topic_made_anew_is_another(spark: SparkSession, server: TopicServer, spec: Archive) -> None:
     server.create("t")
     fill(server, 2)
     run_archive(spark, spec())
@@ -215,7 +223,7 @@ def test_a_topic_made_anew_is_another(spark: SparkSession, server: FakeServer, s
 
 
 def test_a_continuous_archive_until_it_is_stopped(
-    spark: SparkSession, server: FakeServer, spec: Archive
+    spark: SparkSession, server: TopicServer, spec: Archive
 ) -> None:
     server.create("t")
     fill(server, 1)
@@ -247,17 +255,17 @@ def test_a_continuous_archive_until_it_is_stopped(
     ],
 )
 def test_what_cannot_be_archived(
-    spark: SparkSession, server: FakeServer, spec: Archive, options: dict[str, object], words: str
+    spark: SparkSession, server: TopicServer, spec: Archive, options: dict[str, object], words: str
 ) -> None:
     server.create("t")
     with pytest.raises(PipelineError, match=words):
         run_archive(spark, spec(**options))
     assert not Path(spec().table).exists()
-    assert not server.cursors
+    assert server.cursor("archive-table", "t") == []
 
 
 def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Path) -> None:
-    with running(tmp_path / "data") as house, HttpClient(house.url) as client:
+    with running(tmp_path / "data") as address, HttpClient(address.url) as client:
         topic = TopicName.parse("t")
         client.create_topic(topic, 2)
         client.create_topic(TopicName.parse("again"), 2)
@@ -267,7 +275,7 @@ def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Pa
                 for i in range(n, n + 100)
             ]
             client.produce(topic, messages)
-        server = Access(url=house.url)
+        server = Access(url=address.url)
         given = ArchiveSpec(server=server, topics=("t",), table=str(tmp_path / "table"))
         assert run_archive(spark, given).rows == 300
         wanted = ReplaySpec(server=server, table=given.table, topic="again", id="r1", rows_max=120)
@@ -282,7 +290,7 @@ def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Pa
         names = ("key", "value", "event_time")
 
         def read(name: str) -> list[Row]:
-            options = {"url": house.url, "subscribe": name, "include": "properties,event_time"}
+            options = {"url": address.url, "subscribe": name, "include": "properties,event_time"}
             return rows(spark.read.format("penstock").options(**options).load())
 
         original, again = read("t"), read("again")
@@ -316,7 +324,7 @@ def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Pa
         assert len(read("part")) == 2 * len(origins), "a plan that is lost is no reason to publish nothing"
 
 
-def test_a_replay_by_times(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
+def test_a_replay_by_times(spark: SparkSession, server: TopicServer, spec: Archive) -> None:
     server.create("t")
     fill(server, 5)
     run_archive(spark, spec())
@@ -341,7 +349,7 @@ def test_a_replay_by_times(spark: SparkSession, server: FakeServer, spec: Archiv
             asked(**options)
 
 
-def test_times_reach_into_the_archive(spark: SparkSession, server: FakeServer, spec: Archive) -> None:
+def test_times_reach_into_the_archive(spark: SparkSession, server: TopicServer, spec: Archive) -> None:
     server.create("t")
     fill(server, 5)
     run_archive(spark, spec())
@@ -362,11 +370,11 @@ V1 = {
 
 def test_typed_values(spark: SparkSession, tmp_path: Path) -> None:
     """Bytes from the archive are decoded like those of the log; decoded ones make columns, which grow."""
-    with running(tmp_path / "data") as house, HttpClient(house.url) as client:
+    with running(tmp_path / "data") as address, HttpClient(address.url) as client:
         topic = TopicName.parse("orders")
         client.create_topic(topic)
         register(client, "orders", SchemaInfo(SchemaType.AVRO, json.dumps(V0).encode()))
-        server = Access(url=house.url)
+        server = Access(url=address.url)
         raw = ArchiveSpec(server=server, topics=("orders",), table=str(tmp_path / "raw"))
         flat = ArchiveSpec(server=server, topics=("orders",), table=str(tmp_path / "flat"), decode="flat")
         client.produce(topic, [{"value": {"id": n}} for n in range(20)], schema_version=0)
@@ -378,7 +386,7 @@ def test_typed_values(spark: SparkSession, tmp_path: Path) -> None:
             client.produce(topic, [{"value": {"id": n + 1, "to": "x"}}], schema_version=1)
 
         def read(**options: str) -> list[Row]:
-            given = {"url": house.url, "subscribe": "orders", "value.decode": "struct"} | options
+            given = {"url": address.url, "subscribe": "orders", "value.decode": "struct"} | options
             return rows(spark.read.format("penstock").options(**given).load())
 
         original = read()

@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from tests.pipeline.fake import TIME, FakeServer, batch, lone
+from tests.pipeline.topics import TopicServer
+from tests.support.entries import TIME, batch, lone
+from tests.support.fault_proxy import FaultProxy
 
 Read = Callable[..., DataFrame]
 
 
 @pytest.fixture
-def read(spark: SparkSession, server: FakeServer) -> Read:
+def read(spark: SparkSession, server: TopicServer) -> Read:
     def read(**options: object) -> DataFrame:
         reader = spark.read.format("penstock").option("url", server.url)
         for name, value in options.items():
@@ -23,14 +25,15 @@ def read(spark: SparkSession, server: FakeServer) -> Read:
     return read
 
 
-def fill(server: FakeServer, topic: str, count: int, size: int = 10, partition: int = 0) -> None:
+def fill(server: TopicServer, topic: str, count: int, size: int = 10, partition: int = 0) -> None:
     """`count` batches of `size` messages `partition:n`, each batch published a second after the one before."""
+    entries = []
     for n in range(count):
         messages = [
             {"payload": b"%d:%d" % (partition, n * size + i), "partition_key": f"k{i}"} for i in range(size)
         ]
-        time = TIME + n * 1000
-        server.append(topic, batch(messages, publish_time=time, sequence_id=n * size), size, partition, time)
+        entries.append(batch(messages, publish_time=TIME + n * 1000, sequence_id=n * size))
+    server.append(topic, *entries, partition=partition)
 
 
 def offsets(frame: DataFrame) -> list[tuple[str, int, int]]:
@@ -38,9 +41,9 @@ def offsets(frame: DataFrame) -> list[tuple[str, int, int]]:
     return sorted((row.topic.rsplit("/", 1)[1], row.partition, row.offset) for row in rows)
 
 
-def test_it_is_found_by_itself_and_reads_all_columns(server: FakeServer, read: Read) -> None:
+def test_it_is_found_by_itself_and_reads_all_columns(server: TopicServer, read: Read) -> None:
     server.create("t")
-    server.append("t", batch([{"payload": b"a", "partition_key": "k"}, {"payload": b"b"}]), 2)
+    server.append("t", batch([{"payload": b"a", "partition_key": "k"}, {"payload": b"b"}]))
     server.append("t", lone(b"c", partition_key="x", codec=3))
     frame = read(subscribe="t")
     assert frame.schema.simpleString() == (
@@ -56,7 +59,7 @@ def test_it_is_found_by_itself_and_reads_all_columns(server: FakeServer, read: R
     assert seconds.ms == TIME
 
 
-def test_included_columns(server: FakeServer, read: Read) -> None:
+def test_included_columns(server: TopicServer, read: Read) -> None:
     server.create("t")
     message = {
         "payload": b"a",
@@ -65,7 +68,7 @@ def test_included_columns(server: FakeServer, read: Read) -> None:
         "ordering_key": b"o",
     }
     server.append(
-        "t", batch([message, {"payload": b"b"}], sequence_id=7, schema_version=(3).to_bytes(8, "big")), 2
+        "t", batch([message, {"payload": b"b"}], sequence_id=7, schema_version=(3).to_bytes(8, "big"))
     )
     server.append("t", lone(b"c", deliver_at_time=TIME + 5))
     names = (
@@ -87,7 +90,7 @@ def test_included_columns(server: FakeServer, read: Read) -> None:
     assert first.deliver_at is None
 
 
-def test_partitions_splits_and_counts(server: FakeServer, read: Read) -> None:
+def test_partitions_splits_and_counts(server: TopicServer, read: Read) -> None:
     server.create("t", 3)
     for partition in range(3):
         fill(server, "t", 20, 10, partition)
@@ -99,7 +102,7 @@ def test_partitions_splits_and_counts(server: FakeServer, read: Read) -> None:
     assert read(subscribe="t", minPartitions=8).rdd.getNumPartitions() >= 8
 
 
-def test_several_topics_patterns_and_assignments(server: FakeServer, read: Read) -> None:
+def test_several_topics_patterns_and_assignments(server: TopicServer, read: Read) -> None:
     server.create("flights-1", 2)
     server.create("flights-2")
     server.create("other")
@@ -115,7 +118,7 @@ def test_several_topics_patterns_and_assignments(server: FakeServer, read: Read)
     assert read(subscribe="flights-1-partition-0").count() == 3
 
 
-def test_offsets_and_times(server: FakeServer, read: Read) -> None:
+def test_offsets_and_times(server: TopicServer, read: Read) -> None:
     server.create("t", 2)
     fill(server, "t", 5, 10, 0)
     fill(server, "t", 5, 10, 1)
@@ -130,12 +133,12 @@ def test_offsets_and_times(server: FakeServer, read: Read) -> None:
     assert read(subscribe="t", startingOffsets="latest").count() == 0
 
 
-def test_an_empty_topic(server: FakeServer, read: Read) -> None:
+def test_an_empty_topic(server: TopicServer, read: Read) -> None:
     server.create("t")
     assert read(subscribe="t").collect() == []
 
 
-def test_sql(spark: SparkSession, server: FakeServer) -> None:
+def test_sql(spark: SparkSession, server: TopicServer) -> None:
     server.create("t")
     fill(server, "t", 3, 4)
     spark.sql(
@@ -154,19 +157,21 @@ def test_sql(spark: SparkSession, server: FakeServer) -> None:
         spark.sql("DROP TABLE messages")
 
 
-def test_broken_connections_are_resumed(server: FakeServer, read: Read) -> None:
+def test_broken_connections_are_resumed(server: TopicServer, read: Read) -> None:
     server.create("t")
     fill(server, "t", 300, 10)
-    server.cuts = [0, 5000, 10, 20_000]
-    assert offsets(read(subscribe="t")) == [("t", 0, o) for o in range(3000)]
-    assert server.cuts == []
+    with FaultProxy(server.port) as proxy:
+        cuts = [proxy.cut_body("GET /topics/.*/messages", size) for size in (0, 5000, 10, 20_000)]
+        assert offsets(read(url=proxy.url, subscribe="t")) == [("t", 0, o) for o in range(3000)]
+        for cut in cuts:
+            cut.wait()
 
 
-def test_lost_data_is_said(server: FakeServer, read: Read) -> None:
+def test_lost_data_is_said(server: TopicServer, read: Read) -> None:
     server.create("t")
     fill(server, "t", 10, 10)
     start = json.dumps({"t": {"0": 0}})
-    server.earliest["t", 0] = 40
+    server.trim("t", 40)
     with pytest.raises(PySparkException, match="offset 0 is asked for, but the log begins at 40"):
         read(subscribe="t", startingOffsets=start).count()
     assert read(subscribe="t", startingOffsets=start, failOnDataLoss="false").count() == 60
@@ -185,7 +190,7 @@ def test_lost_data_is_said(server: FakeServer, read: Read) -> None:
         ({"subscribe": "t", "startingOffsets": '{"u": {"0": 1}}'}, "is not part of the query"),
     ],
 )
-def test_bad_options(server: FakeServer, read: Read, options: dict[str, str], said: str) -> None:
+def test_bad_options(server: TopicServer, read: Read, options: dict[str, str], said: str) -> None:
     server.create("t")
     with pytest.raises(PySparkException, match=said):
         read(**options).count()
@@ -197,14 +202,14 @@ def test_a_server_that_is_not_there(spark: SparkSession) -> None:
         reader.load().count()
 
 
-def test_a_schema_of_ones_own_is_refused(spark: SparkSession, server: FakeServer) -> None:
+def test_a_schema_of_ones_own_is_refused(spark: SparkSession, server: TopicServer) -> None:
     server.create("t")
     reader = spark.read.format("penstock").option("url", server.url).option("subscribe", "t").schema("a int")
     with pytest.raises(PySparkException, match="leave it out"):
         reader.load().count()
 
 
-def test_times_are_utc(server: FakeServer, read: Read) -> None:
+def test_times_are_utc(server: TopicServer, read: Read) -> None:
     server.create("t")
     server.append("t", lone(b"", publish_time=0))
     table = read(subscribe="t").toArrow()

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline import census, copying
 from tests.pipeline.cluster import Cluster, cluster
 from tests.pipeline.drivers import Driver
-from tests.pipeline.gate import Gate
+from tests.support.fault_proxy import FaultProxy
 
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
@@ -116,7 +116,7 @@ def test_the_demos_pipeline_has_the_same_result_as_here(
     assert there["topic"].total() == there["table"].total() > 50
 
 
-# The first attempts of some tasks ask the gate, when their rows are through but their writer is not done.
+# The first attempts of some tasks ask the proxy, when their rows are through but their writer is not done.
 STEPS = """
 import socket
 
@@ -124,9 +124,9 @@ from pyspark import TaskContext
 
 
 def ask(place):
-    with socket.create_connection(({host!r}, {port}), 240) as gate:
-        gate.sendall(f"HOOK {{place}} HTTP/1.1\\r\\n\\r\\n".encode())
-        assert gate.recv(2) == b"go"
+    with socket.create_connection(({host!r}, {port}), 240) as proxy:
+        proxy.sendall(f"HOOK {{place}} HTTP/1.1\\r\\n\\r\\n".encode())
+        assert proxy.recv(2) == b"go"
 
 
 def passing(name):
@@ -164,22 +164,23 @@ SPEED = """
 @pytest.mark.timeout(3600 if SOAK else 900)
 def test_second_copies_of_tasks_and_a_worker_that_dies(workers: Cluster, tmp_path: Path) -> None:
     """A slow task runs twice at once, and ends twice; then a worker dies with a task that had written its rows."""
-    with running(tmp_path / "data") as server, Gate(server.port) as gate:
+    with running(tmp_path / "data") as server, FaultProxy(server.port) as proxy:
         census.create(server.url, "in", 2)
         publisher = census.Publisher(server.url, "in", sizes=(0, 300, 5000))
         publisher.publish(20_000 if SOAK else 2000)
-        host, _, port = gate.address.partition(":")
+        host, _, port = proxy.address.partition(":")
         (tmp_path / "steps.py").write_text(STEPS.format(host=host, port=port))
         declared = copying.write(tmp_path, rows=1000, spark=SPEED, python="steps:{name}")
         # A task that is as good as done waits for its copy: both end.
         copies = []
         for name in ("topic", "table"):
             pair = threading.Barrier(2, timeout=RUN_S)
-            copies += [gate.at(f"HOOK /task/{name}/1/0/{n}$", meet(pair), cut=False) for n in range(2)]
+            copies += [proxy.at(f"HOOK /task/{name}/1/0/{n}$", meet(pair), cut=False) for n in range(2)]
         # One task on each worker; then there is one worker.
         both = threading.Barrier(2, workers.workers[1].kill, RUN_S)
-        killed = [gate.at(f"HOOK /task/both/1/{n}/0$", meet(both), cut=False) for n in range(2)]
-        driver = Driver(gate, tmp_path, *declared, master=workers.url, how="in-turn")
+        killed = [proxy.at(f"HOOK /task/both/1/{n}/0$", meet(both), cut=False) for n in range(2)]
+        driver = Driver(proxy, tmp_path, *declared, master=workers.url, how="in-turn")
+        driver.begin()
         try:
             driver.finish()
         finally:
@@ -187,7 +188,7 @@ def test_second_copies_of_tasks_and_a_worker_that_dies(workers: Cluster, tmp_pat
         for rule in (*copies, *killed):
             rule.wait(0)
         again = [
-            place for place in gate.requests if place.startswith("HOOK /task/both/1/") and place[-1] == "1"
+            place for place in proxy.requests if place.startswith("HOOK /task/both/1/") and place[-1] == "1"
         ]
         assert again, "the killed task ran again"
         compared = copying.check(server.url, tmp_path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.pipeline.declared import HOUR, WAIT_S, House
+from tests.pipeline.declared import HOUR, WAIT_S, Bench
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import Folder, Lock, forget, reset
@@ -19,9 +19,9 @@ from penstock.testing.server import running
 
 
 @pytest.fixture
-def house(tmp_path: Path, spark: SparkSession) -> Iterator[House]:
+def bench(tmp_path: Path, spark: SparkSession) -> Iterator[Bench]:
     with running() as server:
-        yield House(tmp_path, server.url, spark)
+        yield Bench(tmp_path, server.url, spark)
 
 
 DELAYS = """
@@ -65,9 +65,9 @@ def flight(k: str, n: int, hours: float) -> dict[str, Any]:
     return {"k": k, "n": n, "s": int(hours * HOUR)}
 
 
-def test_every_row_is_counted_or_a_dead_letter(house: House) -> None:
-    house.create("flights", 2)
-    house.publish(
+def test_every_row_is_counted_or_a_dead_letter(bench: Bench) -> None:
+    bench.create("flights", 2)
+    bench.publish(
         "flights",
         [
             flight("AA", 1, 100),
@@ -77,30 +77,30 @@ def test_every_row_is_counted_or_a_dead_letter(house: House) -> None:
             "nonsense",
         ],
     )
-    first = house.run_once(DELAYS)
+    first = bench.run_once(DELAYS)
     assert (first["rows_total"], first["rejected"], first["dead_letters"]) == (5, 2, 1)
     assert first["warnings"] == {"parsed.small": 1}
 
     # 100.9 is older than the watermark, but its window is still open; 99 and 98 are late.
-    house.publish("flights", [flight("AA", 1, 100.95), flight("UA", 1, 103)])
-    second = house.run_once(DELAYS)
+    bench.publish("flights", [flight("AA", 1, 100.95), flight("UA", 1, 103)])
+    second = bench.run_once(DELAYS)
     assert second["rejected"] == 0
-    house.publish("flights", [flight("AA", 1, 99), flight("UA", 7, 98.5), flight("AA", 4, 104.5)])
-    third = house.run_once(DELAYS)
+    bench.publish("flights", [flight("AA", 1, 99), flight("UA", 7, 98.5), flight("AA", 4, 104.5)])
+    third = bench.run_once(DELAYS)
     assert third["dead_letters"] == 2
     assert [event["late_unseen"] for event in (first, second, third)] == [0, 0, 0], (
         "Spark dropped nothing itself"
     )
     assert third["state"] == "stopped"
 
-    rows = Counter((row["k"], row["at"].hour, row["c"], row["n"]) for row in house.table("table"))
+    rows = Counter((row["k"], row["at"].hour, row["c"], row["n"]) for row in bench.table("table"))
     assert rows == Counter({("AA", 4, 3, 302): 1, ("UA", 4, 1, 2): 1, ("UA", 7, 1, 1): 1})
-    published = [m["value"] for m in house.messages("results")]
+    published = [m["value"] for m in bench.messages("results")]
     assert Counter((v["k"], v["c"], v["n"]) for v in published) == Counter(
         {(k, c, n): 1 for k, _, c, n in rows}
     )
 
-    dead = house.messages("dead")
+    dead = bench.messages("dead")
     reasons = {m["value"]: m["properties"]["x-dlq-error"] for m in dead}
     assert reasons["nonsense"] == "parsed: expectation readable: k IS NOT NULL"
     assert reasons[json.dumps(flight("AA", 1, 99))].startswith("parsed: later than the watermark of at")
@@ -112,20 +112,20 @@ def test_every_row_is_counted_or_a_dead_letter(house: House) -> None:
         assert letter["properties"]["x-dlq-batch"].isdigit()
 
     # Dead letters go back once, by choice; what was not chosen stays.
-    spec = load_spec(house.folder / "p.toml", url=house.url, state=house.folder / "state")
+    spec = load_spec(bench.folder / "p.toml", url=bench.url, state=bench.folder / "state")
     late = Choice(error="later than the watermark")
-    assert run_redrive(spec, house.spark, late).redriven == 2
-    assert run_redrive(spec, house.spark, late).redriven == 0
-    assert run_redrive(spec, house.spark, Choice()).redriven == 1
-    values = Counter(m["value"] for m in house.messages("flights"))
+    assert run_redrive(spec, bench.spark, late).redriven == 2
+    assert run_redrive(spec, bench.spark, late).redriven == 0
+    assert run_redrive(spec, bench.spark, Choice()).redriven == 1
+    values = Counter(m["value"] for m in bench.messages("flights"))
     assert values["nonsense"] == 2
     assert values[json.dumps(flight("UA", 7, 98.5))] == 2
-    again = [m for m in house.messages("flights") if m["value"] == "nonsense"]
+    again = [m for m in bench.messages("flights") if m["value"] == "nonsense"]
     assert all(m["properties"] == {"from": "test"} and m["key"] == "?" for m in again)
 
     # Anew: the table is emptied in one commit, and has everything once again.
     forget(spec)
-    assert house.table("table") == []
+    assert bench.table("table") == []
     assert not (spec.home / "checkpoint").exists()
 
 
@@ -160,28 +160,28 @@ def shout(frame):
 """
 
 
-def test_one_sink_is_sparks_own_and_a_broken_rule_writes_nothing(house: House) -> None:
-    (house.folder / "mine.py").write_text(MINE)
-    house.create("in")
-    house.publish("in", [flight("a", 1, 0), flight("b", 2, 0)])
-    house.run_once(PLAIN)
-    assert [(m["key"], m["value"]) for m in house.messages("out")] == [
+def test_one_sink_is_sparks_own_and_a_broken_rule_writes_nothing(bench: Bench) -> None:
+    (bench.folder / "mine.py").write_text(MINE)
+    bench.create("in")
+    bench.publish("in", [flight("a", 1, 0), flight("b", 2, 0)])
+    bench.run_once(PLAIN)
+    assert [(m["key"], m["value"]) for m in bench.messages("out")] == [
         ("a!", {"k": "a!", "n": 1}),
         ("b!", {"k": "b!", "n": 2}),
     ]
-    house.publish("in", [flight("c", 3, 0), flight("d", -1, 0)])
+    bench.publish("in", [flight("c", 3, 0), flight("d", -1, 0)])
     with pytest.raises(PipelineError) as failed:
-        house.run_once(PLAIN)
+        bench.run_once(PLAIN)
     assert failed.value.message == "expectation 'positive' of read does not hold: n > 0"
-    status = Folder(house.folder / "state" / "plain").status()
+    status = Folder(bench.folder / "state" / "plain").status()
     assert status is not None
     assert (status["state"], status["error_class"]) == ("failed", "expectation")
-    assert len(house.messages("out")) == 2
+    assert len(bench.messages("out")) == 2
 
     # Another time to begin with, and a rule that holds.
-    spec = load_spec(house.folder / "p.toml", url=house.url, state=house.folder / "state")
+    spec = load_spec(bench.folder / "p.toml", url=bench.url, state=bench.folder / "state")
     reset(spec, 4_000_000_000_000)
-    assert house.run_once(PLAIN)["rows_total"] == 0
+    assert bench.run_once(PLAIN)["rows_total"] == 0
 
 
 STATEFUL = """
@@ -223,43 +223,43 @@ class Counting(StatefulProcessor):
 """
 
 
-def test_state_is_kept_between_runs_and_a_run_stops_between_batches(house: House) -> None:
-    (house.folder / "counts.py").write_text(COUNTS)
-    house.create("in")
-    house.publish("in", [flight("a", 1, 0), flight("b", 2, 0), flight("a", 3, 0)])
-    house.run_once(STATEFUL)
-    pipeline = house.pipeline(STATEFUL).start()
+def test_state_is_kept_between_runs_and_a_run_stops_between_batches(bench: Bench) -> None:
+    (bench.folder / "counts.py").write_text(COUNTS)
+    bench.create("in")
+    bench.publish("in", [flight("a", 1, 0), flight("b", 2, 0), flight("a", 3, 0)])
+    bench.run_once(STATEFUL)
+    pipeline = bench.pipeline(STATEFUL).start()
     assert not pipeline.await_termination(0.1)
     with pytest.raises(PipelineError, match="is in use by process"), Lock(Folder(pipeline.spec.home)):
         pass
-    house.publish("in", [flight("a", 5, 0)])
+    bench.publish("in", [flight("a", 5, 0)])
     for _ in range(WAIT_S):
         if pipeline.progress.get("written"):
             break
         pipeline.await_termination(1)
     pipeline.stop(WAIT_S)
     assert pipeline.progress["state"] == "stopped"
-    totals = [(m["value"]["k"], m["value"]["total"]) for m in house.messages("out")]
+    totals = [(m["value"]["k"], m["value"]["total"]) for m in bench.messages("out")]
     assert sorted(totals) == [("a", 4), ("a", 9), ("b", 2)]
-    events = [json.loads(m["value"]) for m in house.messages("persistent://penstock/system/pipelines")]
+    events = [json.loads(m["value"]) for m in bench.messages("persistent://penstock/system/pipelines")]
     assert {"starting", "running", "stopped"} <= {event["state"] for event in events}
     assert all(event["pipeline"] == "counter" for event in events)
 
 
 def test_the_notebook_of_the_docs(
-    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
     (declared,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     (cell,) = (
         found for found in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "sales.toml" in found
     )
-    house.create("orders")
-    house.publish("orders", [{"product": "tea", "price": 3.5, "at": "2026-01-31T08:00:10Z"}])
-    (house.folder / "sales.toml").write_text(declared.replace("http://127.0.0.1:8080", house.url))
+    bench.create("orders")
+    bench.publish("orders", [{"product": "tea", "price": 3.5, "at": "2026-01-31T08:00:10Z"}])
+    (bench.folder / "sales.toml").write_text(declared.replace("http://127.0.0.1:8080", bench.url))
     # Relative paths are the file's in it, and the program's elsewhere.
-    monkeypatch.chdir(house.folder)
-    exec(cell.replace('load("history")', f'load("{house.folder}/history")'), {"spark": house.spark})
+    monkeypatch.chdir(bench.folder)
+    exec(cell.replace('load("history")', f'load("{bench.folder}/history")'), {"spark": bench.spark})
     said = capsys.readouterr().out.splitlines()
     assert said[0] in ("starting", "running", "idle")
     assert said[1] in ("0", "1")  # how much the first run took before it was stopped

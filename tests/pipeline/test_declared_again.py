@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.checkpoints import roll_back
-from tests.pipeline.declared import House
+from tests.pipeline.declared import Bench
 from tests.pipeline.test_declared import DELAYS, flight
 
 from penstock.pipeline.errors import PipelineError
@@ -19,9 +19,9 @@ from penstock.testing.server import running
 
 
 @pytest.fixture
-def house(tmp_path: Path, spark: SparkSession) -> Iterator[House]:
+def bench(tmp_path: Path, spark: SparkSession) -> Iterator[Bench]:
     with running() as server:
-        yield House(tmp_path, server.url, spark)
+        yield Bench(tmp_path, server.url, spark)
 
 
 _TOP = """
@@ -49,20 +49,20 @@ path = "table"
 """
 
 
-def spec_of(house: House) -> Spec:
-    return load_spec(house.folder / "p.toml", url=house.url, state=house.folder / "state")
+def spec_of(bench: Bench) -> Spec:
+    return load_spec(bench.folder / "p.toml", url=bench.url, state=bench.folder / "state")
 
 
-def publish(house: House, first: int, until: int) -> None:
-    house.publish("in", [str(n) for n in range(first, until)])
+def publish(bench: Bench, first: int, until: int) -> None:
+    bench.publish("in", [str(n) for n in range(first, until)])
 
 
-def numbers(house: House, topic: str) -> list[int]:
-    return sorted(int(message["value"]) for message in house.messages(topic))
+def numbers(bench: Bench, topic: str) -> list[int]:
+    return sorted(int(message["value"]) for message in bench.messages(topic))
 
 
-def rows(house: House) -> list[int]:
-    return sorted(int(row["n"]) for row in house.table("table"))
+def rows(bench: Bench) -> list[int]:
+    return sorted(int(row["n"]) for row in bench.table("table"))
 
 
 def tick() -> int:
@@ -78,59 +78,59 @@ def good(first: int, until: int) -> list[int]:
 
 
 @pytest.mark.parametrize("sinks", [TOPIC, TABLE, TOPIC + TABLE])
-def test_a_refreshed_pipeline_is_a_new_writer_for_every_sink(house: House, sinks: str) -> None:
-    house.create("in")
-    publish(house, 0, 30)
-    house.run_once(_TOP + sinks)
-    forget(spec_of(house))
-    publish(house, 30, 40)
-    house.run_once(_TOP + sinks)
-    publish(house, 40, 50)
-    house.run_once(_TOP + sinks)
+def test_a_refreshed_pipeline_is_a_new_writer_for_every_sink(bench: Bench, sinks: str) -> None:
+    bench.create("in")
+    publish(bench, 0, 30)
+    bench.run_once(_TOP + sinks)
+    forget(spec_of(bench))
+    publish(bench, 30, 40)
+    bench.run_once(_TOP + sinks)
+    publish(bench, 40, 50)
+    bench.run_once(_TOP + sinks)
     if TOPIC in sinks:
-        assert numbers(house, "out") == sorted(good(0, 30) + good(0, 50)), "topics keep what they had"
+        assert numbers(bench, "out") == sorted(good(0, 30) + good(0, 50)), "topics keep what they had"
     if TABLE in sinks:
-        assert rows(house) == good(0, 50)
-    assert numbers(house, "dead") == [5, 5, 15, 15, 25, 25, 35, 45]
+        assert rows(bench) == good(0, 50)
+    assert numbers(bench, "dead") == [5, 5, 15, 15, 25, 25, 35, 45]
 
 
-def test_a_rolled_back_checkpoint_ends_the_run_and_a_reset_goes_on(house: House) -> None:
-    house.create("in")
-    publish(house, 0, 30)
-    house.run_once(_TOP + TOPIC + TABLE)
-    assert roll_back(spec_of(house).home / "checkpoint", 2) == [1, 2]
+def test_a_rolled_back_checkpoint_ends_the_run_and_a_reset_goes_on(bench: Bench) -> None:
+    bench.create("in")
+    publish(bench, 0, 30)
+    bench.run_once(_TOP + TOPIC + TABLE)
+    assert roll_back(spec_of(bench).home / "checkpoint", 2) == [1, 2]
     begin = tick()
-    publish(house, 30, 50)
+    publish(bench, 30, 50)
     with pytest.raises(
         PipelineError, match=r"batch 2 .*'Batches that come again' in docs/spark.md"
     ) as failed:
-        house.run_once(_TOP.replace("= 10", "= 15") + TOPIC + TABLE)
+        bench.run_once(_TOP.replace("= 10", "= 15") + TOPIC + TABLE)
     assert failed.value.error_class == "plan"  # type: ignore[attr-defined]
-    assert (numbers(house, "out"), rows(house)) == (good(0, 30), good(0, 30))
-    reset(spec_of(house), begin)
-    house.run_once(_TOP + TOPIC + TABLE)
-    assert (numbers(house, "out"), rows(house)) == (good(0, 50), good(0, 50))
+    assert (numbers(bench, "out"), rows(bench)) == (good(0, 30), good(0, 30))
+    reset(spec_of(bench), begin)
+    bench.run_once(_TOP + TOPIC + TABLE)
+    assert (numbers(bench, "out"), rows(bench)) == (good(0, 50), good(0, 50))
 
 
-def test_watermarks_of_a_forgotten_checkpoint_are_forgotten_too(house: House) -> None:
-    house.create("flights")
+def test_watermarks_of_a_forgotten_checkpoint_are_forgotten_too(bench: Bench) -> None:
+    bench.create("flights")
     for hours in (200, 200.1):
-        house.publish("flights", [flight("AA", 1, hours)])
-        house.run_once(DELAYS)
-    reset(spec_of(house), tick())
+        bench.publish("flights", [flight("AA", 1, hours)])
+        bench.run_once(DELAYS)
+    reset(spec_of(bench), tick())
     for hours in (100, 100.1, 100.2, 103):
-        house.publish("flights", [flight("UA", 1, hours)])
-        assert house.run_once(DELAYS)["rejected"] == 0, "late for the old watermark only"
-    assert ("UA", 3) in [(row["k"], row["c"]) for row in house.table("table")]
+        bench.publish("flights", [flight("UA", 1, hours)])
+        assert bench.run_once(DELAYS)["rejected"] == 0, "late for the old watermark only"
+    assert ("UA", 3) in [(row["k"], row["c"]) for row in bench.table("table")]
 
 
-def test_dead_letters_are_redriven_after_the_state_was_lost(house: House) -> None:
-    house.create("in")
-    publish(house, 0, 20)
-    house.run_once(_TOP + TOPIC)
-    spec = spec_of(house)
+def test_dead_letters_are_redriven_after_the_state_was_lost(bench: Bench) -> None:
+    bench.create("in")
+    publish(bench, 0, 20)
+    bench.run_once(_TOP + TOPIC)
+    spec = spec_of(bench)
     for redriven in (2, 0):
-        assert run_redrive(spec, house.spark, Choice()).redriven == redriven
+        assert run_redrive(spec, bench.spark, Choice()).redriven == redriven
     (spec.home / "redriven.json").unlink()
-    assert run_redrive(spec, house.spark, Choice()).redriven == 2
-    assert numbers(house, "in").count(5) == 3, "nothing that is said to be redriven is missing"
+    assert run_redrive(spec, bench.spark, Choice()).redriven == 2
+    assert numbers(bench, "in").count(5) == 3, "nothing that is said to be redriven is missing"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.pipeline.declared import WAIT_S, House
+from tests.pipeline.declared import WAIT_S, Bench
 from tests.pipeline.test_declared_typed import V0, V1, avro, declare, order, put
 
 from penstock.client.http import HttpClient
@@ -25,9 +25,9 @@ from penstock.testing.server import Launched, running
 
 
 @pytest.fixture
-def house(tmp_path: Path, spark: SparkSession) -> Iterator[House]:
+def bench(tmp_path: Path, spark: SparkSession) -> Iterator[Bench]:
     with running() as server:
-        yield House(tmp_path, server.url, spark)
+        yield Bench(tmp_path, server.url, spark)
 
 
 class Ear:
@@ -59,9 +59,9 @@ class Ear:
         self.until(lambda event: event.get("rows_total", 0) >= total)
 
 
-def start(house: House, text: str, ear: Ear, backoff: Backoff | None = None) -> Pipeline:
-    spec = load_spec(house.file(text), url=house.url, state=house.folder / "state")
-    return Pipeline(spec, house.spark, ear, backoff).start()
+def start(bench: Bench, text: str, ear: Ear, backoff: Backoff | None = None) -> Pipeline:
+    spec = load_spec(bench.file(text), url=bench.url, state=bench.folder / "state")
+    return Pipeline(spec, bench.spark, ear, backoff).start()
 
 
 GROWING = """
@@ -80,19 +80,19 @@ path = "table"
 """
 
 
-def test_a_new_column_joins_a_running_pipeline(house: House) -> None:
-    declare(house, "orders", avro(V0))
-    put(house, "orders", order(1, 1), version=0)
+def test_a_new_column_joins_a_running_pipeline(bench: Bench) -> None:
+    declare(bench, "orders", avro(V0))
+    put(bench, "orders", order(1, 1), version=0)
     ear = Ear()
     text = GROWING.format(on_new="restart", sql="SELECT * EXCEPT (timestamp, timestampType) FROM orders")
-    pipeline = start(house, text, ear)
+    pipeline = start(bench, text, ear)
     try:
         ear.rows(1)
         query = query_id(Folder(pipeline.spec.home).checkpoint)
-        with HttpClient(house.url) as client:
+        with HttpClient(bench.url) as client:
             assert register(client, "orders", avro(V1)) == 1
-        put(house, "orders", order(2, 1, to="here"), version=1)
-        put(house, "orders", order(3, 1), version=0)
+        put(bench, "orders", order(2, 1, to="here"), version=1)
+        put(bench, "orders", order(3, 1), version=0)
         again = ear.until(lambda event: event["state"] == "restarting")
         assert again["error_class"] == "new_schema"
         assert "orders has schema version 1, the query was planned with 0" in again["error"]
@@ -101,24 +101,24 @@ def test_a_new_column_joins_a_running_pipeline(house: House) -> None:
         pipeline.stop(WAIT_S)
     assert query_id(Folder(pipeline.spec.home).checkpoint) == query
     assert sum(event["state"] == "restarting" for event in ear.events) == 1
-    rows = Counter((row["id"], row["to"], row["offset"]) for row in house.table("table"))
+    rows = Counter((row["id"], row["to"], row["offset"]) for row in bench.table("table"))
     assert rows == Counter([(1, None, 0), (2, "here", 1), (3, "?", 2)])
 
 
-def test_state_of_another_shape_needs_a_new_checkpoint(house: House) -> None:
-    declare(house, "orders", avro(V0))
-    put(house, "orders", order(1, 1), version=0)
+def test_state_of_another_shape_needs_a_new_checkpoint(bench: Bench) -> None:
+    declare(bench, "orders", avro(V0))
+    put(bench, "orders", order(1, 1), version=0)
     ear = Ear()
     text = GROWING.format(
         on_new="restart",
         sql="SELECT DISTINCT * EXCEPT (key, topic, partition, offset, timestampType) FROM orders",
     ).replace('decode = "flat"', 'decode = "flat"\nwatermark = { column = "timestamp", delay = "1 hour" }')
-    pipeline = start(house, f'spark."spark.sql.shuffle.partitions" = 1\n{text}', ear)
+    pipeline = start(bench, f'spark."spark.sql.shuffle.partitions" = 1\n{text}', ear)
     try:
         ear.rows(1)
-        with HttpClient(house.url) as client:
+        with HttpClient(bench.url) as client:
             register(client, "orders", avro(V1))
-        put(house, "orders", order(2, 1, to="here"), version=1)
+        put(bench, "orders", order(2, 1, to="here"), version=1)
         with pytest.raises(PipelineError) as refused:
             pipeline.await_termination(WAIT_S)
     finally:
@@ -129,14 +129,14 @@ def test_state_of_another_shape_needs_a_new_checkpoint(house: House) -> None:
     assert pipeline.progress["state"] == "failed"
 
 
-def test_a_new_schema_can_be_an_error(house: House) -> None:
-    declare(house, "orders", avro(V0))
-    put(house, "orders", order(1, 1), version=0)
+def test_a_new_schema_can_be_an_error(bench: Bench) -> None:
+    declare(bench, "orders", avro(V0))
+    put(bench, "orders", order(1, 1), version=0)
     ear = Ear()
-    pipeline = start(house, GROWING.format(on_new="fail", sql="SELECT id FROM orders"), ear)
+    pipeline = start(bench, GROWING.format(on_new="fail", sql="SELECT id FROM orders"), ear)
     try:
         ear.rows(1)
-        with HttpClient(house.url) as client:
+        with HttpClient(bench.url) as client:
             register(client, "orders", avro(V1))
         with pytest.raises(PipelineError, match=r"orders has schema version 1, .*onNewSchema=fail"):
             assert pipeline.await_termination(WAIT_S)
@@ -145,7 +145,7 @@ def test_a_new_schema_can_be_an_error(house: House) -> None:
             pipeline.stop(WAIT_S)
     assert pipeline.progress["error_class"] == "schema"
     assert [event["state"] for event in ear.events].count("restarting") == 0
-    assert [row["id"] for row in house.table("table")] == [1]
+    assert [row["id"] for row in bench.table("table")] == [1]
 
 
 AWAY = """
@@ -181,14 +181,14 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path, spark: SparkSession
     ear, backoff = Ear(), Soon()
     server = Launched.start(tmp_path / "data")
     port = server.port
-    house = House(tmp_path, server.url, spark)
+    bench = Bench(tmp_path, server.url, spark)
     pipeline = None
     try:
-        house.create("in", 2)
-        house.publish("in", [f"a{n}" for n in range(50)])
-        pipeline = start(house, AWAY, ear, backoff)
+        bench.create("in", 2)
+        bench.publish("in", [f"a{n}" for n in range(50)])
+        pipeline = start(bench, AWAY, ear, backoff)
         ear.rows(50)
-        house.publish("in", [f"b{n}" for n in range(50)])
+        bench.publish("in", [f"b{n}" for n in range(50)])
         ear.rows(100)
         server.kill()
         server._errors.unlink()
@@ -203,14 +203,14 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path, spark: SparkSession
         assert pipeline.active
 
         server = Launched.start(tmp_path / "data", port=port)
-        house.publish("in", [f"c{n}" for n in range(50)])
+        bench.publish("in", [f"c{n}" for n in range(50)])
         ear.rows(150)
         assert backoff.pauses >= 2
         pipeline.stop(WAIT_S)
         assert pipeline.progress["error"] is None
         wanted = Counter(f"{letter}{n}" for letter in "abc" for n in range(50))
-        assert Counter(m["value"] for m in house.messages("out")) == wanted
-        assert Counter(row["value"] for row in house.table("table")) == wanted
+        assert Counter(m["value"] for m in bench.messages("out")) == wanted
+        assert Counter(row["value"] for row in bench.table("table")) == wanted
     finally:
         if pipeline is not None and pipeline.active:
             pipeline.stop(WAIT_S)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.pipeline.declared import House
+from tests.pipeline.declared import Bench
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.query import check
@@ -33,21 +33,21 @@ event_time = "at"
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[House]:
+def bench(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Bench]:
     with running() as server:
-        found = House(tmp_path_factory.mktemp("check"), server.url, spark)
+        found = Bench(tmp_path_factory.mktemp("check"), server.url, spark)
         found.create("in")
         yield found
 
 
-def test_what_would_run_is_shown(house: House) -> None:
-    spec = load_spec(house.file(GOOD), url=house.url, state=house.folder / "state")
-    checked = check(spec, house.spark)
+def test_what_would_run_is_shown(bench: Bench) -> None:
+    spec = load_spec(bench.file(GOOD), url=bench.url, state=bench.folder / "state")
+    checked = check(spec, bench.spark)
     assert checked.views["counted"] == {"at": "timestamp", "c": "bigint"}
     assert checked.sinks["out"] == {"value": "struct<c:bigint>", "event_time": "timestamp"}
     assert (checked.direct, checked.branches) == (False, 2)
     assert "Aggregate" in checked.plan
-    assert not (house.folder / "state").exists()
+    assert not (bench.folder / "state").exists()
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_what_would_run_is_shown(house: House) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_named(house: House, change: tuple[str, str], sentence: str) -> None:
+def test_what_does_not_fit_is_named(bench: Bench, change: tuple[str, str], sentence: str) -> None:
     text = GOOD.replace(*change)
     assert text != GOOD
     with pytest.raises(PipelineError) as refused:
-        check(load_spec(house.file(text), url=house.url, state=house.folder / "state"), house.spark)
+        check(load_spec(bench.file(text), url=bench.url, state=bench.folder / "state"), bench.spark)
     message = refused.value.message
     assert "p.toml: " in message
     assert sentence in message
     assert "\n" not in message
-    assert not (house.folder / "state").exists()
+    assert not (bench.folder / "state").exists()
 
 
 @pytest.mark.parametrize(
@@ -100,22 +100,22 @@ def test_what_does_not_fit_is_named(house: House, change: tuple[str, str], sente
     ],
 )
 def test_a_run_that_cannot_be_planned_leaves_nothing(
-    house: House, change: tuple[str, str], sentence: str
+    bench: Bench, change: tuple[str, str], sentence: str
 ) -> None:
     text = GOOD.replace(*change)
     assert text != GOOD
     for _ in range(2):  # and can be tried again
         with pytest.raises(PipelineError) as refused:
-            house.pipeline(text).start()
+            bench.pipeline(text).start()
         assert sentence in refused.value.message
         assert refused.value.error_class == "plan"  # type: ignore[attr-defined]
-        assert not (house.folder / "state").exists()
+        assert not (bench.folder / "state").exists()
 
 
-def test_user_code_that_is_not_there_or_fails(house: House) -> None:
+def test_user_code_that_is_not_there_or_fails(bench: Bench) -> None:
     python = 'inputs = ["s"]\npython = "{}"\nwatermark'
-    (house.folder / "broken_module.py").write_text("1 / 0\n")
-    (house.folder / "fine_module.py").write_text(
+    (bench.folder / "broken_module.py").write_text("1 / 0\n")
+    (bench.folder / "fine_module.py").write_text(
         "def f(frame):\n    return 3\n\ndef g(frame):\n    return frame.x.y\n"
     )
     for name, sentence in (
@@ -128,11 +128,11 @@ def test_user_code_that_is_not_there_or_fails(house: House) -> None:
         text = GOOD.replace(sql, python.format(name))
         assert text != GOOD
         with pytest.raises(PipelineError, match=sentence):
-            check(load_spec(house.file(text), url=house.url, state=house.folder / "state"), house.spark)
+            check(load_spec(bench.file(text), url=bench.url, state=bench.folder / "state"), bench.spark)
 
 
-def test_a_server_that_is_not_there(house: House, tmp_path: Path) -> None:
-    spec = load_spec(house.file(GOOD), url="http://127.0.0.1:1", state=tmp_path / "state")
+def test_a_server_that_is_not_there(bench: Bench, tmp_path: Path) -> None:
+    spec = load_spec(bench.file(GOOD), url="http://127.0.0.1:1", state=tmp_path / "state")
     with pytest.raises(PipelineError, match=r"^http://127\.0\.0\.1:1 cannot be reached: "):
-        check(spec, house.spark)
+        check(spec, bench.spark)
     assert not (tmp_path / "state").exists()

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.pipeline.declared import HOUR, WAIT_S, House
+from tests.pipeline.declared import HOUR, WAIT_S, Bench
 
 from penstock.testing.server import running
 
 
 @pytest.fixture
-def house(tmp_path: Path, spark: SparkSession) -> Iterator[House]:
+def bench(tmp_path: Path, spark: SparkSession) -> Iterator[Bench]:
     with running() as server:
-        yield House(tmp_path, server.url, spark)
+        yield Bench(tmp_path, server.url, spark)
 
 
 ROWS = "from_json(CAST(value AS STRING), 'k STRING, n INT, s BIGINT') AS f"
@@ -54,24 +54,24 @@ def row(k: str, n: int, hours: float) -> dict[str, object]:
     return {"k": k, "n": n, "s": int(hours * HOUR)}
 
 
-def test_two_topics_are_joined_within_their_watermarks(house: House) -> None:
-    house.create("left")
-    house.create("right")
-    house.publish("left", [row("a", 1, 100), row("b", 2, 100), row("c", 3, 100)])
-    house.publish("right", [row("a", 10, 100.5), row("c", 30, 102)])  # c pays too late
-    house.run_once(JOIN)
-    assert [(m["key"], m["value"]["paid"]) for m in house.messages("out")] == [("a", 10)]
+def test_two_topics_are_joined_within_their_watermarks(bench: Bench) -> None:
+    bench.create("left")
+    bench.create("right")
+    bench.publish("left", [row("a", 1, 100), row("b", 2, 100), row("c", 3, 100)])
+    bench.publish("right", [row("a", 10, 100.5), row("c", 30, 102)])  # c pays too late
+    bench.run_once(JOIN)
+    assert [(m["key"], m["value"]["paid"]) for m in bench.messages("out")] == [("a", 10)]
 
     # Both watermarks must pass before an order is known to have no payment.
-    house.publish("left", [row("d", 4, 110)])
-    house.publish("right", [row("x", 0, 110)])
-    house.run_once(JOIN)
-    house.publish("left", [row("late", 5, 100), row("e", 6, 111)])
-    last = house.run_once(JOIN)
-    found = {m["key"]: m["value"]["paid"] for m in house.messages("out")}
+    bench.publish("left", [row("d", 4, 110)])
+    bench.publish("right", [row("x", 0, 110)])
+    bench.run_once(JOIN)
+    bench.publish("left", [row("late", 5, 100), row("e", 6, 111)])
+    last = bench.run_once(JOIN)
+    found = {m["key"]: m["value"]["paid"] for m in bench.messages("out")}
     assert found == {"a": 10, "b": None, "c": None}
     assert (last["dead_letters"], last["late_unseen"]) == (1, 0)
-    (dead,) = house.messages("dead")
+    (dead,) = bench.messages("dead")
     assert dead["properties"]["x-dlq-topic"] == "persistent://public/default/left"
 
 
@@ -92,14 +92,14 @@ key = "k"
 
 
 @pytest.mark.parametrize("mode", ["update", "complete"])
-def test_output_modes(house: House, mode: str) -> None:
+def test_output_modes(bench: Bench, mode: str) -> None:
     text = MODES.format(mode=mode)
-    house.create("in")
-    house.publish("in", [row("a", 1, 0), row("b", 2, 0)])
-    house.run_once(text)
-    house.publish("in", [row("a", 5, 0)])
-    house.run_once(text)
-    found = sorted((m["key"], m["value"]["n"]) for m in house.messages(f"{mode}-out"))
+    bench.create("in")
+    bench.publish("in", [row("a", 1, 0), row("b", 2, 0)])
+    bench.run_once(text)
+    bench.publish("in", [row("a", 5, 0)])
+    bench.run_once(text)
+    found = sorted((m["key"], m["value"]["n"]) for m in bench.messages(f"{mode}-out"))
     unchanged = [("b", 2)] if mode == "complete" else []  # said again
     assert found == sorted([("a", 1), ("b", 2), ("a", 6), *unchanged])
 
@@ -172,34 +172,34 @@ class Soon(Silence):
 """
 
 
-def test_a_processor_hears_its_timers_of_event_time(house: House) -> None:
-    (house.folder / "watching.py").write_text(WATCHING)
+def test_a_processor_hears_its_timers_of_event_time(bench: Bench) -> None:
+    (bench.folder / "watching.py").write_text(WATCHING)
     text = TIMERS.format(name="Silence", mode="event_time")
-    house.create("in")
-    house.publish("in", [row("a", 1, 10), row("a", 2, 10.5), row("b", 5, 12)])
-    house.run_once(text)
-    house.publish("in", [row("b", 1, 12.2)])
-    house.run_once(text)
-    assert [(m["key"], m["value"]["n"]) for m in house.messages("out")] == [("a", 3)]
-    house.publish("in", [row("c", 1, 20)])
-    house.run_once(text)
-    found = [(m["key"], m["value"]["n"]) for m in house.messages("out")]
+    bench.create("in")
+    bench.publish("in", [row("a", 1, 10), row("a", 2, 10.5), row("b", 5, 12)])
+    bench.run_once(text)
+    bench.publish("in", [row("b", 1, 12.2)])
+    bench.run_once(text)
+    assert [(m["key"], m["value"]["n"]) for m in bench.messages("out")] == [("a", 3)]
+    bench.publish("in", [row("c", 1, 20)])
+    bench.run_once(text)
+    found = [(m["key"], m["value"]["n"]) for m in bench.messages("out")]
     assert found == [("a", 3), ("b", 6)]
 
 
-def test_timers_of_processing_time_fire_without_input(house: House) -> None:
-    (house.folder / "watching.py").write_text(WATCHING)
+def test_timers_of_processing_time_fire_without_input(bench: Bench) -> None:
+    (bench.folder / "watching.py").write_text(WATCHING)
     text = TIMERS.format(name="Soon", mode="processing_time")
     text = "\n".join(line for line in text.splitlines() if not line.startswith("watermark"))
-    house.create("in")
-    house.create("out")
-    house.publish("in", [row("a", 1, 10), row("a", 2, 10)])
-    pipeline = house.pipeline(text).start()
+    bench.create("in")
+    bench.create("out")
+    bench.publish("in", [row("a", 1, 10), row("a", 2, 10)])
+    pipeline = bench.pipeline(text).start()
     try:
         for _ in range(WAIT_S * 5):
-            if house.messages("out"):
+            if bench.messages("out"):
                 break
             pipeline.await_termination(0.2)
     finally:
         pipeline.stop(WAIT_S)
-    assert [(m["key"], m["value"]["n"]) for m in house.messages("out")] == [("a", 3)]
+    assert [(m["key"], m["value"]["n"]) for m in bench.messages("out")] == [("a", 3)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from tests.pipeline.declared import HOUR, House
+from tests.pipeline.declared import HOUR, Bench
 
 from penstock.client.http import HttpClient
 from penstock.codec import codec_for, key_value_schema
@@ -30,26 +30,26 @@ V1 = {**V0, "fields": [*V0["fields"], {"name": "to", "type": "string", "default"
 
 
 @pytest.fixture
-def house(tmp_path: Path, spark: SparkSession) -> Iterator[House]:
+def bench(tmp_path: Path, spark: SparkSession) -> Iterator[Bench]:
     with running() as server:
-        yield House(tmp_path, server.url, spark)
+        yield Bench(tmp_path, server.url, spark)
 
 
 def avro(definition: dict[str, Any]) -> SchemaInfo:
     return SchemaInfo(SchemaType.AVRO, json.dumps(definition).encode())
 
 
-def declare(house: House, topic: str, *schemas: SchemaInfo) -> None:
-    house.create(topic)
-    with HttpClient(house.url) as client:
+def declare(bench: Bench, topic: str, *schemas: SchemaInfo) -> None:
+    bench.create(topic)
+    with HttpClient(bench.url) as client:
         path = "/admin/v2/namespaces/public/default/schemaCompatibilityStrategy"
         client.call("PUT", path, body="BACKWARD")
         for number, schema in enumerate(schemas):
             assert register(client, topic, schema) == number
 
 
-def put(house: House, topic: str, *messages: dict[str, Any], version: int) -> None:
-    with HttpClient(house.url) as client:
+def put(bench: Bench, topic: str, *messages: dict[str, Any], version: int) -> None:
+    with HttpClient(bench.url) as client:
         answer = client.produce(TopicName.parse(topic), list(messages), schema_version=version)
     assert all(each["error"] is None for each in answer["messageIds"]), answer
 
@@ -59,10 +59,10 @@ def order(n: int, hours: float, **more: Any) -> dict[str, Any]:
     return {"key": f"k{n}", "value": value, "properties": {"n": str(n)}, "eventTime": 1000 + n}
 
 
-def raw(house: House, topic: str) -> list[Row]:
+def raw(bench: Bench, topic: str) -> list[Row]:
     """Messages as they are, by offset."""
-    frame = house.spark.read.format("penstock").options(
-        url=house.url, subscribe=topic, include="properties,schema_version,event_time"
+    frame = bench.spark.read.format("penstock").options(
+        url=bench.url, subscribe=topic, include="properties,schema_version,event_time"
     )
     return sorted(frame.load().collect(), key=lambda row: row.offset)
 
@@ -93,22 +93,22 @@ topic = "out"
 """
 
 
-def test_rejected_rows_come_back_as_the_messages_that_they_were(house: House) -> None:
-    declare(house, "orders", avro(V0), avro(V1))
+def test_rejected_rows_come_back_as_the_messages_that_they_were(bench: Bench) -> None:
+    declare(bench, "orders", avro(V0), avro(V1))
     text = ORDERS.format(decode="flat")
-    put(house, "orders", order(1, 100), order(101, 100), version=0)
-    put(house, "orders", order(2, 103, to="x"), version=1)
-    assert house.run_once(text)["dead_letters"] == 1
-    put(house, "orders", order(3, 90, to="late"), version=1)
-    put(house, "orders", order(4, 91), order(102, 104), version=0)
-    with HttpClient(house.url) as client:  # bytes that say nothing of themselves, and are no order
+    put(bench, "orders", order(1, 100), order(101, 100), version=0)
+    put(bench, "orders", order(2, 103, to="x"), version=1)
+    assert bench.run_once(text)["dead_letters"] == 1
+    put(bench, "orders", order(3, 90, to="late"), version=1)
+    put(bench, "orders", order(4, 91), order(102, 104), version=0)
+    with HttpClient(bench.url) as client:  # bytes that say nothing of themselves, and are no order
         body = [{"value": "Pw==", "key": "odd"}]
         client.produce(TopicName.parse("orders"), body, schema_type="BYTES")
-    last = house.run_once(text)
+    last = bench.run_once(text)
     assert (last["dead_letters"], last["late_unseen"]) == (4, 0)
 
-    there = {row.offset: row for row in raw(house, "orders")}
-    dead = raw(house, "dead")
+    there = {row.offset: row for row in raw(bench, "orders")}
+    dead = raw(bench, "dead")
     origins = [int(row.properties["x-dlq-offset"]) for row in dead]
     assert sorted(origins) == [1, 3, 4, 5, 6]
     for row, offset in zip(dead, origins, strict=True):
@@ -118,12 +118,12 @@ def test_rejected_rows_come_back_as_the_messages_that_they_were(house: House) ->
         assert version == (None if was.schema_version is None else str(was.schema_version))
         assert "x-dlq-row" not in row.properties
 
-    spec = load_spec(house.folder / "p.toml", url=house.url, state=house.folder / "state")
-    report = run_redrive(spec, house.spark, Choice())
+    spec = load_spec(bench.folder / "p.toml", url=bench.url, state=bench.folder / "state")
+    report = run_redrive(spec, bench.spark, Choice())
     assert (report.redriven, report.without_origin) == (5, 0)
-    again = [row for row in raw(house, "orders") if row.offset > 6]
+    again = [row for row in raw(bench, "orders") if row.offset > 6]
     assert sorted(map(message, again), key=str) == sorted((message(there[n]) for n in origins), key=str)
-    values = [m["value"] for m in house.messages("orders")[7:] if m["schema_version"] is not None]
+    values = [m["value"] for m in bench.messages("orders")[7:] if m["schema_version"] is not None]
     assert {value["id"] for value in values} == {101, 3, 4, 102}, "the server reads them by their versions"
     assert {value.get("to") for value in values} == {None, "late"}
 
@@ -142,17 +142,17 @@ value = ["id", "at"]
 """
 
 
-def test_a_key_that_was_decoded_comes_back_as_bytes(house: House) -> None:
+def test_a_key_that_was_decoded_comes_back_as_bytes(bench: Bench) -> None:
     key = {"type": "record", "name": "K", "fields": [{"name": "n", "type": "long"}]}
     schema = key_value_schema(avro(key), avro(V0), KeyValueEncoding.SEPARATED)
-    declare(house, "pairs", schema)
-    put(house, "pairs", *({"key": {"n": n}, "value": {"id": n, "at": 0}} for n in (7, 123456)), version=0)
-    house.run_once(PAIRS)
-    first, second = raw(house, "pairs")
-    (dead,) = raw(house, "dead")
+    declare(bench, "pairs", schema)
+    put(bench, "pairs", *({"key": {"n": n}, "value": {"id": n, "at": 0}} for n in (7, 123456)), version=0)
+    bench.run_once(PAIRS)
+    first, second = raw(bench, "pairs")
+    (dead,) = raw(bench, "dead")
     assert (dead.key, dead.value) == (second.key, second.value)
     assert dead.key == codec_for(avro(key)).encode({"n": 123456})
-    assert [m["value"] for m in house.messages("out")] == [{"id": 7, "at": "1970-01-01T00:00:00.000000Z"}]
+    assert [m["value"] for m in bench.messages("out")] == [{"id": 7, "at": "1970-01-01T00:00:00.000000Z"}]
     assert first.key != dead.key
 
 
@@ -174,31 +174,31 @@ value = ["id"]
 """
 
 
-def test_steps_keep_the_message_where_they_select_it(house: House) -> None:
-    declare(house, "orders", avro(V0))
-    put(house, "orders", order(1, 1), order(100, 1), version=0)
+def test_steps_keep_the_message_where_they_select_it(bench: Bench) -> None:
+    declare(bench, "orders", avro(V0))
+    put(bench, "orders", order(1, 1), order(100, 1), version=0)
     kept = STEPS.format(include='include = ["_raw", "event_time"]', columns="_raw, _key, event_time,")
-    house.run_once(kept)
-    row = raw(house, "orders")[1]
-    (dead,) = raw(house, "dead")
+    bench.run_once(kept)
+    row = raw(bench, "orders")[1]
+    (dead,) = raw(bench, "dead")
     assert (dead.key, dead.value) == (row.key, row.value)
-    spec = load_spec(house.folder / "p.toml", url=house.url, state=house.folder / "state")
-    assert run_redrive(spec, house.spark, Choice()).redriven == 1
-    assert message(raw(house, "orders")[2]) == message(row)
+    spec = load_spec(bench.folder / "p.toml", url=bench.url, state=bench.folder / "state")
+    assert run_redrive(spec, bench.spark, Choice()).redriven == 1
+    assert message(raw(bench, "orders")[2]) == message(row)
 
     # Without them the letter is the row, and nobody takes it for a message.
     lost = STEPS.format(include="", columns="").replace('"steps"', '"lost"').replace('"dead"', '"lost-dead"')
-    house.run_once(lost)
-    letters = raw(house, "lost-dead")
+    bench.run_once(lost)
+    letters = raw(bench, "lost-dead")
     assert [json.loads(bytes(letter.value))["id"] for letter in letters] == [100, 100]
     assert {letter.properties["x-dlq-row"] for letter in letters} == {"json"}
-    spec = load_spec(house.folder / "p.toml", url=house.url, state=house.folder / "state")
-    report = run_redrive(spec, house.spark, Choice())
+    spec = load_spec(bench.folder / "p.toml", url=bench.url, state=bench.folder / "state")
+    report = run_redrive(spec, bench.spark, Choice())
     assert (report.redriven, report.without_origin) == (0, 2)
 
 
-def test_a_column_says_by_which_version_bytes_are_read(house: House) -> None:
-    declare(house, "to", avro(V0), avro(V1))
+def test_a_column_says_by_which_version_bytes_are_read(bench: Bench) -> None:
+    declare(bench, "to", avro(V0), avro(V1))
     old, new = codec_for(avro(V0)), codec_for(avro(V1))
     written = [
         (0, old.encode({"id": 1, "at": 0})),
@@ -207,19 +207,19 @@ def test_a_column_says_by_which_version_bytes_are_read(house: House) -> None:
         (None, b"plain"),
     ]
     rows = [(value, version) for version, value in written]
-    frame = house.spark.createDataFrame(rows, "value BINARY, schema_version BIGINT").coalesce(1)
-    options = {"url": house.url, "topic": "to"}
+    frame = bench.spark.createDataFrame(rows, "value BINARY, schema_version BIGINT").coalesce(1)
+    options = {"url": bench.url, "topic": "to"}
     frame.write.format("penstock").mode("append").options(**options).save()
-    assert [(row.schema_version, bytes(row.value)) for row in raw(house, "to")] == written
-    decoded = [m["value"] for m in house.messages("to")]
+    assert [(row.schema_version, bytes(row.value)) for row in raw(bench, "to")] == written
+    decoded = [m["value"] for m in bench.messages("to")]
     assert [value["id"] for value in decoded[:3]] == [1, 2, 3]
 
     with pytest.raises(Exception, match="to has no schema version 9; there are 0, 1"):
-        house.spark.createDataFrame([(b"x", 9)], "value BINARY, schema_version INT").write.format(
+        bench.spark.createDataFrame([(b"x", 9)], "value BINARY, schema_version INT").write.format(
             "penstock"
         ).mode("append").options(**options).save()
     with pytest.raises(Exception, match="column schema_version is for values that are bytes"):
-        house.spark.createDataFrame([((1,), 0)], "value STRUCT<id: INT>, schema_version INT").write.format(
+        bench.spark.createDataFrame([((1,), 0)], "value STRUCT<id: INT>, schema_version INT").write.format(
             "penstock"
         ).mode("append").options(**options).save()
-    assert len(raw(house, "to")) == 4
+    assert len(raw(bench, "to")) == 4

@@ -1,14 +1,18 @@
 """The source behind Spark's other front ends: Spark Connect and `spark-pipelines`, each in a process of its own."""
 
 import os
-import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.pipeline.fake import FakeServer, batch
+from tests.support.ahead import Done, Work
 
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
 from penstock.pipeline.java import find_java
+from penstock.testing.server import Address, launch
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -60,26 +64,42 @@ def counted() -> DataFrame:
 """
 
 
-@pytest.fixture
-def filled(server: FakeServer) -> FakeServer:
-    server.create("t")
-    for n in range(3):
-        server.append("t", batch([{"payload": b"%d" % n}] * 10), 10)
-    return server
-
-
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(work: Work, *command: str) -> Done:
     """A Spark of its own, as a user has it who did not start it by `session()`."""
     environment = {key: text for key, text in os.environ.items() if not key.startswith("PYSPARK_GATEWAY")}
     environment |= {"JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable}
     environment |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    return subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=240, check=False
-    )
+    return work.run(command, timeout_s=240, environment=environment)
 
 
-def test_spark_connect(filled: FakeServer, tmp_path: Path) -> None:
-    done = run(tmp_path, sys.executable, "-c", CONNECT, filled.url, str(tmp_path))
+@contextmanager
+def filled(folder: Path) -> Iterator[Address]:
+    """A server whose topic `t` has 30 messages in 3 entries."""
+    with launch(folder / "data") as server:
+        with HttpClient(server.url) as client:
+            for n in range(3):
+                client.produce(TopicName.parse("t"), [{"value": str(n)}] * 10)
+        yield server
+
+
+def use_connect(work: Work) -> Done:
+    with filled(work.folder) as server:
+        return run(work, sys.executable, "-c", CONNECT, server.url, str(work.folder))
+
+
+def use_pipelines(work: Work) -> tuple[Done, Path]:
+    transformations = work.folder / "transformations"
+    transformations.mkdir()
+    (work.folder / "spark-pipeline.yml").write_text(SPEC.format(folder=work.folder))
+    command = str(Path(sys.executable).with_name("spark-pipelines"))
+    with filled(work.folder) as server:
+        (transformations / "flights.py").write_text(DEFINITIONS.replace("{url}", server.url))
+        done = run(work, command, "run", "--remote", "local[2]", "--conf", "spark.ui.enabled=false")
+    return done, work.folder / "spark-warehouse"
+
+
+@pytest.mark.ahead(work=use_connect)
+def test_spark_connect(done: Done) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.splitlines() == [
         "Row(count(1)=30, max(offset)=29)",
@@ -88,12 +108,9 @@ def test_spark_connect(filled: FakeServer, tmp_path: Path) -> None:
     ]
 
 
-def test_spark_pipelines(filled: FakeServer, tmp_path: Path) -> None:
-    (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path))
-    (tmp_path / "transformations").mkdir()
-    (tmp_path / "transformations" / "flights.py").write_text(DEFINITIONS.replace("{url}", filled.url))
-    command = str(Path(sys.executable).with_name("spark-pipelines"))
-    done = run(tmp_path, command, "run", "--remote", "local[2]", "--conf", "spark.ui.enabled=false")
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    found = list((tmp_path / "spark-warehouse").rglob("*.parquet"))
+@pytest.mark.ahead(work=use_pipelines)
+def test_spark_pipelines(done: tuple[Done, Path]) -> None:
+    ended, warehouse = done
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
+    found = list(warehouse.rglob("*.parquet"))
     assert {path.parent.name for path in found} >= {"messages", "counted"}

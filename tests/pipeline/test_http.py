@@ -3,7 +3,8 @@
 import pickle
 
 import pytest
-from tests.pipeline.fake import TIME, FakeServer, lone
+from tests.pipeline.topics import TopicServer
+from tests.support.entries import TIME, lone
 
 from penstock.client.http import HttpClient, RemoteError
 from penstock.model.errors import ErrorKind, PenstockError
@@ -13,7 +14,7 @@ from penstock.pipeline.http.entries import entries
 T = TopicName.parse("t")
 
 
-def test_calls(server: FakeServer) -> None:
+def test_calls(server: TopicServer) -> None:
     server.create("t", 2)
     server.append("t", lone(b"a"), partition=1)
     with HttpClient(server.url + "/") as client:
@@ -22,17 +23,17 @@ def test_calls(server: FakeServer) -> None:
         assert client.offsets(T, 1)[1:] == (0, 1, None)
         assert client.offsets(T, 1, TIME + 1).at == 1
         with entries(client.access, T, 1, 0, 1) as stream:
-            assert stream.ledger == 2
+            assert stream.ledger == client.offsets(T, 1).ledger
             assert stream.read(1 << 20).endswith(b"a")
 
 
-def test_refusals(server: FakeServer) -> None:
+def test_refusals(server: TopicServer) -> None:
     with HttpClient(server.url) as client:
         with pytest.raises(RemoteError) as caught:
             client.partitions(T)
         error = pickle.loads(pickle.dumps(caught.value))
         assert (error.status, error.code, error.kind) == (404, 40401, ErrorKind.TOPIC_NOT_FOUND)
-        with pytest.raises(RemoteError, match="Topic not found"), entries(client.access, T, 0, 0, 1):
+        with pytest.raises(RemoteError, match="does not exist"), entries(client.access, T, 0, 0, 1):
             pass
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.pipeline import census, copying
 from tests.pipeline.drivers import LIFE_S, Driver
-from tests.pipeline.gate import Gate
+from tests.support.fault_proxy import FaultProxy
 
 from penstock.testing.server import running
 
@@ -62,28 +62,32 @@ MORE = [
 
 @pytest.mark.timeout(3600 if SOAK else 900)
 def test_a_driver_that_dies_around_its_commits(tmp_path: Path) -> None:
-    with running(tmp_path / "data") as server, Gate(server.port) as gate:
+    with running(tmp_path / "data") as server, FaultProxy(server.port) as proxy:
         census.create(server.url, "in", 2)
         files = copying.write(tmp_path, rows=BATCH)
         publisher = census.Publisher(server.url, "in")
         places: dict[str, str] = {}
+        following = Driver(proxy, tmp_path, *files)
         for life in (LIVES + MORE) * 3 if SOAK else LIVES:
             publisher.publish(ROWS)
-            driver = Driver(gate, tmp_path, *files)
+            driver, following = following, Driver(proxy, tmp_path, *files)  # which starts Spark meanwhile
             # Who comes to its place waits there for the others; when all are, all die.
             together = threading.Barrier(len(life), driver.kill, LIFE_S)
             rules = [
-                gate.at(place, together.wait, when=when, nth=1 if "compact" in place else 2)
+                proxy.at(place, together.wait, when=when, nth=1 if "compact" in place else 2)
                 for place, when in life.values()
             ]
+            driver.begin()
             try:
                 places.update((rule.wait(LIFE_S), "") for rule in rules)
             except (AssertionError, threading.BrokenBarrierError):
+                following.kill()
                 raise AssertionError(f"{life}: {driver.log}") from None
             finally:
                 driver.kill()
         copying.write(tmp_path, rows=100 * BATCH)
-        Driver(gate, tmp_path, *files).finish()
+        following.begin()
+        following.finish()
         compared = copying.check(server.url, tmp_path)
         print(f"{len(places)} kills, {compared} rows compared")
         assert compared > 3 * publisher.count

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline import census, copying
-from tests.pipeline.gate import Gate, Rule
-from tests.waiting import until
+from tests.support.fault_proxy import FaultProxy, Rule
+from tests.support.waiting import until
 
 from penstock.broker.settings import BrokerSettings
 from penstock.client.http import HttpClient
@@ -44,7 +43,7 @@ class Runs:
     def start(self, *, once: bool = False) -> None:
         self._runs = [make().start(once=once) for make in self._make]
 
-    def tend(self, timeout_s: float = 0.2) -> bool:
+    def tend(self, timeout_s: float = 0.05) -> bool:
         """Look after them; whether all are over."""
         over = True
         for number, run in enumerate(self._runs):
@@ -62,18 +61,19 @@ class Runs:
 
     def until(self, rule: Rule) -> None:
         """Until it has happened."""
-        until = time.monotonic() + WAIT_S
-        while not rule.fired.is_set() and time.monotonic() < until:
+
+        def fired() -> bool:
             self.tend()
+            return rule.fired.is_set()
+
+        until(fired, WAIT_S)
         rule.wait(0)
 
     def finish(self) -> None:
         """Stop them, and have what is left processed."""
         self.stop()
         self.start(once=True)
-        until = time.monotonic() + WAIT_S
-        while not self.tend():
-            assert time.monotonic() < until
+        until(self.tend, WAIT_S)
 
     def stop(self) -> None:
         for run in self._runs:
@@ -83,7 +83,7 @@ class Runs:
 
 
 @pytest.fixture
-def house(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Runs]]:
+def start(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Runs]]:
     made: list[Runs] = []
 
     def make(url: str, *files: Path) -> Runs:
@@ -107,11 +107,11 @@ SERVER_KILLS = [
 
 
 @pytest.mark.timeout(3600 if SOAK else 900)
-def test_a_server_that_dies_under_running_queries(tmp_path: Path, house: Callable[..., Runs]) -> None:
+def test_a_server_that_dies_under_running_queries(tmp_path: Path, start: Callable[..., Runs]) -> None:
     data = tmp_path / "data"
     with contextlib.ExitStack() as lives:
         server: Launched = lives.enter_context(launch(data))
-        with Gate(server.port) as gate:
+        with FaultProxy(server.port) as proxy:
 
             def again() -> None:
                 nonlocal server
@@ -120,10 +120,10 @@ def test_a_server_that_dies_under_running_queries(tmp_path: Path, house: Callabl
 
             census.create(server.url, "in", 2)
             publisher = census.Publisher(server.url, "in")
-            runs = house(gate.url, *copying.write(tmp_path, rows=500))
+            runs = start(proxy.url, *copying.write(tmp_path, rows=500))
             runs.start()
             for place, when in SERVER_KILLS * ROUNDS:
-                rule = gate.at(place, again, when=when)
+                rule = proxy.at(place, again, when=when)
                 publisher.publish(500)
                 runs.until(rule)
             runs.finish()
@@ -144,19 +144,19 @@ def keep_nothing(url: str) -> None:
         client.call("POST", f"{admin_path(IN)}/retention", body=body)
 
 
-def test_retention_waits_and_partitions_join(tmp_path: Path, house: Callable[..., Runs]) -> None:
+def test_retention_waits_and_partitions_join(tmp_path: Path, start: Callable[..., Runs]) -> None:
     """Nothing is kept that was acknowledged, and partitions come, in the middle of batches."""
     with (
         running(tmp_path / "data", broker=BrokerSettings(keep_check_ms=20)) as server,
-        Gate(server.port) as gate,
+        FaultProxy(server.port) as proxy,
     ):
         census.create(server.url, "in", 2)
         publisher = census.Publisher(server.url, "in")
         publisher.publish(1000)
         wanted = census.messages(server.url, "in")
-        runs = house(gate.url, *copying.write(tmp_path, rows=150)[:2])
+        runs = start(proxy.url, *copying.write(tmp_path, rows=150)[:2])
         commit = r"POST /stages/[^/]{36}/\d+/commit"
-        policy = gate.at(commit, lambda: keep_nothing(server.url), nth=2, cut=False)
+        policy = proxy.at(commit, lambda: keep_nothing(server.url), nth=2, cut=False)
 
         def grow() -> None:
             with HttpClient(server.url) as client:
@@ -165,7 +165,7 @@ def test_retention_waits_and_partitions_join(tmp_path: Path, house: Callable[...
             for place, message in census.messages(server.url, "in").items():
                 wanted[place] = message
 
-        grown = gate.at(commit, grow, nth=3, cut=False)
+        grown = proxy.at(commit, grow, nth=3, cut=False)
         runs.start()
         runs.until(policy)
         runs.until(grown)
@@ -176,10 +176,10 @@ def test_retention_waits_and_partitions_join(tmp_path: Path, house: Callable[...
         census.same(wanted, census.rows(tmp_path / "table"))
 
 
-def test_retention_that_overtakes_is_told(tmp_path: Path, house: Callable[..., Runs]) -> None:
+def test_retention_that_overtakes_is_told(tmp_path: Path, start: Callable[..., Runs]) -> None:
     with (
         running(tmp_path / "data", broker=BrokerSettings(keep_check_ms=20)) as server,
-        Gate(server.port) as gate,
+        FaultProxy(server.port) as proxy,
     ):
         census.create(server.url, "in", 2)
         publisher = census.Publisher(server.url, "in")
@@ -192,8 +192,8 @@ def test_retention_that_overtakes_is_told(tmp_path: Path, house: Callable[..., R
             keep_nothing(server.url)
             until(lambda: earliest(server.url, 0) == earliest(server.url, 1) == 500, WAIT_S)
 
-        rule = gate.at(r"POST /stages/[^/]{36}/1/commit", overtake, cut=False)
-        runs = house(gate.url, *files)
+        rule = proxy.at(r"POST /stages/[^/]{36}/1/commit", overtake, cut=False)
+        runs = start(proxy.url, *files)
         runs.start()
         with pytest.raises(PipelineError, match=r"partition 0: offsets 200 to 499 are gone") as failed:
             until(runs.tend, WAIT_S)
@@ -214,8 +214,8 @@ def test_retention_that_overtakes_is_told(tmp_path: Path, house: Callable[..., R
         census.same(before | after, census.copies(server.url, "out-topic", census.marked))
 
 
-def test_a_topic_made_anew_in_the_middle_of_a_batch(tmp_path: Path, house: Callable[..., Runs]) -> None:
-    with running(tmp_path / "data") as server, Gate(server.port) as gate:
+def test_a_topic_made_anew_in_the_middle_of_a_batch(tmp_path: Path, start: Callable[..., Runs]) -> None:
+    with running(tmp_path / "data") as server, FaultProxy(server.port) as proxy:
         census.create(server.url, "in", 2)
         publisher = census.Publisher(server.url, "in")
         publisher.publish(1000)
@@ -227,8 +227,8 @@ def test_a_topic_made_anew_in_the_middle_of_a_batch(tmp_path: Path, house: Calla
             census.create(server.url, "in", 2)
             publisher.publish(1500)
 
-        rule = gate.at(r"POST /stages/[^/]{36}/1/commit", anew, cut=False)
-        runs = house(gate.url, *copying.write(tmp_path, rows=200)[:1])
+        rule = proxy.at(r"POST /stages/[^/]{36}/1/commit", anew, cut=False)
+        runs = start(proxy.url, *copying.write(tmp_path, rows=200)[:1])
         runs.start()
         with pytest.raises(PipelineError, match="the topic was deleted and made anew") as failed:
             until(runs.tend, WAIT_S)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline import census, copying
-from tests.pipeline.gate import Gate
+from tests.support.fault_proxy import FaultProxy
 
 from penstock.pipeline.run.handle import pipeline
 from penstock.testing.server import running
@@ -48,22 +48,22 @@ topic = table = both = breaking
 
 @pytest.mark.timeout(3600 if SOAK else 900)
 def test_tasks_that_end_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
-    with running(tmp_path / "data") as server, Gate(server.port) as gate:
+    with running(tmp_path / "data") as server, FaultProxy(server.port) as proxy:
         census.create(server.url, "in", 2)
         publisher = census.Publisher(server.url, "in", sizes=(0, 10_000, 40_000))
         publisher.publish(COUNT)
         (tmp_path / "steps.py").write_text(STEPS)
         # Reading is cut off too: the first answers with entries end in the middle.
-        cuts = [gate.at(r"GET /topics/\S+/messages", when="after") for _ in range(3)]
+        cuts = [proxy.at(r"GET /topics/\S+/messages", when="after") for _ in range(3)]
         runs = []
         for file in copying.write(tmp_path, rows=COUNT // 2, python="steps:{name}"):
-            runs.append(pipeline(file, spark, url=gate.url).start(once=True))
+            runs.append(pipeline(file, spark, url=proxy.url).start(once=True))
         for run in runs:
             assert run.await_termination(WAIT_S)
         for cut in cuts:
             cut.wait(0)
         compared = copying.check(server.url, tmp_path)
-        staged = {path.split("/")[4] for path in gate.requests if path.startswith("PUT /stages/")}
+        staged = {path.split("/")[4] for path in proxy.requests if path.startswith("PUT /stages/")}
         print(f"{len(staged)} stages, {compared} rows compared")
         assert len(staged) > 2 * 2 * 2, "attempts that failed had staged rows"
         assert compared > 3 * publisher.count

@@ -28,23 +28,25 @@ ROWS = 30
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     with running(tmp_path_factory.mktemp("data")) as address:
         yield address
 
 
-def make(house: Address, name: str, key: SchemaInfo, encoding: KeyValueEncoding, partitions: int = 0) -> None:
-    with HttpClient(house.url) as client:
+def make(
+    server: Address, name: str, key: SchemaInfo, encoding: KeyValueEncoding, partitions: int = 0
+) -> None:
+    with HttpClient(server.url) as client:
         client.create_topic(TopicName.parse(name), partitions)
         register(client, name, key_value_schema(key, VALUE, encoding))
 
 
-def read(spark: SparkSession, house: Address, topic: str, **options: str) -> DataFrame:
-    return spark.read.format("penstock").options(url=house.url, subscribe=topic, **options).load()
+def read(spark: SparkSession, server: Address, topic: str, **options: str) -> DataFrame:
+    return spark.read.format("penstock").options(url=server.url, subscribe=topic, **options).load()
 
 
-def write(frame: DataFrame, house: Address, topic: str, **options: str) -> None:
-    frame.write.format("penstock").options(url=house.url, topic=topic, **options).mode("append").save()
+def write(frame: DataFrame, server: Address, topic: str, **options: str) -> None:
+    frame.write.format("penstock").options(url=server.url, topic=topic, **options).mode("append").save()
 
 
 def plain(row: Any) -> Any:
@@ -61,54 +63,59 @@ def plain(row: Any) -> Any:
     ],
 )
 def test_pairs_through_the_sink_and_back(
-    spark: SparkSession, house: Address, encoding: KeyValueEncoding, key: SchemaInfo, made: str, expected: Any
+    spark: SparkSession,
+    server: Address,
+    encoding: KeyValueEncoding,
+    key: SchemaInfo,
+    made: str,
+    expected: Any,
 ) -> None:
     topic = f"pairs-{encoding}-{key.type.name}"
-    make(house, topic, key, encoding, partitions=3)
+    make(server, topic, key, encoding, partitions=3)
     columns = f"struct({made} AS key, struct(id, concat('t', id) AS to) AS value) AS value"
-    write(spark.range(ROWS).selectExpr(columns), house, topic)
-    rows = read(spark, house, topic, **{"value.decode": "flat"}).orderBy("id").collect()
+    write(spark.range(ROWS).selectExpr(columns), server, topic)
+    rows = read(spark, server, topic, **{"value.decode": "flat"}).orderBy("id").collect()
     assert [(plain(row.key), row.id, row.to) for row in rows] == [
         (expected(n), n, f"t{n}") for n in range(ROWS)
     ]
     if encoding is KeyValueEncoding.SEPARATED:
         places = {json.dumps(plain(row.key)): row.partition for row in rows}
         assert all(places[json.dumps(plain(row.key))] == row.partition for row in rows)
-    found = read(spark, house, topic, **{"value.decode": "struct"}).orderBy("value.value.id").collect()
+    found = read(spark, server, topic, **{"value.decode": "struct"}).orderBy("value.value.id").collect()
     assert [plain(row.value) for row in found] == [
         {"key": expected(n), "value": {"id": n, "to": f"t{n}"}} for n in range(ROWS)
     ]
 
 
-def test_a_key_of_its_own_is_refused(spark: SparkSession, house: Address) -> None:
-    make(house, "twice", SchemaInfo(SchemaType.INT32), KeyValueEncoding.SEPARATED)
+def test_a_key_of_its_own_is_refused(spark: SparkSession, server: Address) -> None:
+    make(server, "twice", SchemaInfo(SchemaType.INT32), KeyValueEncoding.SEPARATED)
     frame = spark.range(3).selectExpr(
         "'a' AS key", "struct(CAST(id AS INT) AS key, struct(id) AS value) AS value"
     )
     with pytest.raises(PySparkException, match=r"column key is not for .*twice: its schema takes keys"):
-        write(frame, house, "twice")
-    assert read(spark, house, "twice").count() == 0
+        write(frame, server, "twice")
+    assert read(spark, server, "twice").count() == 0
 
 
 @pytest.mark.parametrize("decode", ["flat", "struct"])
 def test_a_broken_row_keeps_the_key_that_it_came_with(
-    spark: SparkSession, house: Address, decode: str
+    spark: SparkSession, server: Address, decode: str
 ) -> None:
     topic = f"broken-{decode}"
-    make(house, topic, SchemaInfo(SchemaType.INT32), KeyValueEncoding.SEPARATED)
+    make(server, topic, SchemaInfo(SchemaType.INT32), KeyValueEncoding.SEPARATED)
     fine = "struct(CAST(id AS INT) AS key, struct(id, 'a' AS to) AS value) AS value"
-    write(spark.range(2).coalesce(1).selectExpr(fine), house, topic)
+    write(spark.range(2).coalesce(1).selectExpr(fine), server, topic)
     broken = (
         "SELECT CAST(X'FF00FF' AS BINARY) AS key, CAST(X'01' AS BINARY) AS value, map('p', '1') AS properties"
     )
-    write(spark.sql(broken), house, topic)
+    write(spark.sql(broken), server, topic)
     options = {"value.decode": decode, "mode": "dead_letter", "include": "properties"}
-    rows = read(spark, house, topic, **options)
+    rows = read(spark, server, topic, **options)
     value = ["_key", "struct(id, to) AS value"] if decode == "flat" else ["key", "value"]
     kept = ["_raw", "_error", "topic", "partition", "offset", "properties", *value]
-    write(rows.selectExpr(*kept), house, f"{topic}-fine", deadLetterTopic=f"{topic}-dead")
-    assert read(spark, house, f"{topic}-fine").count() == 2
-    letter = read(spark, house, f"{topic}-dead", include="properties").first()
+    write(rows.selectExpr(*kept), server, f"{topic}-fine", deadLetterTopic=f"{topic}-dead")
+    assert read(spark, server, f"{topic}-fine").count() == 2
+    letter = read(spark, server, f"{topic}-dead", include="properties").first()
     assert letter is not None
     assert (bytes(letter.key), bytes(letter.value)) == (b"\xff\x00\xff", b"\1")
     assert letter.properties["p"] == "1"

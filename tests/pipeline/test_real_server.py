@@ -24,7 +24,7 @@ ROWS = 12_000
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     with running(tmp_path_factory.mktemp("data")) as address:
         yield address
 
@@ -39,10 +39,10 @@ def flights() -> Iterator[dict[str, str]]:
         yield from csv.DictReader(io.TextIOWrapper(file))
 
 
-def test_flights_are_read_as_they_were_published(house: Address, spark: SparkSession) -> None:
+def test_flights_are_read_as_they_were_published(server: Address, spark: SparkSession) -> None:
     topic = TopicName.parse("flights")
     rows = list(islice(flights(), ROWS))
-    with HttpClient(house.url) as client:
+    with HttpClient(server.url) as client:
         client.create_topic(topic, 3)
         for start in range(0, ROWS, 500):
             client.produce(
@@ -54,7 +54,7 @@ def test_flights_are_read_as_they_were_published(house: Address, spark: SparkSes
             )
     frame = (
         spark.read.format("penstock")
-        .option("url", house.url)
+        .option("url", server.url)
         .option("subscribe", "flights")
         .option("include", "properties")
         .option("minPartitions", 6)
@@ -74,15 +74,15 @@ def test_flights_are_read_as_they_were_published(house: Address, spark: SparkSes
     assert all(carriers[bytes(r.key)] == r.partition for r in got), "a key is in one partition"
 
 
-def test_messages_of_the_websocket_endpoint(house: Address, spark: SparkSession) -> None:
-    url = f"{house.ws}/ws/v2/producer/persistent/public/default/sockets"
+def test_messages_of_the_websocket_endpoint(server: Address, spark: SparkSession) -> None:
+    url = f"{server.ws}/ws/v2/producer/persistent/public/default/sockets"
     socket = websocket.create_connection(url, timeout=60)
     for n in range(200):
         payload = b64encode(b"%d" % n).decode()
         socket.send(json.dumps({"payload": payload, "key": f"k{n % 7}", "context": str(n)}))
     assert {json.loads(socket.recv())["result"] for _ in range(200)} == {"ok"}
     socket.close()
-    read = spark.read.format("penstock").option("url", house.url)
+    read = spark.read.format("penstock").option("url", server.url)
     rows = read.option("subscribe", "sockets").option("startingOffsets", '{"sockets":{"0":50}}').load()
     got = rows.orderBy("offset").collect()
     assert [int(r.value) for r in got] == list(range(50, 200))
@@ -90,10 +90,10 @@ def test_messages_of_the_websocket_endpoint(house: Address, spark: SparkSession)
 
 
 def test_a_stream_and_the_subscription_that_follows_it(
-    house: Address, spark: SparkSession, tmp_path: Path
+    server: Address, spark: SparkSession, tmp_path: Path
 ) -> None:
     topic = TopicName.parse("streamed")
-    with HttpClient(house.url) as client:
+    with HttpClient(server.url) as client:
         client.create_topic(topic, 3)
 
         def publish(first: int, count: int) -> None:
@@ -101,7 +101,7 @@ def test_a_stream_and_the_subscription_that_follows_it(
                 client.produce(topic, [{"key": f"k{n}", "value": str(n)} for n in range(start, start + 100)])
 
         def follow(**options: object) -> list[dict[str, object]]:
-            reader = spark.readStream.format("penstock").option("url", house.url)
+            reader = spark.readStream.format("penstock").option("url", server.url)
             reader = reader.option("subscribe", "streamed").option("subscription", "follower")
             for name, value in {"startingOffsets": "earliest", **options}.items():
                 reader = reader.option(name, str(value))

@@ -1,7 +1,7 @@
 """Topics read as streams by a real Spark session."""
 
 import json
-import ssl
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,11 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from tests.pipeline.fake import TIME, FakeServer, batch
+from tests.pipeline.topics import TopicServer
+from tests.support.entries import TIME, batch
+from tests.support.fault_proxy import FaultProxy
+from tests.support.tls import Pki
+
+from penstock.client.access import Access
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.testing.credentials import Issuer
+from penstock.testing.server import launch, running
 
 WAIT_S = 250
 
@@ -23,9 +31,9 @@ Row = tuple[str, int, int]
 class Stream:
     """Queries over one server, and what they read: batch by batch, in memory of the tests."""
 
-    def __init__(self, spark: SparkSession, server: FakeServer, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, url: str, folder: Path) -> None:
         self._spark = spark
-        self._server = server
+        self._url = url
         self._folder = folder
         self._news = threading.Condition()
         self.batches: dict[int, list[Row]] = {}
@@ -33,7 +41,7 @@ class Stream:
         self.fail_in: int | None = None
 
     def frame(self, **options: object) -> DataFrame:
-        reader = self._spark.readStream.format("penstock").option("url", self._server.url)
+        reader = self._spark.readStream.format("penstock").option("url", self._url)
         for name, value in options.items():
             reader = reader.option(name, str(value))
         return reader.load()
@@ -73,18 +81,23 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, server: FakeServer, tmp_path: Path) -> Iterator[Stream]:
-    made = Stream(spark, server, tmp_path)
+def stream(spark: SparkSession, server: TopicServer, tmp_path: Path) -> Iterator[Stream]:
+    made = Stream(spark, server.url, tmp_path)
     yield made
     made.close()
 
 
-def fill(server: FakeServer, topic: str, count: int, size: int = 10, partition: int = 0) -> None:
+def fill(server: TopicServer, topic: str, count: int, size: int = 10, partition: int = 0) -> None:
     """`count` batches of `size` messages."""
-    for n in range(count):
-        server.append(
-            topic, batch([{"payload": b"%d" % n}] * size, publish_time=TIME + n), size, partition, TIME + n
-        )
+    entries = [batch([{"payload": b"%d" % n}] * size, publish_time=TIME + n) for n in range(count)]
+    server.append(topic, *entries, partition=partition)
+
+
+def produce(access: Access, count: int) -> None:
+    """The same over HTTP, to `t`, for a server that admits not everyone or is restarted."""
+    with HttpClient(access) as client:
+        for _ in range(count):
+            client.produce(TopicName.parse("t"), [{"value": "x"}] * 10)
 
 
 def all_of(topic: str, *counts: int) -> list[Row]:
@@ -98,7 +111,7 @@ def ends(query: StreamingQuery) -> dict[str, Any]:
     return found
 
 
-def test_what_is_available_now_in_limited_batches(server: FakeServer, stream: Stream) -> None:
+def test_what_is_available_now_in_limited_batches(server: TopicServer, stream: Stream) -> None:
     server.create("t", 2)
     fill(server, "t", 30, partition=0)
     fill(server, "t", 3, partition=1)
@@ -108,14 +121,14 @@ def test_what_is_available_now_in_limited_batches(server: FakeServer, stream: St
     assert all({p for _, p, _ in rows} == {0, 1} for rows in stream.batches.values()), "no partition starves"
     assert ends(query)["offsets"] == {"persistent://public/default/t": {"0": 300, "1": 30}}
     # The subscription has come to the very end, though Spark never commits the last batch to the source.
-    assert server.cursors == {("s", "t", 0): 300, ("s", "t", 1): 30}
+    assert server.cursor("s", "t") == [300, 30]
     # A second run goes on where the first one ended.
     fill(server, "t", 1, partition=1)
     stream.run(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=100, subscription="s")
     assert stream.rows == all_of("t", 300, 40)
 
 
-def test_available_now_ends_though_producers_go_on(server: FakeServer, stream: Stream) -> None:
+def test_available_now_ends_though_producers_go_on(server: TopicServer, stream: Stream) -> None:
     server.create("t")
     fill(server, "t", 20)
     over = threading.Event()
@@ -141,7 +154,7 @@ def test_available_now_ends_though_producers_go_on(server: FakeServer, stream: S
 
 
 def test_a_running_query_follows_topics_and_partitions_that_appear(
-    server: FakeServer, stream: Stream
+    server: TopicServer, stream: Stream
 ) -> None:
     server.create("flights-1", 1)
     fill(server, "flights-1", 2)
@@ -160,12 +173,12 @@ def test_a_running_query_follows_topics_and_partitions_that_appear(
     wanted += all_of("flights-2", 3)
     stream.wait(lambda: len(stream.rows) >= len(wanted))
     assert stream.rows == wanted
-    followed = {("s", "flights-1", 0): 30, ("s", "flights-1", 1): 5, ("s", "flights-2", 0): 3}
     stream.queries[0].processAllAvailable()
-    assert server.cursors == followed
+    assert server.cursor("s", "flights-1") == [30, 5]
+    assert server.cursor("s", "flights-2") == [3]
 
 
-def test_a_batch_is_run_again_as_it_was(server: FakeServer, stream: Stream) -> None:
+def test_a_batch_is_run_again_as_it_was(server: TopicServer, stream: Stream) -> None:
     server.create("t", 1)
     fill(server, "t", 10)
     stream.run(subscribe="t", startingOffsets="earliest")
@@ -183,7 +196,7 @@ def test_a_batch_is_run_again_as_it_was(server: FakeServer, stream: Stream) -> N
     assert stream.rows == all_of("t", 210, 0, 20)
 
 
-def test_the_first_batch_too(server: FakeServer, stream: Stream) -> None:
+def test_the_first_batch_too(server: TopicServer, stream: Stream) -> None:
     """Spark asks again where a query begins that has not finished a batch: by now `latest` is later."""
     server.create("t")
     fill(server, "t", 1)
@@ -195,14 +208,14 @@ def test_the_first_batch_too(server: FakeServer, stream: Stream) -> None:
     stream.fail_in = None
     stream.run(subscribe="t", subscription="s")
     assert stream.rows == [("t", 0, o) for o in range(10, 60)]
-    assert server.cursors == {("s", "t", 0): 60}
+    assert server.cursor("s", "t") == [60]
 
 
-def test_bytes(server: FakeServer, stream: Stream) -> None:
+def test_bytes(server: TopicServer, stream: Stream) -> None:
     server.create("t", 2)
     fill(server, "t", 40, partition=0)
     fill(server, "t", 10, partition=1)
-    entry = len(server.logs["t"][0][0][3])
+    entry = len(batch([{"payload": b"0"}] * 10, publish_time=TIME))
     stream.run(subscribe="t", startingOffsets="earliest", maxBytesPerTrigger=entry * 20)
     assert stream.rows == all_of("t", 400, 100)
     sizes = [len(rows) for rows in stream.batches.values()]
@@ -216,7 +229,7 @@ def test_bytes(server: FakeServer, stream: Stream) -> None:
     assert stream.rows == all_of("t", 400, 100)
 
 
-def test_retention_that_overtook_the_query(server: FakeServer, stream: Stream) -> None:
+def test_retention_that_overtook_the_query(server: TopicServer, stream: Stream) -> None:
     server.create("t")
     fill(server, "t", 10)
     stream.run(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=50)
@@ -230,7 +243,7 @@ def test_retention_that_overtook_the_query(server: FakeServer, stream: Stream) -
     assert [len(rows) for rows in list(stream.batches.values())[-3:]] == [20, 20, 10]
 
 
-def test_a_topic_made_anew(server: FakeServer, stream: Stream) -> None:
+def test_a_topic_made_anew(server: TopicServer, stream: Stream) -> None:
     server.create("t")
     fill(server, "t", 10)
     stream.run(subscribe="t", startingOffsets="earliest")
@@ -246,43 +259,57 @@ def test_a_topic_made_anew(server: FakeServer, stream: Stream) -> None:
     assert [rows for n, rows in stream.batches.items() if n not in before] == [all_of("t", 120)]
 
 
-def test_a_log_that_is_shorter_than_the_checkpoint(server: FakeServer, stream: Stream) -> None:
-    server.create("t")
-    fill(server, "t", 10)
-    stream.run(subscribe="t", startingOffsets="earliest")
-    del server.logs["t"][0][5:]  # as after a backup was put back
-    with pytest.raises(StreamingQueryException, match="had come to 100, but the log ends at 50"):
-        stream.run(subscribe="t")
-    stream.run(subscribe="t", failOnDataLoss="false")
-    fill(server, "t", 1)
-    stream.run(subscribe="t", failOnDataLoss="false")
+def test_a_log_that_is_shorter_than_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    data, saved = tmp_path / "data", tmp_path / "saved"
+    with running(data) as server:
+        port = server.port
+        produce(Access(url=server.url), 5)
+    shutil.copytree(data, saved)
+    with running(data, port=port) as server:
+        produce(Access(url=server.url), 5)
+        stream = Stream(spark, server.url, tmp_path)
+        stream.run(subscribe="t", startingOffsets="earliest")
+    shutil.rmtree(data)
+    saved.rename(data)
+    with running(data, port=port) as server:
+        with pytest.raises(StreamingQueryException, match="had come to 100, but the log ends at 50"):
+            stream.run(subscribe="t")
+        stream.run(subscribe="t", failOnDataLoss="false")
+        produce(Access(url=server.url), 1)
+        stream.run(subscribe="t", failOnDataLoss="false")
     assert Counter(stream.rows) == Counter([*all_of("t", 100), *(("t", 0, o) for o in range(50, 60))])
 
 
-def test_many_topics_in_one_query(server: FakeServer, stream: Stream) -> None:
+def test_many_topics_in_one_query(server: TopicServer, spark: SparkSession, tmp_path: Path) -> None:
     for n in range(64):
         server.create(f"t{n:02}", n % 3)
         for partition in range(max(1, n % 3)):
             fill(server, f"t{n:02}", 1, 5, partition)
-    stream.run(subscribePattern=r"t\d+", startingOffsets="earliest", maxOffsetsPerTrigger=200)
+    with FaultProxy(server.port) as proxy:
+        stream = Stream(spark, proxy.url, tmp_path)
+        stream.run(subscribePattern=r"t\d+", startingOffsets="earliest", maxOffsetsPerTrigger=200)
+        polls = proxy.requests.count("POST /topics/offsets")
     wanted = [row for n in range(64) for row in all_of(f"t{n:02}", *[5] * max(1, n % 3))]
     assert stream.rows == wanted
-    polls = [path for path in server.requests if path == "/topics/offsets"]
-    assert len(polls) <= 4, "one call asks for all topics"
+    assert 0 < polls <= 4, "one call asks for all topics"
 
 
-def test_an_idle_query_hardly_asks(server: FakeServer, stream: Stream) -> None:
+def test_an_idle_query_hardly_asks(server: TopicServer, spark: SparkSession, tmp_path: Path) -> None:
     server.create("t")
-    stream.start(subscribe="t")
-    stream.wait(lambda: 0 in stream.batches)
-    before = len(server.requests)
-    assert not stream.queries[0].awaitTermination(3)
-    assert len(server.requests) - before <= 8
-    fill(server, "t", 1)
-    stream.wait(lambda: stream.rows == all_of("t", 10))
+    with FaultProxy(server.port) as proxy:
+        stream = Stream(spark, proxy.url, tmp_path)
+        query = stream.start(subscribe="t")
+        stream.wait(lambda: 0 in stream.batches)
+        before = len(proxy.requests)
+        assert before > 0
+        assert not query.awaitTermination(3)  # time itself is the subject
+        assert len(proxy.requests) - before <= 8
+        fill(server, "t", 1)
+        stream.wait(lambda: stream.rows == all_of("t", 10))
+        stream.close()
 
 
-def test_beginnings(server: FakeServer, stream: Stream) -> None:
+def test_beginnings(server: TopicServer, stream: Stream) -> None:
     server.create("t", 2)
     fill(server, "t", 5, partition=0)
     fill(server, "t", 5, partition=1)
@@ -306,50 +333,47 @@ def test_beginnings(server: FakeServer, stream: Stream) -> None:
         ({"startingOffsets": '{"u": {"0": 1}}'}, "is not part of the query"),
     ],
 )
-def test_bad_options(server: FakeServer, stream: Stream, options: dict[str, str], said: str) -> None:
+def test_bad_options(server: TopicServer, stream: Stream, options: dict[str, str], said: str) -> None:
     server.create("t")
     fill(server, "t", 1)
     with pytest.raises(PySparkException, match=said):  # as soon as it can be known: some when it is loaded
         stream.run(**{"subscribe": "t"} | options)
 
 
-def test_options_of_streams_are_not_for_batches(spark: SparkSession, server: FakeServer) -> None:
+def test_options_of_streams_are_not_for_batches(spark: SparkSession, server: TopicServer) -> None:
     server.create("t")
     reader = spark.read.format("penstock").option("url", server.url).option("subscribe", "t")
     with pytest.raises(PySparkException, match="option subscription is for a stream only"):
         reader.option("subscription", "s").load().count()
 
 
-def test_tokens_by_reference(server: FakeServer, stream: Stream, tmp_path: Path) -> None:
-    server.create("t")
-    fill(server, "t", 2)
+def test_tokens_by_reference(spark: SparkSession, tmp_path: Path) -> None:
+    issuer = Issuer()
     token = tmp_path / "token"
-    token.write_text("secret-token\n")
-    query = stream.run(subscribe="t", startingOffsets="earliest", subscription="s", tokenFile=token)
-    assert stream.rows == all_of("t", 20)
-    assert {headers.get("Authorization") for headers in server.headers} == {"Bearer secret-token"}
-    assert {"/topics/offsets", "/topics/cursors"} < set(server.requests)
-    assert "secret-token" not in str(query.lastProgress)
+    token.write_text(issuer.token("admin") + "\n")
+    with running(auth=issuer.settings(super_users=("admin",))) as server:
+        produce(Access(url=server.url, token_file=str(token)), 2)
+        stream = Stream(spark, server.url, tmp_path)
+        with pytest.raises(PySparkException, match="credentials are needed"):
+            stream.run(checkpoint="none", subscribe="t", startingOffsets="earliest")
+        query = stream.run(subscribe="t", startingOffsets="earliest", subscription="s", tokenFile=token)
+        assert stream.rows == all_of("t", 20)
+    assert token.read_text().strip() not in str(query.lastProgress)
 
 
 def test_tls_by_reference(spark: SparkSession, tmp_path: Path) -> None:
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    trusted = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(str(trusted))
-    server = FakeServer(context)
-    try:
-        server.create("t")
-        fill(server, "t", 2)
-        stream = Stream(spark, server, tmp_path)
-        stream.run(subscribe="t", startingOffsets="earliest", subscription="s", tlsCaFile=trusted)
+    pki = Pki(tmp_path)
+    files = {"cert_file": pki.cert_file, "key_file": pki.key_file}
+    flags = [part for name, file in files.items() for part in ("--set", f"tls.{name}={file}")]
+    with launch(tmp_path / "data", *flags, "--set", "http.tls_listen=127.0.0.1:0") as server:
+        produce(Access(url=server.https, ca_file=pki.ca_file), 2)
+        stream = Stream(spark, server.https, tmp_path)
+        options = {"subscription": "s", "tlsCaFile": pki.ca_file}
+        stream.run(subscribe="t", startingOffsets="earliest", **options)
         assert stream.rows == all_of("t", 20)
-    finally:
-        server.close()
 
 
-def test_a_table_declared_in_sql(spark: SparkSession, server: FakeServer, tmp_path: Path) -> None:
+def test_a_table_declared_in_sql(spark: SparkSession, server: TopicServer, tmp_path: Path) -> None:
     server.create("t")
     fill(server, "t", 3)
     options = f"url '{server.url}', subscribe 't', startingOffsets 'earliest', maxOffsetsPerTrigger '20'"

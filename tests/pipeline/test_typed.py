@@ -43,7 +43,7 @@ Read = Callable[..., DataFrame]
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     with running(tmp_path_factory.mktemp("data")) as address, HttpClient(address.url) as client:
         path = "/admin/v2/namespaces/public/default/schemaCompatibilityStrategy"
         client.call("PUT", path, body="BACKWARD")
@@ -51,15 +51,15 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 
 
 @pytest.fixture
-def client(house: Address) -> Iterator[HttpClient]:
-    with HttpClient(house.url) as made:
+def client(server: Address) -> Iterator[HttpClient]:
+    with HttpClient(server.url) as made:
         yield made
 
 
 @pytest.fixture
-def read(spark: SparkSession, house: Address) -> Read:
+def read(spark: SparkSession, server: Address) -> Read:
     def read(**options: object) -> DataFrame:
-        reader = spark.read.format("penstock").option("url", house.url)
+        reader = spark.read.format("penstock").option("url", server.url)
         for name, value in ({"value.decode": "struct"} | options).items():
             reader = reader.option(name, str(value))
         return reader.load()
@@ -97,9 +97,9 @@ def plain(row: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def mixed(house: Address) -> str:
+def mixed(server: Address) -> str:
     """Two versions, message by message, and broken ones among them."""
-    with HttpClient(house.url) as client:
+    with HttpClient(server.url) as client:
         topic = topic_with(client, "mixed", V0, V1)
         for n in range(0, 40, 2):
             put(client, topic, {"id": n, "to": f"a{n}"}, version=0)
@@ -346,11 +346,11 @@ def test_a_frame_keeps_its_columns_when_a_version_follows(client: HttpClient, re
     assert [v.more for v in values(read(subscribe="grows"))] == [5, 6]
 
 
-def test_sql(client: HttpClient, spark: SparkSession, house: Address) -> None:
+def test_sql(client: HttpClient, spark: SparkSession, server: Address) -> None:
     topic = topic_with(client, "in-sql", V0)
     put(client, topic, {"id": 1, "to": "a"}, {"id": 2, "to": "b"}, version=0)
     spark.sql(
-        f"CREATE TABLE typed USING penstock OPTIONS (url '{house.url}', subscribe 'in-sql', `value.decode` 'flat')"
+        f"CREATE TABLE typed USING penstock OPTIONS (url '{server.url}', subscribe 'in-sql', `value.decode` 'flat')"
     )
     try:
         found = spark.sql("SELECT sum(id) AS n, max(`to`) AS last FROM typed WHERE id > 0").first()
@@ -362,14 +362,14 @@ def test_sql(client: HttpClient, spark: SparkSession, house: Address) -> None:
 
 @pytest.mark.parametrize(("on_new", "trouble"), [("restart", "schema"), ("fail", "user")])
 def test_a_version_that_ends_a_stream(
-    client: HttpClient, spark: SparkSession, house: Address, tmp_path: Path, on_new: str, trouble: str
+    client: HttpClient, spark: SparkSession, server: Address, tmp_path: Path, on_new: str, trouble: str
 ) -> None:
     name = f"streamed-{on_new}"
     topic = topic_with(client, name, V0)
     put(client, topic, {"id": 1, "to": "a"}, version=0)
 
     def frame() -> DataFrame:
-        reader = spark.readStream.format("penstock").option("url", house.url).option("subscribe", name)
+        reader = spark.readStream.format("penstock").option("url", server.url).option("subscribe", name)
         reader = reader.option("startingOffsets", "earliest").option("value.decode", "struct")
         return reader.option("onNewSchema", on_new).load().selectExpr("CAST(value.id AS BIGINT) AS id")
 
@@ -400,7 +400,7 @@ def test_a_version_that_ends_a_stream(
 
 
 def test_written_by_the_registered_schema_and_read_back(
-    client: HttpClient, spark: SparkSession, read: Read, house: Address
+    client: HttpClient, spark: SparkSession, read: Read, server: Address
 ) -> None:
     topic_with(client, "written")
     frame = spark.sql(
@@ -428,7 +428,7 @@ def test_written_by_the_registered_schema_and_read_back(
 
 
 def test_through_the_sink_and_back(
-    client: HttpClient, spark: SparkSession, read: Read, house: Address
+    client: HttpClient, spark: SparkSession, read: Read, server: Address
 ) -> None:
     """Structs by a schema made of them, Protobuf by the registered one, pairs whose key is the message's."""
     from penstock.codec import key_value_schema
@@ -449,7 +449,7 @@ def test_through_the_sink_and_back(
     }
     for name, column in columns.items():
         frame = spark.sql(f"SELECT IF(id = 3, NULL, {column}) AS value FROM range(5)").coalesce(1)
-        frame.write.format("penstock").option("url", house.url).option("topic", name).mode("append").save()
+        frame.write.format("penstock").option("url", server.url).option("topic", name).mode("append").save()
         back = [plain(v) for v in values(read(subscribe=name))]
         wanted = [plain(row.value) for row in frame.collect()]
         if name == "sunk-protobuf":

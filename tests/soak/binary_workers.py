@@ -40,11 +40,11 @@ async def opened(crowd: Crowd, make: Callable[[], Awaitable[T]]) -> T:
 
 async def ours(crowd: Crowd, *, tls: bool, producers: int) -> None:
     """Our client for asyncio: a connection of its own, and several producers on it."""
-    house = crowd.house
-    options = {"tls_trust_certs_file_path": house.pki.ca_file} if tls else {}
+    server = crowd.server
+    options = {"tls_trust_certs_file_path": server.pki.ca_file} if tls else {}
     client = aio.Client(
-        house.pulsar_tls if tls else house.pulsar,
-        authentication=penstock.AuthenticationToken(house.token),
+        server.pulsar_tls if tls else server.pulsar,
+        authentication=penstock.AuthenticationToken(server.token),
         operation_timeout_seconds=120,
         **options,
     )
@@ -103,12 +103,12 @@ class Official:
     def __init__(self, crowd: Crowd, producers: int) -> None:
         self._crowd = crowd
         self._over = threading.Event()
-        house = crowd.house
+        server = crowd.server
         self._client = pulsar.Client(
-            house.pulsar,
-            authentication=pulsar.AuthenticationToken(house.token),
+            server.pulsar,
+            authentication=pulsar.AuthenticationToken(server.token),
             operation_timeout_seconds=120,
-            logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, str(house.folder / "pulsar-client.log")),
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, str(server.folder / "pulsar-client.log")),
         )
         self._writers = [crowd.book.writer("official", "official", once=True) for _ in range(producers)]
         self._producers = [
@@ -175,7 +175,7 @@ async def committing(crowd: Crowd, pool: ThreadPoolExecutor) -> None:
 
 def _commit_all(crowd: Crowd) -> None:
     writer = crowd.book.writer("staged", "staged", once=True)
-    access = Access(url=crowd.house.url, token_file=str(crowd.house.token_file))
+    access = Access(url=crowd.server.url, token_file=str(crowd.server.token_file))
     batch = 0
     with Stages(access, timeout_s=20, retry_s=300) as stages:
         while not crowd.over.is_set():

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from .house import House
+from .server import SoakServer
 
 KEYS: Final = 5
 PAGE: Final = 5000
@@ -63,12 +63,12 @@ class Book:
             self.broken.append(f"{topic}: {message_id} came after its acknowledgement was answered")
         self.seen[topic].add(value)
 
-    def compare(self, house: House) -> dict[str, int]:
+    def compare(self, server: SoakServer) -> dict[str, int]:
         """Assert every promise; returns how many messages there are, by topic."""
         assert not self.broken, self.broken[:5]
         totals: dict[str, int] = {}
         for topic in sorted({writer.topic for writer in self.writers.values()}):
-            stored = [list(_stored(house, topic, number)) for number in _partitions(house, topic)]
+            stored = [list(_stored(server, topic, number)) for number in _partitions(server, topic)]
             totals[topic] = sum(map(len, stored))
             mine = {w.name: w for w in self.writers.values() if w.topic == topic}
             _compare(mine, stored)
@@ -97,18 +97,18 @@ def _compare(writers: dict[str, Writer], stored: Iterable[list[str]]) -> None:
             assert count <= most, f"{name}: {number} is there {count} times, after {most} attempts"
 
 
-def _partitions(house: House, topic: str) -> range:
-    answer = house.call("GET", f"/admin/v2/persistent/public/default/{topic}/partitions")
+def _partitions(server: SoakServer, topic: str) -> range:
+    answer = server.call("GET", f"/admin/v2/persistent/public/default/{topic}/partitions")
     return range(max(1, answer["partitions"]))
 
 
-def _stored(house: House, topic: str, partition: int) -> Iterator[str]:
+def _stored(server: SoakServer, topic: str, partition: int) -> Iterator[str]:
     """Every message of a partition, in order."""
     path = f"/topics/public/default/{topic}/partitions/{partition}"
-    at, end = 0, house.call("GET", f"{path}/offsets")["latest"]
+    at, end = 0, server.call("GET", f"{path}/offsets")["latest"]
     while at < end:
         query = {"offset": at, "max_messages": PAGE, "encoding": "text"}
-        messages = house.call("GET", f"{path}/messages", params=query)["messages"]
+        messages = server.call("GET", f"{path}/messages", params=query)["messages"]
         assert messages, f"{topic}-{partition} has nothing at {at}, and ends at {end}"
         for message in messages:
             yield str(message["value"])

@@ -18,7 +18,7 @@ import pytest
 
 from .binary_workers import Official, committing, ours
 from .book import Book
-from .house import Figures, House
+from .server import Figures, SoakServer
 from .workers import (
     Crowd,
     abandoned,
@@ -82,10 +82,10 @@ pytestmark = [
 class Soak:
     """One run."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, server: SoakServer) -> None:
+        self.server = server
         self.book = Book()
-        self.crowd = Crowd(house, self.book, PLAN.pace_s)
+        self.crowd = Crowd(server, self.book, PLAN.pace_s)
         self.began = time.monotonic()
         self.calm: list[Figures] = []
         self.most = Figures(0, 0, 0)
@@ -97,30 +97,30 @@ class Soak:
     # -- faults
 
     async def kill(self) -> None:
-        self.house.kill()
+        self.server.kill()
         await asyncio.sleep(self.crowd.dice.uniform(0, 1.0))
-        await asyncio.to_thread(self.house.restart)
+        await asyncio.to_thread(self.server.restart)
 
     async def fill_the_disk(self) -> None:
-        self.house.full(full=True)
+        self.server.full(full=True)
         await asyncio.sleep(PLAN.full_s)
-        self.house.full(full=False)
+        self.server.full(full=False)
 
     async def full_and_killed(self) -> None:
-        self.house.full(full=True)
+        self.server.full(full=True)
         await asyncio.sleep(PLAN.full_s / 3)
         await self.kill()
 
     async def renew_the_certificate(self) -> None:
-        await asyncio.to_thread(self.house.pki.renew)
+        await asyncio.to_thread(self.server.pki.renew)
 
     async def change_keys(self) -> None:
         """As a provider does: the new key is known first, then signs; the old one goes last."""
-        keys = self.house.keys
+        keys = self.server.keys
         keys.add()
         await asyncio.sleep(1.5)
         keys.use_newest()
-        self.house.write_token()
+        self.server.write_token()
         if SOAK:
             await asyncio.sleep(8)  # who has an old token is asked for a new one, or is refused and takes one
         keys.drop_oldest()
@@ -147,8 +147,8 @@ class Soak:
     async def watch(self) -> None:
         last = 0.0
         while not self.crowd.over.is_set():
-            self.house.write_token()
-            figures = self.house.figures()
+            self.server.write_token()
+            figures = self.server.figures()
             self.most = Figures(*map(max, self.most, figures))
             if figures.rss_mb and self.passed_s > PLAN.seconds - PLAN.calm_s * 2 / 3:
                 self.calm.append(figures)
@@ -161,7 +161,7 @@ class Soak:
         done = min(1.0, self.passed_s / PLAN.seconds)
         bar = ("#" * round(30 * done)).ljust(30, ".")
         print(
-            f"[{bar}] {self.passed_s:4.0f} s  {self.book.acknowledged:8,} acknowledged  life {self.house.lives}  "
+            f"[{bar}] {self.passed_s:4.0f} s  {self.book.acknowledged:8,} acknowledged  life {self.server.lives}  "
             f"{figures.rss_mb:4.0f} MB  {figures.fds:4} files  {figures.threads} threads",
             flush=True,
         )
@@ -219,7 +219,7 @@ class Soak:
         until = time.monotonic() + DRAIN_S
         for topic, subscription in SUBSCRIPTIONS.items():
             while True:
-                stats = await asyncio.to_thread(self.house.call, "GET", stats_path(topic))
+                stats = await asyncio.to_thread(self.server.call, "GET", stats_path(topic))
                 left = stats["subscriptions"][subscription]["msgBacklog"]
                 if not left:
                     break
@@ -236,40 +236,40 @@ def stats_path(topic: str) -> str:
     return f"/admin/v2/persistent/public/default/{topic}/{kind}"
 
 
-def prepare(house: House) -> None:
+def prepare(server: SoakServer) -> None:
     """Topics, subscriptions, and a namespace that keeps nothing."""
     admin = "/admin/v2/persistent/public"
     for topic, partitions in PARTITIONED.items():
-        house.call("PUT", f"{admin}/default/{topic}/partitions", json=partitions)
+        server.call("PUT", f"{admin}/default/{topic}/partitions", json=partitions)
     for topic in ("rest", "ws", "kafka", "asked", "cut"):
-        house.call("PUT", f"{admin}/default/{topic}")
+        server.call("PUT", f"{admin}/default/{topic}")
     for topic, subscription in SUBSCRIPTIONS.items():
-        house.call("PUT", f"{admin}/default/{topic}/subscription/{subscription}", json="earliest")
-    house.call("PUT", "/admin/v2/namespaces/public/short", json={})
-    house.call("PUT", f"{admin}/short/gone")
-    house.call("PUT", f"{admin}/short/gone/subscription/never", json="earliest")
+        server.call("PUT", f"{admin}/default/{topic}/subscription/{subscription}", json="earliest")
+    server.call("PUT", "/admin/v2/namespaces/public/short", json={})
+    server.call("PUT", f"{admin}/short/gone")
+    server.call("PUT", f"{admin}/short/gone/subscription/never", json="earliest")
     path = "/admin/v2/namespaces/public/short"
-    house.call("POST", f"{path}/retention", json={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
-    house.call("POST", f"{path}/messageTTL", json=1)
+    server.call("POST", f"{path}/retention", json={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+    server.call("POST", f"{path}/messageTTL", json=1)
 
 
 async def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    server = SoakServer(tmp_path)
     try:
-        house.write_token()
-        prepare(house)
-        idle = house.figures()
-        soak = Soak(house)
+        server.write_token()
+        prepare(server)
+        idle = server.figures()
+        soak = Soak(server)
         await soak.run()
-        totals = soak.book.compare(house)
+        totals = soak.book.compare(server)
         check_consumed(soak)
-        assert house.call("GET", "/topics/public/default/cut/partitions/0/offsets")["latest"] == 0
-        gone = house.call("GET", stats_path("gone").replace("/default/", "/short/"))
-        left = await settled(house, idle)
-        code = await asyncio.to_thread(house.stop)
+        assert server.call("GET", "/topics/public/default/cut/partitions/0/offsets")["latest"] == 0
+        gone = server.call("GET", stats_path("gone").replace("/default/", "/short/"))
+        left = await settled(server, idle)
+        code = await asyncio.to_thread(server.stop)
     finally:
-        if house.server.process.poll() is None:
-            house.kill()
+        if server.launched.process.poll() is None:
+            server.kill()
     report(soak, totals, idle, left, gone)
     for topic, count in totals.items():
         assert count, f"nothing was stored on {topic}"
@@ -299,11 +299,11 @@ def check_consumed(soak: Soak) -> None:
         assert not published - seen, f"{topic}: {len(published - seen)} never came"
 
 
-async def settled(house: House, idle: Figures) -> Figures:
+async def settled(server: SoakServer, idle: Figures) -> Figures:
     """The server once everybody is gone: no connection, nothing held, no file kept open."""
     until = time.monotonic() + 120
     while True:
-        lines = (await asyncio.to_thread(house.call, "GET", "/metrics")).splitlines()
+        lines = (await asyncio.to_thread(server.call, "GET", "/metrics")).splitlines()
         held = sum(
             float(line.rsplit(" ", 1)[1])
             for line in lines
@@ -311,7 +311,7 @@ async def settled(house: House, idle: Figures) -> Figures:
                 ("penstock_connections{", "penstock_requests_waiting", "penstock_request_bytes_held")
             )
         )
-        figures = house.figures()
+        figures = server.figures()
         # The connection that asks is one itself.
         if held <= 1 and figures.fds <= idle.fds + FDS_LEFT:
             return figures
@@ -322,7 +322,7 @@ async def settled(house: House, idle: Figures) -> Figures:
 def report(soak: Soak, totals: dict[str, int], idle: Figures, left: Figures, gone: object) -> None:
     unanswered = sum(abandoned(writer) for writer in soak.book.writers.values())
     print(f"\n{soak.book.acknowledged:,} acknowledged, {unanswered:,} without an answer; stored: {totals}")
-    print(f"lives of the server: {soak.house.lives}; idle {idle}, most {soak.most}, left {left}")
+    print(f"lives of the server: {soak.server.lives}; idle {idle}, most {soak.most}, left {left}")
     calm = [f.rss_mb for f in soak.calm]
     print(f"memory while calm: {calm[0]:.0f} to {calm[-1]:.0f} MB, most {max(calm):.0f} MB")
     print(f"kept of what was to go: {gone['storageSize'] if isinstance(gone, dict) else gone} bytes")

@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from .book import Book, Writer
-from .house import House
+from .server import SoakServer
 
 AGAIN_S: Final = 0.2
 NETWORK: Final = (httpx.HTTPError, OSError, WebSocketException, TimeoutError)
@@ -23,8 +23,8 @@ BASE: Final = "/topics/public/default"
 class Crowd:
     """What all workers share. `pace_s` is between the steps of one."""
 
-    def __init__(self, house: House, book: Book, pace_s: float) -> None:
-        self.house = house
+    def __init__(self, server: SoakServer, book: Book, pace_s: float) -> None:
+        self.server = server
         self.book = book
         self.pace_s = pace_s
         self.over = asyncio.Event()  # publish no more
@@ -47,14 +47,14 @@ class Crowd:
 async def rest_producer(crowd: Crowd, *, tls: bool) -> None:
     """PIP-64 with sequence ids: repeated until it is answered."""
     writer = crowd.book.writer("rest", "rest", once=True)
-    async with crowd.house.http(tls=tls) as http:
+    async with crowd.server.http(tls=tls) as http:
         numbers: list[int] = []
         while not crowd.over.is_set():
             numbers = numbers or writer.take(crowd.dice.randint(1, 8))
             messages = [{"value": writer.value(n), "key": writer.key(n), "sequenceId": n} for n in numbers]
             body = {"producer_name": writer.name, "messages": messages}
             try:
-                answer = await http.post(f"{BASE}/rest", json=body, headers=crowd.house.headers())
+                answer = await http.post(f"{BASE}/rest", json=body, headers=crowd.server.headers())
             except NETWORK:
                 crowd.count("rest: no answer")
                 await crowd.rest()
@@ -80,11 +80,11 @@ def _expected(crowd: Crowd, answer: httpx.Response) -> None:
 async def kafka_producer(crowd: Crowd, *, tls: bool) -> None:
     """Plain text, one message a time, repeated without anybody knowing."""
     writer = crowd.book.writer("kafka", "kafka", once=False)
-    async with crowd.house.http(tls=tls) as http:
+    async with crowd.server.http(tls=tls) as http:
         while not crowd.over.is_set():
             (number,) = writer.take()
             while number not in writer.acknowledged and not crowd.over.is_set():
-                headers = {**crowd.house.headers(), "content-type": "text/plain"}
+                headers = {**crowd.server.headers(), "content-type": "text/plain"}
                 try:
                     value = writer.value(number)
                     answer = await http.post("/kafka/topics/kafka/0", content=value, headers=headers)
@@ -100,7 +100,7 @@ async def kafka_producer(crowd: Crowd, *, tls: bool) -> None:
 async def asker(crowd: Crowd) -> None:
     """Requests over HTTP; a reply has to be the one to its request."""
     writer = crowd.book.writer("ask", "asked", once=False)
-    async with crowd.house.http() as http:
+    async with crowd.server.http() as http:
         while not crowd.over.is_set():
             (number,) = writer.take()
             value = writer.value(number)
@@ -108,7 +108,7 @@ async def asker(crowd: Crowd) -> None:
                 answer = await http.post(
                     f"{BASE}/asked/request?timeout=5000",
                     json={"value": value},
-                    headers=crowd.house.headers(),
+                    headers=crowd.server.headers(),
                 )
             except NETWORK:
                 crowd.count("request: no answer")
@@ -162,11 +162,11 @@ async def ws_producer(crowd: Crowd, *, tls: bool) -> None:
 
 async def _connected(crowd: Crowd, path: str, tls: bool, talk: Any, over: asyncio.Event) -> None:
     """Connect, talk, and again."""
-    base = crowd.house.wss if tls else crowd.house.ws
-    trust = {"ssl": crowd.house.trust} if tls else {}
+    base = crowd.server.wss if tls else crowd.server.ws
+    trust = {"ssl": crowd.server.trust} if tls else {}
     while not over.is_set():
         try:
-            headers = crowd.house.headers()
+            headers = crowd.server.headers()
             async with connect(
                 base + path, additional_headers=headers, proxy=None, open_timeout=20, **trust
             ) as ws:
@@ -216,11 +216,11 @@ async def ws_consumer(crowd: Crowd, topic: str, *, tls: bool) -> None:
 
 async def nuisance(crowd: Crowd) -> None:
     """Half requests, bodies that end early, readers that do not read, noise; each is cut sooner or later."""
-    house = crowd.house
+    server = crowd.server
     head = "Host: a\r\nAuthorization: Bearer {}\r\n"
     while not crowd.over.is_set():
         kind = crowd.dice.choice(("half a head", "half a body", "unread", "noise", "pulsar noise"))
-        url = house.pulsar if kind == "pulsar noise" else house.url
+        url = server.pulsar if kind == "pulsar noise" else server.url
         host, _, port = url.partition("://")[2].rpartition(":")
         made = socket.socket()
         made.setblocking(False)
@@ -228,7 +228,7 @@ async def nuisance(crowd: Crowd) -> None:
         loop = asyncio.get_running_loop()
         try:
             await loop.sock_connect(made, (host, int(port)))
-            ask = head.format(house.token())
+            ask = head.format(server.token())
             match kind:
                 case "half a head":
                     sent = b"POST /topics/public/default/cut HTTP/1.1\r\nHo"
@@ -252,11 +252,11 @@ async def nuisance(crowd: Crowd) -> None:
 
 async def passing(crowd: Crowd) -> None:
     """Publishes where everything goes at once, so that retention and expiry have work."""
-    async with crowd.house.http() as http:
+    async with crowd.server.http() as http:
         while not crowd.over.is_set():
             body = {"messages": [{"value": "y" * 500} for _ in range(20)]}
             with suppress(*NETWORK):
-                await http.post("/topics/public/short/gone", json=body, headers=crowd.house.headers())
+                await http.post("/topics/public/short/gone", json=body, headers=crowd.server.headers())
             await crowd.rest()
 
 

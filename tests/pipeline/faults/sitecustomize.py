@@ -1,7 +1,7 @@
-"""Makes Spark's Python processes ask a test's gate where they are about to commit, or have just done so.
+"""Makes Spark's Python processes ask a test's proxy where they are about to commit, or have just done so.
 
 Python imports this at its start in every process that has the folder on PYTHONPATH: a driver that a test kills, and
-the workers in which Spark runs writers. A place is passed when the gate says so; else the process ends there, as one
+the workers in which Spark runs writers. A place is passed when the proxy answers "go"; else the process ends there, as one
 does that is killed.
 """
 
@@ -16,17 +16,17 @@ from typing import Any
 WAIT_S = 300
 
 
-def pass_gate(place: str) -> None:
-    """Wait until the gate lets this process go on."""
-    host, _, port = os.environ["PENSTOCK_TEST_GATE"].rpartition(":")
-    said = b""
+def ask_proxy(place: str) -> None:
+    """Wait until the proxy lets this process go on."""
+    host, _, port = os.environ["PENSTOCK_TEST_PROXY"].rpartition(":")
+    answer = b""
     try:
-        with socket.create_connection((host, int(port)), WAIT_S) as gate:
-            gate.sendall(f"HOOK {place} HTTP/1.1\r\n\r\n".encode())
-            said = gate.recv(2)
+        with socket.create_connection((host, int(port)), WAIT_S) as proxy:
+            proxy.sendall(f"HOOK {place} HTTP/1.1\r\n\r\n".encode())
+            answer = proxy.recv(2)
     except OSError:
-        pass  # the gate has closed: so has the driver's life
-    if said != b"go":
+        pass  # the proxy has closed: the driver ends too
+    if answer != b"go":
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -38,9 +38,9 @@ def table_commits(module: Any) -> None:
         marks = getattr(options.get("commit_properties"), "app_transactions", None)
         what = "delta" if marks else "compact"
         table = self.table_uri.rstrip("/").rpartition("/")[2]
-        pass_gate(f"/{what}/before/{table}")
+        ask_proxy(f"/{what}/before/{table}")
         write(self, *arguments, **options)
-        pass_gate(f"/{what}/after/{table}")
+        ask_proxy(f"/{what}/after/{table}")
 
     module.DeltaTable.create_write_transaction = asked
 
@@ -51,7 +51,7 @@ def batch_ends(module: Any) -> None:
 
     def asked(self: Any, batch: Any, number: int) -> None:
         write(self, batch, number)
-        pass_gate(f"/batch/over/{self._spec.name}/{number}")
+        ask_proxy(f"/batch/over/{self._spec.name}/{number}")
 
     module.BatchWriter.__call__ = asked
 
@@ -61,7 +61,7 @@ def next_batches(module: Any) -> None:
     follow = module.Follower.follow
 
     def asked(self: Any, client: Any, marks: Any) -> None:
-        pass_gate(f"/follow/{self._subscription}")
+        ask_proxy(f"/follow/{self._subscription}")
         follow(self, client, marks)
 
     module.Follower.follow = asked
@@ -92,5 +92,5 @@ class Finder(importlib.abc.MetaPathFinder):
         return found
 
 
-if "PENSTOCK_TEST_GATE" in os.environ:
+if "PENSTOCK_TEST_PROXY" in os.environ:
     sys.meta_path.insert(0, Finder())

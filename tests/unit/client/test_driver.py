@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.waiting import until_async
+from tests.support.waiting import until_async
 
 import penstock
 from penstock.wire.frames import Frame

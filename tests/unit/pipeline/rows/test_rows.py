@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.pipeline.fake import TIME, batch, lone, pack
+from tests.support.entries import TIME, batch, lone, pack
 
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError

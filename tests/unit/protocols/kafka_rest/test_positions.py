@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.integration.kafka_rest_harness import FOO, House, consumed, framed, house
+from tests.support.kafka_rest import FOO, KafkaRestServer, consumed, framed
 
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.memory import MemoryStore
@@ -22,20 +22,20 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "POINTS_PER_DOCUMENT", 4)
 
 
-async def index(h: House) -> LogPositions:
-    return await h.endpoint._logs.get(FOO, 0)
+async def index(server: KafkaRestServer) -> LogPositions:
+    return await server.endpoint._logs.get(FOO, 0)
 
 
-def counted(h: House, name: str) -> list[Any]:
+def counted(server: KafkaRestServer, name: str) -> list[Any]:
     """Record the calls of one of the store's methods."""
     calls: list[Any] = []
-    inner = getattr(h.broker.store, name)
+    inner = getattr(server.broker.store, name)
 
     def call(*given: Any) -> Any:
         calls.append(given)
         return inner(*given)
 
-    setattr(h.broker.store, name, call)
+    setattr(server.broker.store, name, call)
     return calls
 
 
@@ -50,11 +50,11 @@ def documents(store: MemoryStore) -> dict[str, bytes]:
 
 @pytest.mark.usefixtures("_small")
 async def test_a_position_is_found_by_reading_one_block() -> None:
-    async with house(SMALL_TAIL) as h:
-        await h.publish(*(b"%04d" % n for n in range(1000)), batch=False)
-        log = await index(h)
+    async with KafkaRestServer.open(SMALL_TAIL) as server:
+        await server.publish(*(b"%04d" % n for n in range(1000)), batch=False)
+        log = await index(server)
         assert await log.extend() == 14_000
-        reads = counted(h, "read")
+        reads = counted(server, "read")
         assert await log.boundary(7001) == 7014
         assert len(reads) == 1
         assert reads[0][2] <= 4
@@ -67,13 +67,13 @@ async def test_a_position_is_found_by_reading_one_block() -> None:
 @pytest.mark.usefixtures("_small")
 async def test_a_restart_reads_only_what_is_after_the_last_document() -> None:
     store = MemoryStore()
-    async with house(SMALL_TAIL, store=store) as h:
-        await h.publish(*(b"%04d" % n for n in range(100)), batch=False)
-        await (await index(h)).extend()
+    async with KafkaRestServer.open(SMALL_TAIL, store=store) as server:
+        await server.publish(*(b"%04d" % n for n in range(100)), batch=False)
+        await (await index(server)).extend()
         assert len(documents(store)) == 6  # of 16 entries each
-    async with house(SMALL_TAIL, store=store) as h:
-        log = await index(h)
-        reads = counted(h, "read")
+    async with KafkaRestServer.open(SMALL_TAIL, store=store) as server:
+        log = await index(server)
+        reads = counted(server, "read")
         assert await log.extend() == 1400
         assert [given[1] for given in reads] == [96]
         assert await log.frames(14 * 50, 14 * 51) == framed(b"0050")
@@ -82,105 +82,107 @@ async def test_a_restart_reads_only_what_is_after_the_last_document() -> None:
 @pytest.mark.usefixtures("_small")
 async def test_a_trim_reads_what_goes_and_drops_documents() -> None:
     store = MemoryStore()
-    async with house(SMALL_TAIL, store=store) as h:
-        await h.publish(*(b"%04d" % n for n in range(100)), batch=False)
-        topic = await h.log()
+    async with KafkaRestServer.open(SMALL_TAIL, store=store) as server:
+        await server.publish(*(b"%04d" % n for n in range(100)), batch=False)
+        topic = await server.log()
         await topic.trim(50)  # nobody has read it here yet
         await topic.trim(90)
         assert sorted(documents(store))[-1] == "floor"
         assert len(documents(store)) == 4  # those of before the first trim went with the second
-        response = await h.get("0-")
+        response = await server.get("0-")
         assert consumed(response) == (1260, 1399, 1400)
-    async with house(SMALL_TAIL, store=store) as h:
-        assert consumed(await h.get("0-")) == (1260, 1399, 1400)
-        await (await h.log()).trim(100)
-        assert (await h.get("0-", status=416)).headers["content-range"] == "bytes */1400"
-    async with house(SMALL_TAIL, store=store) as h:
-        assert (await h.get("0-", status=416)).headers["content-range"] == "bytes */1400"
-        await h.publish(b"more")
-        assert (await h.get("0-")).content == framed(b"more")
+    async with KafkaRestServer.open(SMALL_TAIL, store=store) as server:
+        assert consumed(await server.get("0-")) == (1260, 1399, 1400)
+        await (await server.log()).trim(100)
+        assert (await server.get("0-", status=416)).headers["content-range"] == "bytes */1400"
+    async with KafkaRestServer.open(SMALL_TAIL, store=store) as server:
+        assert (await server.get("0-", status=416)).headers["content-range"] == "bytes */1400"
+        await server.publish(b"more")
+        assert (await server.get("0-")).content == framed(b"more")
 
 
 async def test_a_trim_that_did_not_happen_takes_nothing() -> None:
     store = MemoryStore()
-    async with house(SMALL_TAIL, store=store) as h:
-        await h.publish(*(b"%04d" % n for n in range(100)), batch=False)
-        topic = await h.log()
+    async with KafkaRestServer.open(SMALL_TAIL, store=store) as server:
+        await server.publish(*(b"%04d" % n for n in range(100)), batch=False)
+        topic = await server.log()
         await topic.trim(10)
 
         def full(*_: object) -> Any:
             raise PenstockError(ErrorKind.STORAGE_FULL, "full")
 
-        trim, h.broker.store.trim = h.broker.store.trim, full  # type: ignore[method-assign]
+        trim, server.broker.store.trim = server.broker.store.trim, full  # type: ignore[method-assign]
         with pytest.raises(PenstockError):
             await topic.trim(60)
-        h.broker.store.trim = trim  # type: ignore[method-assign]
-        assert consumed(await h.get("0-")) == (140, 1399, 1400)
-    async with house(SMALL_TAIL, store=store) as h:  # the floor kept is beyond the log's first entry
-        response = await h.get("0-")
+        server.broker.store.trim = trim  # type: ignore[method-assign]
+        assert consumed(await server.get("0-")) == (140, 1399, 1400)
+    async with KafkaRestServer.open(
+        SMALL_TAIL, store=store
+    ) as server:  # the floor kept is beyond the log's first entry
+        response = await server.get("0-")
         assert consumed(response) == (140, 1399, 1400)
         assert response.content == framed(*(b"%04d" % n for n in range(10, 100)))
 
 
 async def test_trims_at_once_end_at_the_furthest() -> None:
-    async with house(SMALL_TAIL) as h:
-        await h.publish(*(b"%04d" % n for n in range(100)), batch=False)
-        topic = await h.log()
-        await asyncio.gather(*(topic.trim(n) for n in (30, 90, 60)), h.get("0-", status=[206]))
+    async with KafkaRestServer.open(SMALL_TAIL) as server:
+        await server.publish(*(b"%04d" % n for n in range(100)), batch=False)
+        topic = await server.log()
+        await asyncio.gather(*(topic.trim(n) for n in (30, 90, 60)), server.get("0-", status=[206]))
         assert (topic.first_entry, topic.first_offset) == (90, 90)
-        assert consumed(await h.get("0-")) == (1260, 1399, 1400)
+        assert consumed(await server.get("0-")) == (1260, 1399, 1400)
 
 
 async def test_a_log_that_something_else_trimmed_goes_on() -> None:
     store = MemoryStore()
-    async with house(store=store) as h:
-        await h.publish(b"a", b"b", batch=False)
-        await h.get("0-")
+    async with KafkaRestServer.open(store=store) as server:
+        await server.publish(b"a", b"b", batch=False)
+        await server.get("0-")
     await store.trim(next(iter(store._logs)), 1)
-    async with house(store=store) as h:
-        assert (await h.get("0-")).content == framed(b"b")
-        await h.publish(b"c")
-        assert (await h.get("0-")).content == framed(b"b", b"c")
+    async with KafkaRestServer.open(store=store) as server:
+        assert (await server.get("0-")).content == framed(b"b")
+        await server.publish(b"c")
+        assert (await server.get("0-")).content == framed(b"b", b"c")
 
 
 @pytest.mark.usefixtures("_small")
 async def test_a_store_that_is_full_does_not_keep_readers_out(caplog: pytest.LogCaptureFixture) -> None:
-    async with house(SMALL_TAIL) as h:
-        await h.publish(*(b"%04d" % n for n in range(100)), batch=False)
+    async with KafkaRestServer.open(SMALL_TAIL) as server:
+        await server.publish(*(b"%04d" % n for n in range(100)), batch=False)
 
         async def full(*_: object) -> None:
             raise PenstockError(ErrorKind.STORAGE_FULL, "full")
 
-        h.broker.store.save_meta = full  # type: ignore[method-assign]
-        assert consumed(await h.get("0-")) == (0, 1399, 1400)
+        server.broker.store.save_meta = full  # type: ignore[method-assign]
+        assert consumed(await server.get("0-")) == (0, 1399, 1400)
         assert "positions not kept" in caplog.text
 
 
 @pytest.mark.usefixtures("_small")
 async def test_a_deleted_topic_leaves_nothing() -> None:
     store = MemoryStore()
-    async with house(SMALL_TAIL, store=store) as h:
-        await h.publish(*(b"%04d" % n for n in range(100)), batch=False)
-        await h.get("0-")
+    async with KafkaRestServer.open(SMALL_TAIL, store=store) as server:
+        await server.publish(*(b"%04d" % n for n in range(100)), batch=False)
+        await server.get("0-")
         assert documents(store)
-        await h.broker.administration.delete_topic(FOO)
+        await server.broker.administration.delete_topic(FOO)
         assert not documents(store)
-        assert not h.endpoint._logs._logs
+        assert not server.endpoint._logs._logs
 
 
 async def test_topics_of_other_places_are_left_alone() -> None:
-    async with house(BrokerSettings(auto_create_namespaces=True)) as h:
+    async with KafkaRestServer.open(BrokerSettings(auto_create_namespaces=True)) as server:
         for name in ("other/space/t", "non-persistent://public/default/t"):
-            await h.publish(b"a", topic=TopicName.parse(name))
-        assert not h.endpoint._logs._logs
-        await h.publish(b"a")
-        assert len(h.endpoint._logs._logs) == 1
+            await server.publish(b"a", topic=TopicName.parse(name))
+        assert not server.endpoint._logs._logs
+        await server.publish(b"a")
+        assert len(server.endpoint._logs._logs) == 1
 
 
 async def test_the_loop_gets_its_turn_while_a_long_log_is_read() -> None:
-    async with house(SMALL_TAIL) as h:
+    async with KafkaRestServer.open(SMALL_TAIL) as server:
         for _ in range(40):
-            await h.publish(*(bytes(100) for _ in range(1000)))
+            await server.publish(*(bytes(100) for _ in range(1000)))
         turns = 0
         done = asyncio.Event()
 
@@ -192,6 +194,6 @@ async def test_the_loop_gets_its_turn_while_a_long_log_is_read() -> None:
 
         async with asyncio.TaskGroup() as group:
             group.create_task(other())
-            assert await (await index(h)).extend() == 40 * 1000 * 110
+            assert await (await index(server)).extend() == 40 * 1000 * 110
             done.set()
         assert turns >= 20

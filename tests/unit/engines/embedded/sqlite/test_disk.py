@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.waiting import until_async
+from tests.support.waiting import until_async
 
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.sqlite import SqliteStore, disk, tables

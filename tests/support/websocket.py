@@ -1,31 +1,17 @@
-"""A WebSocket endpoint, or a whole server, on a real socket in the loop of the test, and clients for it."""
+"""A server on a real socket in the loop of the test, and clients of its WebSocket endpoint."""
 
 import asyncio
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import uvicorn
-from starlette.routing import Router
-from tests.waiting import until_async
 from websockets.asyncio.client import ClientConnection, connect
 
-from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.ports import Store
-from penstock.protocols.auth.authenticator import authenticator
-from penstock.protocols.auth.settings import AuthSettings
-from penstock.protocols.context import ServerContext
-from penstock.protocols.limits import Limits
-from penstock.protocols.websocket.endpoint import routes
 from penstock.protocols.websocket.socket import Sockets
-from penstock.runtime.clock import Clock, LoopClock
-from penstock.server.app import build_for
+from penstock.runtime.clock import LoopClock
 from penstock.testing.clock import settle
-from penstock.wire.entry import WireFormat
+from tests.support.server import RunningServer
+from tests.support.waiting import until_async
 
 PRODUCER = "/ws/v2/producer/persistent/public/default"
 CONSUMER = "/ws/v2/consumer/persistent/public/default"
@@ -96,23 +82,23 @@ def text(frame: dict[str, Any]) -> str:
     return b64decode(frame["payload"]).decode()
 
 
-class EndpointServer:
-    """The endpoint, its broker, and where it is."""
+class WebSocketServer(RunningServer):
+    """Its clients are closed with it. Time is the machine's, unless the test says otherwise."""
 
-    def __init__(self, context: ServerContext, sockets: Sockets, port: int) -> None:
-        self.context = context
-        self.broker = context.broker
-        self.sockets = sockets
-        self.port = port
+    listens = True
+    clock_type = LoopClock
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.peers: list[Peer] = []
 
     @property
-    def url(self) -> str:
-        return f"ws://127.0.0.1:{self.port}"
+    def sockets(self) -> Sockets:
+        return self.app.sockets
 
     async def connect(self, path: str, **options: Any) -> Peer:
         """A client, closed with the server."""
-        connection = await connect(self.url + path, compression=None, proxy=None, **options)
+        connection = await connect(self.ws + path, compression=None, proxy=None, **options)
         peer = Peer(connection)
         self.peers.append(peer)
         return peer
@@ -137,50 +123,7 @@ class EndpointServer:
         await writer.wait_closed()
         return status, body
 
-    async def until(self, condition: Any) -> None:
-        """Let the loop run until something is so."""
-        await until_async(condition)
-
-
-@asynccontextmanager
-async def endpoint(
-    *,
-    clock: Clock | None = None,
-    store: Store | None = None,
-    settings: BrokerSettings | None = None,
-    limits: Limits | None = None,
-    auth: AuthSettings | None = None,
-    whole: bool = False,
-) -> AsyncIterator[EndpointServer]:
-    """Serve on a free port of the loopback interface; `whole` serves every endpoint."""
-    limits = limits or Limits()
-    broker = Broker(
-        store or MemoryStore(), MemoryStore(1 << 40), WireFormat(), clock or LoopClock(), settings
-    )
-    await broker.start()
-    context = ServerContext(broker, limits, authenticator(auth or AuthSettings(), broker))
-    app = build_for(context) if whole else None
-    sockets = Sockets() if app is None else app.sockets
-    server = uvicorn.Server(
-        uvicorn.Config(
-            Router(routes(context, sockets)) if app is None else app.asgi,
-            port=0,
-            loop="none",
-            ws="websockets-sansio",
-            lifespan="off",
-            log_level="critical",
-            ws_max_size=limits.max_frame_bytes,
-        )
-    )
-    server.config.load()
-    server.lifespan = server.config.lifespan_class(server.config)
-    await server.startup()
-    serving = EndpointServer(context, sockets, server.servers[0].sockets[0].getsockname()[1])
-    try:
-        yield serving
-    finally:
-        for peer in serving.peers:
+    async def disconnect(self) -> None:
+        for peer in self.peers:
             await peer.close()
-        await server.shutdown()
-        await serving.until(lambda: len(sockets) == 0)
-        await (broker if app is None else app).close()
+        await until_async(lambda: len(self.sockets) == 0)

@@ -12,7 +12,7 @@ import httpx
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
-from tests.integration.tls_harness import Pki
+from tests.support.tls import Pki
 
 from penstock.testing.server import Launched
 
@@ -77,7 +77,7 @@ class Keys:
         return text
 
 
-class House:
+class SoakServer:
     """The server and what its clients need. Its addresses stay the same over all its lives."""
 
     def __init__(self, folder: Path) -> None:
@@ -102,10 +102,10 @@ class House:
             "limits.max_connections_per_address=20000",
         ):
             self._flags += ["--set", setting]
-        self.server = self._launch("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", 0)
-        self.url, self.https = self.server.url, self.server.https
-        self.ws, self.wss = self.server.ws, self.server.wss
-        self.pulsar, self.pulsar_tls = self.server.pulsar, self.server.pulsar_tls
+        self.launched = self._launch("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", 0)
+        self.url, self.https = self.launched.url, self.launched.https
+        self.ws, self.wss = self.launched.ws, self.launched.wss
+        self.pulsar, self.pulsar_tls = self.launched.pulsar, self.launched.pulsar_tls
 
     def _launch(self, pulsar: str, https: str, pulsar_tls: str, port: int) -> Launched:
         self.lives += 1
@@ -118,17 +118,17 @@ class House:
         _, https, pulsar, pulsar_tls = (
             url.partition("://")[2] for url in (self.url, self.https, self.pulsar, self.pulsar_tls)
         )
-        self.server = self._launch(pulsar, https, pulsar_tls, int(self.url.rsplit(":", 1)[1]))
+        self.launched = self._launch(pulsar, https, pulsar_tls, int(self.url.rsplit(":", 1)[1]))
 
     def kill(self) -> None:
         """SIGKILL."""
-        self.server.kill()
-        self.server._errors.unlink(missing_ok=True)
+        self.launched.kill()
+        self.launched._errors.unlink(missing_ok=True)
 
     def stop(self) -> int:
         """End it well; the exit code."""
-        code = self.server.terminate()
-        self.server._errors.unlink(missing_ok=True)
+        code = self.launched.terminate()
+        self.launched._errors.unlink(missing_ok=True)
         return code
 
     def token(self) -> str:
@@ -146,11 +146,11 @@ class House:
     def full(self, *, full: bool) -> None:
         """No file of the server's can grow any more, or all can again."""
         room = ROOM_WHEN_FULL if full else resource.RLIM_INFINITY
-        resource.prlimit(self.server.process.pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+        resource.prlimit(self.launched.process.pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
 
     def figures(self) -> Figures:
         """As the system tells; zeros while there is no process."""
-        process = Path(f"/proc/{self.server.process.pid}")
+        process = Path(f"/proc/{self.launched.process.pid}")
         try:
             status = dict(
                 line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line

@@ -15,9 +15,9 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from tests.waiting import until
 
 from penstock.testing.server import Launched, launch
+from tests.support.waiting import until
 
 SOURCE = Path(__file__).with_name("faulty_disk.c")
 FIELDS = struct.Struct("=6i")  # of the control file; faulty_disk.c says what they mean

@@ -1,23 +1,16 @@
-"""A broker in memory with the Kafka REST endpoint before it, and a client in the same process."""
+"""A server, and requests to its Kafka REST endpoint."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 import httpx
 
-from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.broker import Broker
-from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.topic import Topic
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.protocols.context import ServerContext
 from penstock.protocols.kafka_rest.endpoint import KafkaRestEndpoint
 from penstock.protocols.kafka_rest.framing import render
-from penstock.protocols.limits import Limits
-from penstock.testing.clock import ManualClock
-from penstock.wire.entry import WireFormat
+from tests.support.server import RunningServer
 
 LOG = "/kafka/topics/foo/0"
 FOO = TopicName.parse("foo")
@@ -28,16 +21,12 @@ def framed(*payloads: bytes) -> bytes:
     return render(payloads)[0]
 
 
-class House:
-    """The broker, its clock, the endpoint and a client."""
+class KafkaRestServer(RunningServer):
+    """Requests to one log, whose status is checked."""
 
-    def __init__(
-        self, broker: Broker, clock: ManualClock, endpoint: KafkaRestEndpoint, client: httpx.AsyncClient
-    ) -> None:
-        self.broker = broker
-        self.clock = clock
-        self.endpoint = endpoint
-        self.client = client
+    @property
+    def endpoint(self) -> KafkaRestEndpoint:
+        return self.app.kafka_rest
 
     async def publish(self, *payloads: bytes, topic: TopicName = FOO, batch: bool = True) -> list[MessageId]:
         """Publish as any other endpoint does."""
@@ -75,22 +64,6 @@ class House:
         response = await self.client.post(path, content=body, headers=sent)
         assert response.status_code == status, response.text
         return response
-
-
-@asynccontextmanager
-async def house(
-    settings: BrokerSettings | None = None, limits: Limits | None = None, store: MemoryStore | None = None
-) -> AsyncIterator[House]:
-    """Open a house; with a `store` that lived in another, what it holds is there again."""
-    clock = ManualClock()
-    broker = Broker(store or MemoryStore(), MemoryStore(1 << 40), WireFormat(), clock, settings)
-    await broker.start()
-    endpoint = KafkaRestEndpoint(ServerContext(broker, limits))
-    transport = httpx.ASGITransport(app=endpoint, raise_app_exceptions=True)
-    async with httpx.AsyncClient(transport=transport, base_url="http://penstock") as client:
-        yield House(broker, clock, endpoint, client)
-    await endpoint.close()
-    await broker.close()
 
 
 def consumed(response: httpx.Response) -> tuple[int, int, int]:

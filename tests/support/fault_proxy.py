@@ -1,10 +1,10 @@
-"""A gate between a server and its clients, at which a test can stop the world.
+"""A proxy between a server and its clients, in which a test injects faults at chosen requests.
 
 It forwards bytes. A rule names a request by its first line; when it comes, before the server sees it or when its
 answer has begun, something happens (a kill, a restart, an admin's call) while that client waits. Then the connection
-is cut, unless the rule lets it go on. So a process dies exactly there, and nobody has to sleep for it.
+is cut, unless the rule lets it go on. So a process dies exactly there, and no test has to sleep for it.
 
-Processes can also ask for leave without meaning the server: see faults/sitecustomize.py.
+Processes can also ask the proxy whether to go on without a request to the server: see pipeline/faults/sitecustomize.py.
 """
 
 import re
@@ -21,29 +21,38 @@ _HEAD = re.compile(rb"\A([A-Z]+) (\S+) HTTP/1\.1\r\n")
 
 
 class Rule:
-    """What happens at a request. `nth`: at which of those that match; `cut`: whether its connection ends then."""
+    """What happens at a request. `nth`: at which of those that match; `cut`: whether its connection ends then,
+    after the head of the answer and `body_bytes` more where there are any."""
 
     def __init__(
-        self, pattern: str, when: str, action: Callable[[], None] | None, nth: int, *, cut: bool
+        self,
+        pattern: str,
+        when: str,
+        action: Callable[[], None] | None = None,
+        nth: int = 1,
+        *,
+        cut: bool = True,
+        body_bytes: int = 0,
     ) -> None:
         self.pattern = re.compile(pattern)
         self.when = when
         self.action = action
         self.left = nth
         self.cut = cut
+        self.body_bytes = body_bytes
         self.fired = threading.Event()
         self.place = ""
         self.error: BaseException | None = None
 
     def wait(self, timeout_s: float = ANSWER_S) -> str:
         """Until it has happened; returns the request that it happened at."""
-        assert self.fired.wait(timeout_s), f"nobody came to {self.pattern.pattern}"
+        assert self.fired.wait(timeout_s), f"no request matched {self.pattern.pattern}"
         if self.error is not None:
             raise self.error
         return self.place
 
 
-class Gate:
+class FaultProxy:
     """Listens on loopback and forwards to `port`. A context manager."""
 
     def __init__(self, port: int) -> None:
@@ -55,7 +64,7 @@ class Gate:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self.requests: list[str] = []
-        self._threads = [threading.Thread(target=self._accept, name="gate", daemon=True)]
+        self._threads = [threading.Thread(target=self._accept, name="fault proxy", daemon=True)]
         self._threads[0].start()
 
     def __enter__(self) -> Self:
@@ -78,7 +87,13 @@ class Gate:
     ) -> Rule:
         """Add a rule, for once. `pattern` is searched for in `METHOD /path`."""
         assert when in ("before", "after")
-        rule = Rule(pattern, when, action, nth, cut=cut)
+        return self._add(Rule(pattern, when, action, nth, cut=cut))
+
+    def cut_body(self, pattern: str, size: int) -> Rule:
+        """Forward the head of one answer and `size` bytes of its body (chunks' heads count), then cut."""
+        return self._add(Rule(pattern, "body", body_bytes=size))
+
+    def _add(self, rule: Rule) -> Rule:
         with self._lock:
             self._rules.append(rule)
         return rule
@@ -86,12 +101,12 @@ class Gate:
     def _accept(self) -> None:
         while self._ready(self._listener):
             client, _ = self._listener.accept()
-            thread = threading.Thread(target=self._serve, args=(client,), name="gate", daemon=True)
+            thread = threading.Thread(target=self._serve, args=(client,), name="fault proxy", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def _ready(self, *sides: socket.socket) -> list[socket.socket]:
-        """Those of which there is something to take; none when the gate is closed."""
+        """The sides that can be read; none when the proxy is closed."""
         while not self._closed.is_set():
             if found := select.select(sides, [], [], 0.2)[0]:
                 return found
@@ -114,23 +129,41 @@ class Gate:
 
     def _relay(self, client: socket.socket, server: socket.socket) -> None:
         waiting: Rule | None = None  # for the answer
+        answer = bytearray()  # so far, where its body is to be cut
         while sides := self._ready(client, server):
             for side in sides:
                 data = side.recv(65536)
                 if not data:
                     return
                 if side is server:
-                    rule, waiting = waiting, None
+                    rule = waiting
+                    if rule is not None and rule.when == "body":
+                        data, over = self._cut(answer, data, rule)
+                        client.sendall(data)
+                        if over and self._fire(rule):
+                            return
+                        continue
+                    waiting = None
                     if rule is not None and self._fire(rule):
                         return
                     client.sendall(data)
                     continue
                 rule = self._enter(data)
-                if rule is not None and rule.when == "after":
-                    waiting = rule
+                if rule is not None and rule.when != "before":
+                    waiting, answer = rule, bytearray()
                 elif rule is not None and self._fire(rule):
                     return
                 server.sendall(data)
+
+    @staticmethod
+    def _cut(answer: bytearray, data: bytes, rule: Rule) -> tuple[bytes, bool]:
+        """What is still forwarded of `data`, and whether that is all."""
+        forwarded = len(answer)
+        answer += data
+        head = answer.find(b"\r\n\r\n")
+        if head < 0 or len(answer) < head + 4 + rule.body_bytes:
+            return data, False
+        return bytes(answer[forwarded : head + 4 + rule.body_bytes]), True
 
     def _enter(self, data: bytes) -> Rule | None:
         """The rule for the request that begins in `data`, if one does."""
@@ -154,7 +187,7 @@ class Gate:
         try:
             if rule.action is not None:
                 rule.action()
-        except BaseException as error:  # the test is told by `wait`
+        except BaseException as error:  # `wait` raises it
             rule.error = error
         rule.fired.set()
         return rule.cut

@@ -1,12 +1,10 @@
-"""A server for the client's tests, and topics to play with."""
+"""One server a module in this process, and a topic of its own for a test, for modules that define no others."""
 
 import itertools
 from collections.abc import Iterator
 
 import pytest
 
-from penstock.client.http import HttpClient
-from penstock.model.names import TopicName
 from penstock.testing.server import Address, running
 
 _NUMBERS = itertools.count()
@@ -21,8 +19,3 @@ def server() -> Iterator[Address]:
 @pytest.fixture
 def topic() -> str:
     return f"persistent://public/default/topic-{next(_NUMBERS)}"
-
-
-def make_partitions(server: Address, topic: str, count: int) -> None:
-    with HttpClient(server.url) as http:
-        http.create_topic(TopicName.parse(topic), count)
