@@ -15,7 +15,7 @@ from .log import Log
 
 
 class Outcome(Enum):
-    """What became of a reply; told to the replier."""
+    """What became of a reply; the replier gets the value."""
 
     DELIVERED = "ok"
     NOT_A_REQUEST = "the message is no request"

@@ -50,7 +50,7 @@ def _compiled(text: str) -> Callable[[bytes], object]:
     options.dot_nl = True
     options.log_errors = False
     try:
-        # Of UTF-8: the wrapper would count characters for positions that nobody asks for.
+        # Of UTF-8: the wrapper would count characters for positions that are not asked for.
         matches: Callable[[bytes], object] = re2.compile(text.encode(), options).fullmatch
     except re2.error as error:
         why = error.args[0] if error.args else b""

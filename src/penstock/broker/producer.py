@@ -30,9 +30,9 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Request(Protocol):
-    """A wait for a reply. `told` is called when it ends, for those that are no task."""
+    """A wait for a reply. `on_end` is called when it ends, for those that are no task."""
 
-    told: Callable[[], None] | None
+    on_end: Callable[[], None] | None
 
     @property
     def names(self) -> tuple[str, str, int]:

@@ -19,10 +19,10 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_partitions: int = 1024  # of one topic; each is a log of its own
     tail_bytes: int = 32 * 1024 * 1024  # newest entries kept in memory, all topics together
     transient_topic_bytes: int = 32 * 1024 * 1024  # what a non-persistent topic keeps for who is late
-    cursor_flush_ms: int = 100  # acknowledgements that nobody waits for are durable after this
+    cursor_flush_ms: int = 100  # acknowledgements that no request waits for are durable after this
     request_timeout_ms_max: int = 300_000  # longest wait for a reply
     stage_timeout_ms: int = 86_400_000  # what is staged and not committed goes; long, as jobs of Spark may be
-    max_staged_bytes: int = 64 * 1024**3  # room on the disk that nobody sees
+    max_staged_bytes: int = 64 * 1024**3  # room on the disk for what is not published yet
     max_staged_bytes_per_writer: int = 32 * 1024**3
     # Writers of staged batches that were not in use for so long are forgotten: a batch that comes again is new then.
     writer_expiry_minutes: int = 129_600  # 90 days, longer than a query rests; 0: never

@@ -1,4 +1,4 @@
-"""Who is told of a namespace's topics that are created, grow and are deleted."""
+"""Watches of a namespace's topics: a callback for each that is created, grows or is deleted."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,22 +9,24 @@ from .patterns import Pattern
 
 
 class Watch:
-    """One that is told; `told` gets the name of a topic that changed, and looks itself what became of it."""
+    """One watch; `callback` gets the name of a topic that changed, and looks itself what became of it."""
 
-    __slots__ = ("active", "namespace", "pattern", "told")
+    __slots__ = ("active", "callback", "namespace", "pattern")
 
-    def __init__(self, namespace: NamespaceName, pattern: Pattern, told: Callable[[TopicName], None]) -> None:
+    def __init__(
+        self, namespace: NamespaceName, pattern: Pattern, callback: Callable[[TopicName], None]
+    ) -> None:
         self.namespace = namespace
         self.pattern = pattern
-        self.told = told
+        self.callback = callback
         self.active = True
 
 
 class Watches(Protocol):
-    """Who is told of a namespace's topics that come, grow and go."""
+    """The watches of a broker."""
 
-    def add(self, namespace: NamespaceName, pattern: Pattern, told: Callable[[TopicName], None]) -> Watch:
-        """Have `told` called, soon after each change of a topic that matches, until `remove`."""
+    def add(self, namespace: NamespaceName, pattern: Pattern, callback: Callable[[TopicName], None]) -> Watch:
+        """Have `callback` called, soon after each change of a topic that matches, until `remove`."""
 
     def remove(self, watch: Watch) -> None:
         """End a watch."""

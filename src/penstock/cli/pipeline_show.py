@@ -16,7 +16,7 @@ TICK_S: Final = 1.0
 
 
 class Display:
-    """Told every event of a run. A context manager."""
+    """Gets every event of a run. A context manager."""
 
     def __init__(self, spec: Spec, *, as_json: bool) -> None:
         self._spec = spec

@@ -77,13 +77,13 @@ class Histogram:
 class Writes:
     """What a store's writer did: commits by their seconds, what they carried, and what waits."""
 
-    __slots__ = ("answered", "commits", "owed")
+    __slots__ = ("answered", "commits", "received")
 
     def __init__(self) -> None:
         self.commits = Histogram(SECONDS)
-        self.owed = 0  # calls handed over
+        self.received = 0  # calls handed over
         self.answered = 0  # calls completed
 
     @property
     def waiting(self) -> int:
-        return self.owed - self.answered
+        return self.received - self.answered

@@ -18,7 +18,7 @@ SLICE_S: Final = 0.002  # far below what a client notices, far above what a swit
 async def finished(future: "asyncio.Future[T]") -> T:
     """The result of what cannot be undone: a cancellation waits for its end, and comes at the next wait after.
 
-    Whoever asked the store to append must learn what became of it, also when nobody waits for the answer.
+    The caller of an append must learn what became of it, also when its own caller no longer waits.
     """
     withheld = 0
     task = asyncio.current_task()

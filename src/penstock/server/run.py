@@ -39,7 +39,7 @@ async def serve(
     reread: Callable[[], Config] | None = None,
     hangup: asyncio.Event | None = None,
 ) -> None:
-    """Serve until `stop` is set, then drain; `ready` is told the addresses once work is accepted: those of HTTP
+    """Serve until `stop` is set, then drain; `ready` is called with the addresses once work is accepted: those of HTTP
     and Pulsar's protocol, then the same over TLS, each unless it is off.
 
     Draining refuses new work, finishes what is in flight, saves every cursor and closes the stores; `force`

@@ -86,7 +86,7 @@ class Replies:
             if request.reply.done():
                 self._over(request)
             else:
-                request.told = partial(self._over, request)
+                request.on_end = partial(self._over, request)
 
     def _over(self, request: Request) -> None:
         asked, reply = self._open.pop(request, None), request.reply

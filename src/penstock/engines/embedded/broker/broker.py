@@ -132,7 +132,7 @@ class Broker:
         self.retention.start()
 
     def drain(self) -> None:
-        """Nobody waits for room any more: publishes that a quota holds are refused at once (UNAVAILABLE)."""
+        """No publish waits for room any longer: those that a quota holds are refused at once (UNAVAILABLE)."""
         why = PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
         for topic in self.topics.open_topics:
             topic.refuse_waiting(why)
@@ -159,7 +159,7 @@ class Broker:
         return getattr(self.store, "writes", None)
 
     def new_name(self, kind: str) -> str:
-        """A name that nobody else has: `{kind}-{instance}-{number}`."""
+        """A name that no other client has: `{kind}-{instance}-{number}`."""
         self._names += 1
         return f"{kind}-{self._instance}-{self._names}"
 

@@ -13,8 +13,8 @@ from .staged import Counts, counts_of
 from .topics import Topics
 
 TARGET_BYTES_MAX: Final = 4096  # the names of a set; they are the key of its commit
-_TOLD_MAX = 5  # topics in a message
-# What a log that no longer exists is told by; BAD_PARAMETER where its name is that of a partitioned topic now.
+_SHOWN_MAX = 5  # topics in a message
+# The errors of a log that no longer exists; BAD_PARAMETER where its name is that of a partitioned topic now.
 _GONE = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.BAD_PARAMETER)
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ def below(last: Commit, batch: int, topics: Targets) -> PenstockError:
     """The error of a batch before the last."""
     return PenstockError(
         ErrorKind.BATCH_CONFLICT,
-        f"writer {last.writer} has committed batch {last.batch} to {told_topics(topics)}: batch {batch} is below it,"
+        f"writer {last.writer} has committed batch {last.batch} to {shown_topics(topics)}: batch {batch} is below it,"
         " and is not committed",
     )
 
@@ -34,12 +34,12 @@ async def check_there(last: Commit, targets: Targets, topics: Topics) -> None:
     gone = {TopicName.parse(span.topic).base for span in last.spans if not await _is_there(span, topics)}
     if not gone:
         return
-    told = told_topics(tuple(sorted(map(str, gone))))
+    names = shown_topics(tuple(sorted(map(str, gone))))
     again = " and created again" if all(map(topics.exists, gone)) else ""
     raise PenstockError(
         ErrorKind.BATCH_CONFLICT,
-        f"writer {last.writer} has committed batch {last.batch} to {told_topics(targets)} with"
-        f" {told_counts(counts_of(last.spans))}; since then {told} was deleted{again}, and the messages with it."
+        f"writer {last.writer} has committed batch {last.batch} to {shown_topics(targets)} with"
+        f" {shown_counts(counts_of(last.spans))}; since then {names} was deleted{again}, and the messages with it."
         " To write the whole batch again, forget the writer's commit to these topics (penstock writers forget) or"
         " use another writer name",
     )
@@ -61,8 +61,8 @@ def check_same(last: Commit, topics: Targets, staged: Counts) -> None:
     if staged != committed:
         raise PenstockError(
             ErrorKind.BATCH_CONFLICT,
-            f"writer {last.writer} has committed batch {last.batch} to {told_topics(topics)} with"
-            f" {told_counts(committed)}; what is staged under the same number has {told_counts(staged)}",
+            f"writer {last.writer} has committed batch {last.batch} to {shown_topics(topics)} with"
+            f" {shown_counts(committed)}; what is staged under the same number has {shown_counts(staged)}",
         )
 
 
@@ -71,30 +71,30 @@ def skipped(last: Commit, topics: Targets) -> None:
     about = {
         "writer": last.writer,
         "batch": last.batch,
-        "topics": told_topics(topics),
-        "committed": told_counts(counts_of(last.spans)),
+        "topics": shown_topics(topics),
+        "committed": shown_counts(counts_of(last.spans)),
         "committed_at": last.at,
     }
     log.info("skipped a repeated batch", extra=about)
 
 
-def told_topics(topics: Targets) -> str:
+def shown_topics(topics: Targets) -> str:
     """A set of topics in a message."""
     if not topics:
         return "undeclared topics"
-    return ", ".join(topics[:_TOLD_MAX]) + _more(len(topics))
+    return ", ".join(topics[:_SHOWN_MAX]) + _more(len(topics))
 
 
-def told_counts(counts: Counts) -> str:
+def shown_counts(counts: Counts) -> str:
     """Messages by topic, in a message."""
     total = sum(counts.values())
-    each = [f"{count} to {topic}" for topic, count in sorted(counts.items())[:_TOLD_MAX]]
+    each = [f"{count} to {topic}" for topic, count in sorted(counts.items())[:_SHOWN_MAX]]
     detail = f" ({', '.join(each)}{_more(len(counts))})" if each else ""
     return f"{total} messages{detail}"
 
 
 def _more(count: int) -> str:
-    return f" and {count - _TOLD_MAX} more" if count > _TOLD_MAX else ""
+    return f" and {count - _SHOWN_MAX} more" if count > _SHOWN_MAX else ""
 
 
 def names_of(topics: Sequence[TopicName]) -> Targets:

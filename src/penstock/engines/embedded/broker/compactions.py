@@ -61,7 +61,7 @@ class Compactions:
 
     async def _left(self, topic: Topic) -> Kept:
         """What compaction leaves: of each key the last message, unless that deletes it; of messages without a
-        key nothing, as in Pulsar; of what cannot be told apart everything."""
+        key nothing, as in Pulsar; of entries that cannot be opened everything."""
         kept = Kept(topic.next_offset)
         last: dict[bytes, int] = {}
         next_entry, end = topic.first_entry, topic.next_entry

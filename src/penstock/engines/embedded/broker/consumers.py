@@ -128,7 +128,7 @@ class Consumers:
             elif name.domain == domain and self._topics.exists(name) and allowed(name):
                 self._tasks.spawn(self._join(consumer, name), f"join {name}")
 
-        watch.told = changed
+        watch.callback = changed
         for name in missed:
             changed(name)
         return consumer

@@ -1,4 +1,4 @@
-"""Where messages go that nobody could process."""
+"""Where messages go that no consumer could process."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""The producers of a broker: let in where their topics let them, and told of new partitions."""
+"""The producers of a broker: admitted by their topics, and given new partitions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -81,7 +81,7 @@ class Producers:
         return producer
 
     def grows_with(self, name: TopicName) -> bool:
-        """Whether somebody publishes to all partitions of a topic."""
+        """Whether a producer publishes to all partitions of a topic."""
         return bool(self._growing.get(name))
 
     async def grow(self, name: TopicName) -> None:

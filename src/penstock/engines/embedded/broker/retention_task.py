@@ -23,7 +23,7 @@ from penstock.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-OPENED_MAX: Final = 100  # topics that nobody uses are opened so many at a time, to see what they hold
+OPENED_MAX: Final = 100  # unused topics are opened so many at a time, to see what they hold
 OPEN_EVERY_MS: Final = 1000
 PRODUCERS_EVERY_MS: Final = 600_000  # inactive producers are looked for
 
@@ -78,7 +78,7 @@ class RetentionTask:
             if timer is not None:
                 timer.cancel()
 
-    # -- what is told
+    # -- what the broker reports
 
     def opened(self, topic: Topic) -> None:
         """A topic is open, with its subscriptions."""
@@ -110,7 +110,7 @@ class RetentionTask:
             self.mark(topic)
         quota = topic.policies.size_quota
         if quota.limit >= 0 and quota.action is QuotaAction.EVICT and not topic.backlog.surely_room:
-            self.mark(topic, soon=True)  # nobody may publish again to find that it is beyond
+            self.mark(topic, soon=True)  # no publish may come to find that it is beyond
 
     def moved(self, topic: Topic, subscription: Subscription) -> None:
         """A subscription's cursor moved, or it went."""
@@ -223,7 +223,7 @@ class RetentionTask:
             last.timer_at = None
             self.mark(topic, soon=True)
 
-    # -- topics that nobody uses
+    # -- unused topics
 
     def _walk(self, names: list[TopicName]) -> None:
         """Open topics, a few at a time, to see what they hold; who is opened is looked after."""

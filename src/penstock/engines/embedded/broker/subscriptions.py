@@ -46,12 +46,12 @@ class Subscriptions:
         properties: dict[str, str] | None = None,
     ) -> Subscription:
         """A subscription of one topic or partition, everything below `mark` acknowledged; raises
-        TOO_MANY_SUBSCRIPTIONS. One of that name that somebody made meanwhile is it."""
+        TOO_MANY_SUBSCRIPTIONS. One of that name that was made meanwhile is returned."""
         topic.check_subscriptions()
         if durable:
             kept = msgspec.json.encode(properties or {})
             await topic.store.save_cursors([CursorChange(topic.ledger, name, mark, {}, kept)])
-        made = topic.subscriptions.get(name)  # somebody may have been quicker while it was stored
+        made = topic.subscriptions.get(name)  # another call may have made it while this one was stored
         if made is None:
             made = self._add(topic, name, OffsetSet(mark), durable, properties)
             topic.backlog.forget()

@@ -59,7 +59,7 @@ class Topics:
         self._logs: Counter[NamespaceName] = Counter()  # how many each namespace has
         self.listeners: set[Callable[[TopicName], None]] = (
             set()
-        )  # told of every topic that comes, grows, goes
+        )  # called with every topic that is created, grows or is deleted
         self.observers: list[TopicObserver] = []
         self._tails = TailCache(settings.tail_bytes)
         self._documents: dict[TopicName, TopicDocument] = {}

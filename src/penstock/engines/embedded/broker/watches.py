@@ -1,4 +1,4 @@
-"""Who wants to be told of a namespace's topics that come, grow and go, by a pattern over their names.
+"""Watches of a namespace's topics that are created, grow and are deleted, by a pattern over their names.
 
 A change is matched against each pattern once, however many watch by it, and nothing but the changed name is matched:
 the work of a change does not grow with the topics that there are. It is done in slices of time, by one task.
@@ -26,8 +26,8 @@ class Watches:
         self._changed: dict[TopicName, None] = {}  # still to be matched, each once
         self._busy = False
 
-    def add(self, namespace: NamespaceName, pattern: Pattern, told: Callable[[TopicName], None]) -> Watch:
-        watch = Watch(namespace, pattern, told)
+    def add(self, namespace: NamespaceName, pattern: Pattern, callback: Callable[[TopicName], None]) -> Watch:
+        watch = Watch(namespace, pattern, callback)
         self._groups.setdefault(namespace, {}).setdefault(pattern.text, {})[watch] = None
         return watch
 
@@ -72,6 +72,6 @@ class Watches:
             if not watch.active:  # since it was listed
                 continue
             try:
-                watch.told(name)
+                watch.callback(name)
             except Exception:
                 log.exception("a watch of topics failed")

@@ -20,7 +20,7 @@ from penstock.model.stage import Target, Targets, Writer
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks, finished
 
-from .commits import told_topics
+from .commits import shown_topics
 
 TARGETS_MAX: Final = 1_000  # of one writer; an answer tells of them all
 LISTED_BYTES_MAX: Final = 1 << 20  # of one answer, roughly; its last writer may exceed it
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Writers:
-    """The writers that there are. Whoever changes what is known of one holds its lock."""
+    """The writers that there are. A change to one holds its lock."""
 
     def __init__(self, store: Store, clock: Clock, settings: BrokerSettings) -> None:
         self._store = store
@@ -129,15 +129,15 @@ class Writers:
         """Writers behind a name, in their order, and whether there are more: the caller's own, or all."""
         owner = caller.role if caller.role and not caller.superuser else None
         found = await self._store.list_writers(after, owner, writers_max + 1)
-        told: list[tuple[Writer, list[Target]]] = []
+        listed: list[tuple[Writer, list[Target]]] = []
         size = 0
         for writer in found[:writers_max]:
             if size >= LISTED_BYTES_MAX:
                 break
             targets = await self._store.list_targets(writer.name)
-            told.append((writer, targets))
+            listed.append((writer, targets))
             size += sum(_TARGET_BYTES + sum(map(len, target.topics or ())) for target in targets)
-        return told, len(told) < len(found)
+        return listed, len(listed) < len(found)
 
     async def find(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
         """A writer and its targets, None where there is none. Raises FORBIDDEN unless it is the caller's."""
@@ -166,10 +166,10 @@ class Writers:
             await self._store.forget_writers([name])
             log.info("forgot a writer", extra={"writer": name, "by": caller.origin})
         elif await self._store.forget_commit(name, topics):
-            told = told_topics(topics)
-            log.info("forgot a writer's commit", extra={"writer": name, "topics": told, "by": caller.origin})
+            names = shown_topics(topics)
+            log.info("forgot a writer's commit", extra={"writer": name, "topics": names, "by": caller.origin})
         else:
-            raise PenstockError(ErrorKind.NOT_FOUND, f"writer {name} has no commit to {told_topics(topics)}")
+            raise PenstockError(ErrorKind.NOT_FOUND, f"writer {name} has no commit to {shown_topics(topics)}")
 
     async def any(self) -> bool:
         """Whether there is any writer."""

@@ -62,7 +62,7 @@ class Writer:
 
     def _hand_over(self) -> None:
         self._gil_yield.asked(len(self._gathered))
-        self.writes.owed += len(self._gathered)
+        self.writes.received += len(self._gathered)
         self._inbox.put(self._gathered)
         self._gathered = []
 

@@ -26,10 +26,10 @@ REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
 
 
 class Request:
-    """`broker.Request`: one wait. `reply` completes with a Reply, or fails with REQUEST_TIMEOUT or why it ended; `told` is called
+    """`broker.Request`: one wait. `reply` completes with a Reply, or fails with REQUEST_TIMEOUT or why it ended; `on_end` is called
     right then, for those that are no task."""
 
-    __slots__ = ("_ended", "_requests", "_timer", "key", "names", "reply", "told")
+    __slots__ = ("_ended", "_requests", "_timer", "key", "names", "on_end", "reply")
 
     def __init__(self, requests: "Requests", names: tuple[str, str, int], timer: Timer) -> None:
         self._requests = requests
@@ -37,7 +37,7 @@ class Request:
         self._ended = False
         self.names = names
         self.key: _Key = names
-        self.told: Callable[[], None] | None = None
+        self.on_end: Callable[[], None] | None = None
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def placed(self, message_id: MessageId) -> None:
@@ -49,8 +49,8 @@ class Request:
         if not self.reply.done():
             self.reply.set_exception(error)
             self.reply.exception()  # the client gets it; where none waits any more, it is no news
-            if self.told is not None:
-                self.told()
+            if self.on_end is not None:
+                self.on_end()
 
     def answer(self, reply: Reply) -> bool:
         """End the wait with a reply; False when it has ended."""
@@ -58,8 +58,8 @@ class Request:
         if self.reply.done():
             return False
         self.reply.set_result(reply)
-        if self.told is not None:
-            self.told()
+        if self.on_end is not None:
+            self.on_end()
         return True
 
     def withdraw(self) -> None:
