@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tests.integration.test_limits import UPGRADE, head_of, refused, rest_of, talk
 
-from penstock.engines.embedded.broker import Broker
+from penstock.engines.embedded.broker.producers import Producers
 from penstock.protocols.limits import Limits
 from penstock.server.connections import HttpConnection
 from penstock.testing.server import Address, launch, running
@@ -85,7 +85,7 @@ def test_a_handshake_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Broker, "producer", never)
+    monkeypatch.setattr(Producers, "open", never)
     with running(limits=Limits(head_ms=700)) as server, talk(server, head()) as client:
         refused(rest_of(client), 503, "limits.head_ms = 700 ms")
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import retention_task
@@ -22,8 +23,6 @@ from penstock.model.policy import (
     TopicPolicies,
 )
 from penstock.testing.clock import settle
-
-from .brokers import TOPIC, Bench, bench
 
 pytestmark = pytest.mark.anyio
 
