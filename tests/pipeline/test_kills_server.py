@@ -144,6 +144,12 @@ def keep_nothing(url: str) -> None:
         client.call("POST", f"{admin_path(IN)}/retention", body=body)
 
 
+def subscriptions(url: str) -> set[str]:
+    """The subscriptions that hold the messages of `in`."""
+    with HttpClient(url) as client:
+        return set(client.call("GET", f"{admin_path(IN)}/subscriptions"))
+
+
 def test_retention_waits_and_partitions_join(tmp_path: Path, start: Callable[..., Runs]) -> None:
     """Nothing is kept that was acknowledged, and partitions come, in the middle of batches."""
     with (
@@ -156,7 +162,12 @@ def test_retention_waits_and_partitions_join(tmp_path: Path, start: Callable[...
         wanted = census.messages(server.url, "in")
         runs = start(proxy.url, *copying.write(tmp_path, rows=150)[:2])
         commit = r"POST /stages/[^/]{36}/\d+/commit"
-        policy = proxy.at(commit, lambda: keep_nothing(server.url), nth=2, cut=False)
+
+        def limit() -> None:
+            until(lambda: {"topic", "table"} <= subscriptions(server.url), WAIT_S)  # both have begun to read
+            keep_nothing(server.url)
+
+        policy = proxy.at(commit, limit, nth=2, cut=False)
 
         def grow() -> None:
             with HttpClient(server.url) as client:
