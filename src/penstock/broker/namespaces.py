@@ -29,9 +29,6 @@ class Tenants(Protocol):
     def administers(self, role: str, tenant: str) -> bool:
         """Whether a role is one of the tenant's administrators."""
 
-    def of_tenant(self, tenant: str) -> list[NamespaceName]:
-        """The namespaces of a tenant, sorted; raises NOT_FOUND for an unknown tenant."""
-
     async def create_tenant(self, tenant: str, info: TenantInfo | None = None) -> None:
         """Create a tenant; raises ALREADY_EXISTS."""
 
@@ -74,9 +71,6 @@ class Policies(Protocol):
 
     def in_force(self, name: TopicName) -> InForce:
         """What holds for a topic."""
-
-    def in_namespace(self, name: NamespaceName) -> InForce:
-        """What holds for the topics of a namespace that decide nothing themselves."""
 
     def max_topics(self, name: NamespaceName) -> int:
         """The most logs of a namespace; 0: any number."""

@@ -112,7 +112,7 @@ class SubscriptionPosition(Protocol):
     """Where a subscription goes on."""
 
     async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
-        """Go on after `target` (or with it), closing the consumers as Pulsar does."""
+        """Go on after `target` (or with it); what is out with consumers is forgotten."""
 
     async def seek_time(self, publish_time: int) -> None:
         """Go on with the first message published at or after `publish_time` (ms)."""

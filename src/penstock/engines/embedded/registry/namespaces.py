@@ -120,6 +120,7 @@ class Namespaces:
         self._permissions_changed()
 
     def of_tenant(self, tenant: str) -> list[NamespaceName]:
+        """The namespaces of a tenant, sorted; raises NOT_FOUND for an unknown tenant."""
         self.check_tenant(tenant)
         return sorted(name for name in self._policies if name.tenant == tenant)
 
