@@ -1,6 +1,5 @@
 """Producers: messages in, one result each (PIP-64, PIP-43), and requests that wait for a reply (PIP-371)."""
 
-from asyncio import Future
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -29,18 +28,22 @@ class Reply(msgspec.Struct, frozen=True):
     schema_version: int | None = None  # of the request's topic
 
 
-class Request(Protocol):
-    """A wait for a reply. `on_end` is called when it ends, for those that are no task."""
+# What a wait for a reply ends with; the error is REQUEST_TIMEOUT, or why nobody waits any more.
+ReplyOrError = Reply | PenstockError
 
-    on_end: Callable[[], None] | None
+
+class Request(Protocol):
+    """A wait for a reply. What it ends with is given to one caller, once."""
 
     @property
     def names(self) -> tuple[str, str, int]:
         """Topic, producer and sequence id of the request."""
 
-    @property
-    def reply(self) -> Future[Reply]:
-        """Completes with a Reply, or fails with REQUEST_TIMEOUT or why the wait ended."""
+    def call_when_ended(self, on_end: Callable[["Request", ReplyOrError], None]) -> None:
+        """Have `on_end` called with what the wait ends with; now where it has ended. Not after `withdraw`."""
+
+    async def reply(self) -> Reply:
+        """Await the reply; raises the error that the wait ended with."""
 
     def placed(self, message_id: MessageId) -> None:
         """The request is stored under this id."""

@@ -84,10 +84,12 @@ class Timers:
     def _fire(self) -> None:
         self._timer = None
         now = self._clock.monotonic_ms()
-        while self._heap and self._heap[0][0] <= now:
-            _, _, callback, argument = heapq.heappop(self._heap)
-            callback(argument)
-        self._arm()
+        try:
+            while self._heap and self._heap[0][0] <= now:
+                _, _, callback, argument = heapq.heappop(self._heap)
+                callback(argument)
+        finally:  # a call that fails is not the others' end
+            self._arm()
 
     def close(self) -> None:
         """Forget every deadline."""

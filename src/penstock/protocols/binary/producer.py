@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.producer import Item, Producer, Request
+from penstock.broker.producer import Item, Producer, ReplyOrError, Request
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY
@@ -118,15 +118,13 @@ class ProducerHandler:
         topic = self.producer.topics[0].name.base
         request = self._peer.broker.requests.wait((str(topic), self.producer.name, sequence_id), timeout_ms)
         self._requests.add(request)
-        request.reply.add_done_callback(lambda _: self._replied(request))
+        request.call_when_ended(self._replied)
         return request
 
-    def _replied(self, request: Request) -> None:
+    def _replied(self, request: Request, got: ReplyOrError) -> None:
         self._requests.discard(request)
-        reply = request.reply
-        if reply.cancelled() or reply.exception() is not None:
-            return  # withdrawn, or its time is over: the client knows by its own clock
-        got = reply.result()
+        if isinstance(got, PenstockError):
+            return  # its time is over, or it was not stored: the client knows by its own clock, or its receipt
         self._peer.send(
             CommandRequestReceipt(
                 reply_to_producer_id=self._id,

@@ -5,13 +5,12 @@ When a wait ends, a call-back puts its frame before the one task that writes the
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
-from penstock.broker.producer import Reply, Request
+from penstock.broker.producer import Reply, ReplyOrError, Request
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .backlog import Backlog
@@ -83,26 +82,18 @@ class Replies:
         """The receipt is written: from now on the reply may be."""
         if request in self._open:
             self._open[request] = _Asked(message_id, context)
-            if request.reply.done():
-                self._over(request)
-            else:
-                request.on_end = partial(self._over, request)
+            request.call_when_ended(self._ended)
 
-    def _over(self, request: Request) -> None:
-        asked, reply = self._open.pop(request, None), request.reply
-        if asked is None or reply.cancelled():
+    def _ended(self, request: Request, ended: ReplyOrError) -> None:
+        asked = self._open.pop(request, None)
+        if asked is None:
             return
-        error = reply.exception()
-        if error is None:
-            came = reply.result()
-            if self._due.full:
-                self._end(asked, "the reply was dropped: this socket is not read")
-            else:
-                self._due.add(_Due(asked, came, "ok", len(came.content), self._value_of(came)))
-        elif isinstance(error, PenstockError) and error.kind is not ErrorKind.REQUEST_TIMEOUT:
-            self._end(asked, error.message)
+        if isinstance(ended, PenstockError):
+            self._end(asked, "timeout" if ended.kind is ErrorKind.REQUEST_TIMEOUT else ended.message)
+        elif self._due.full:
+            self._end(asked, "the reply was dropped: this socket is not read")
         else:
-            self._end(asked, "timeout")
+            self._due.add(_Due(asked, ended, "ok", len(ended.content), self._value_of(ended)))
 
     def _end(self, asked: _Asked, result: str) -> None:
         self._due.add(_Due(asked, None, result, 0))

@@ -51,7 +51,7 @@ async def test_what_a_socket_does_not_take_is_bounded_and_told(monkeypatch: pyte
     async with asyncio.TaskGroup() as group:
         group.create_task(bench.replies.run())
         for request in asked:
-            request.answer(Reply(ID, b"x" * 60, False))
+            request.end(Reply(ID, b"x" * 60, False))
         await settle()
         bench.replies.close()
         bench.may.set()
@@ -65,7 +65,7 @@ async def test_a_reply_before_the_receipt_waits_for_it() -> None:
     bench = Bench()
     request = bench.requests.open("t", "p", OutMessage(payload=b"", sequence_id=1), 1000)
     bench.replies.opened(request)
-    request.answer(Reply(ID, b"quick", True))
+    request.end(Reply(ID, b"quick", True))
     bench.replies.follow(request, str(ID), None)
     bench.replies.close()
     bench.may.set()

@@ -228,7 +228,7 @@ class Producer:
             (result,) = await self.publish([message], batch=False)
             if isinstance(result, PenstockError):
                 raise result
-            return await request.reply
+            return await request.reply()
         finally:
             self._asked.pop(id(message), None)
             request.withdraw()

@@ -3,21 +3,26 @@
 A request is an ordinary durable message with a property; only the waiting is here, in memory, and ends with the
 first reply, the timeout, the requester's going or the server's. A reply may come before the requester's own
 receipt: until the message's id is known, who waits is found by producer and sequence id.
+
+A wait has no task, and all have one timer (`runtime.clock.Timers`). What a wait ended with is handed over once and
+not kept: an ended wait stays in the heap of the timer until its time, or until the heap is swept.
 """
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
-from penstock.broker.producer import Reply
+from penstock.broker.producer import Reply, ReplyOrError
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId
-from penstock.runtime.clock import Clock, Timer
+from penstock.runtime.clock import Clock, Timers
 
 # By what a wait is found: topic, producer and sequence id, or the message's id once that is known.
 _Key = tuple[str, str, int] | tuple[int, int, int]
@@ -26,52 +31,60 @@ REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
 
 
 class Request:
-    """`broker.Request`: one wait. `reply` completes with a Reply, or fails with REQUEST_TIMEOUT or why it ended; `on_end` is called
-    right then, for those that are no task."""
+    """`broker.Request`: one wait."""
 
-    __slots__ = ("_ended", "_requests", "_timer", "key", "names", "on_end", "reply")
+    __slots__ = ("_ended", "_on_end", "_requests", "key", "names", "timeout_ms", "waiting")
 
-    def __init__(self, requests: "Requests", names: tuple[str, str, int], timer: Timer) -> None:
+    def __init__(self, requests: "Requests", names: tuple[str, str, int], timeout_ms: int) -> None:
         self._requests = requests
-        self._timer = timer
-        self._ended = False
+        self._on_end: Callable[[Request, ReplyOrError], None] | None = None
+        self._ended: ReplyOrError | None = None  # until it is handed over
         self.names = names
         self.key: _Key = names
-        self.on_end: Callable[[], None] | None = None
-        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.timeout_ms = timeout_ms
+        self.waiting = True
 
     def placed(self, message_id: MessageId) -> None:
-        if not self.reply.done():
+        if self.waiting:
             self._requests.move(self, _key(message_id))
 
-    def fail(self, error: PenstockError) -> None:
-        self._end()
-        if not self.reply.done():
-            self.reply.set_exception(error)
-            self.reply.exception()  # the client gets it; where none waits any more, it is no news
-            if self.on_end is not None:
-                self.on_end()
+    def call_when_ended(self, on_end: Callable[["Request", ReplyOrError], None]) -> None:
+        if self._ended is None:
+            self._on_end = on_end
+        else:
+            ended, self._ended = self._ended, None
+            on_end(self, ended)
 
-    def answer(self, reply: Reply) -> bool:
-        """End the wait with a reply; False when it has ended."""
-        self._end()
-        if self.reply.done():
+    async def reply(self) -> Reply:
+        future: asyncio.Future[ReplyOrError] = asyncio.get_running_loop().create_future()
+        self.call_when_ended(partial(_complete, future))
+        ended = await future
+        if isinstance(ended, PenstockError):
+            raise ended
+        return ended
+
+    def fail(self, error: PenstockError) -> None:
+        self.end(error)
+
+    def end(self, ended: ReplyOrError) -> bool:
+        """End the wait; False when it has ended."""
+        if not self.waiting:
             return False
-        self.reply.set_result(reply)
-        if self.on_end is not None:
-            self.on_end()
+        self.waiting = False
+        self._requests.forget(self)
+        on_end, self._on_end = self._on_end, None
+        if on_end is None:
+            self._ended = ended
+        else:
+            on_end(self, ended)
         return True
 
     def withdraw(self) -> None:
-        if not self._ended:
+        self._on_end = self._ended = None
+        if self.waiting:
+            self.waiting = False
+            self._requests.forget(self)
             self._requests.withdrawn += 1
-            self.reply.cancel()
-            self._end()
-
-    def _end(self) -> None:
-        self._ended = True
-        self._timer.cancel()
-        self._requests.forget(self)
 
 
 class Requests:
@@ -82,6 +95,7 @@ class Requests:
         self._encoder = encoder
         self._timeout_ms_max = timeout_ms_max
         self._waits: dict[_Key, list[Request]] = {}
+        self._timers = Timers(clock, attrgetter("waiting"))
         self.opened = self.answered = self.late = self.timed_out = self.withdrawn = 0
 
     def __len__(self) -> int:
@@ -98,8 +112,8 @@ class Requests:
 
     def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
         self.check(timeout_ms)
-        timer = self._clock.call_later(timeout_ms, lambda: self._time_over(request, timeout_ms))
-        request = Request(self, names, timer)
+        request = Request(self, names, timeout_ms)
+        self._timers.at(self._clock.monotonic_ms() + timeout_ms, self._time_over, request)
         self._waits.setdefault(names, []).append(request)
         self.opened += 1
         return request
@@ -111,9 +125,10 @@ class Requests:
                 f"a request's timeout must be within 1 and {self._timeout_ms_max} ms, not {timeout_ms}",
             )
 
-    def _time_over(self, request: Request, timeout_ms: int) -> None:
-        self.timed_out += 1
-        request.fail(PenstockError(ErrorKind.REQUEST_TIMEOUT, f"no reply within {timeout_ms} ms"))
+    def _time_over(self, request: Request) -> None:
+        if request.waiting:
+            self.timed_out += 1
+            request.fail(PenstockError(ErrorKind.REQUEST_TIMEOUT, f"no reply within {request.timeout_ms} ms"))
 
     def move(self, request: Request, key: _Key) -> None:
         """From now on the request is found by this key."""
@@ -122,12 +137,12 @@ class Requests:
         self._waits.setdefault(key, []).append(request)
 
     def forget(self, request: Request) -> None:
-        """Nothing about an ended request stays."""
-        waits = self._waits.get(request.key)
-        if waits is not None and request in waits:
+        """A request that waits is found no more."""
+        waits = self._waits[request.key]
+        if len(waits) == 1:
+            del self._waits[request.key]
+        else:
             waits.remove(request)
-            if not waits:
-                del self._waits[request.key]
 
     async def reply(
         self,
@@ -160,8 +175,8 @@ class Requests:
             waits = self._waits.get(names) or self._waits.get(_key(message_id))  # its id may be known by now
         if waits:
             reply = Reply(message_id, content, is_error, schema_version)
-            for request in list(waits):
-                self.answered += request.answer(reply)
+            for request in tuple(waits):
+                self.answered += request.end(reply)
             return Outcome.DELIVERED
         if message is not None and REQUEST_TIMEOUT_PROPERTY not in message.properties:
             return Outcome.NOT_A_REQUEST
@@ -181,6 +196,12 @@ class Requests:
         )
         for request in [one for waits in self._waits.values() for one in waits]:
             request.fail(gone)
+        self._timers.close()
+
+
+def _complete(future: asyncio.Future[ReplyOrError], _: Request, ended: ReplyOrError) -> None:
+    if not future.done():  # else its task is being cancelled
+        future.set_result(ended)
 
 
 def _key(message_id: MessageId) -> _Key:

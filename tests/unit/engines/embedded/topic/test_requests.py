@@ -2,18 +2,24 @@
 
 import asyncio
 import gc
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 
 from penstock.broker.delivery import Outcome
-from penstock.broker.producer import Reply
+from penstock.broker.producer import Reply, ReplyOrError
 from penstock.engines.embedded.topic.producer import Producer
+from penstock.engines.embedded.topic.requests import Requests
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
+from penstock.model.message_id import MessageId
 from penstock.model.policy import ProducerOptions, SubscriptionType
+from penstock.runtime.clock import SWEEP_MIN
 from penstock.runtime.tasks import Tasks
-from penstock.testing.clock import settle
+from penstock.testing.clock import ManualClock, settle
+from penstock.wire.entry import WireFormat
 
 
 async def ask(
@@ -179,7 +185,7 @@ async def test_a_reply_may_overtake_the_receipt() -> None:
         ((message_id, _, _),) = await b.taken(consumer)
         assert await consumer.reply(message_id, b"quick") is Outcome.DELIVERED
         request.placed(message_id)
-        assert (await request.reply).content == b"quick"
+        assert (await request.reply()).content == b"quick"
         assert len(b.broker.requests) == 0
 
 
@@ -211,6 +217,95 @@ async def test_ten_thousand_in_flight_leave_nothing_behind() -> None:
         assert [r.content for r in replies] == [b"%d" % n for n in range(10_000)]
         assert len(b.broker.requests) == 0
         gc.collect()
+
+
+class CountingClock(ManualClock):
+    """Knows the timers that were made and neither came nor were cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: list[tuple[int, Any]] = []
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Any:
+        timer = super().call_later(delay_ms, callback)
+        self._made.append((self.monotonic_ms() + int(delay_ms), timer))
+        return timer
+
+    @property
+    def running(self) -> int:
+        return sum(due > self.monotonic_ms() and timer.callback is not None for due, timer in self._made)
+
+
+def waits(clock: ManualClock) -> Requests:
+    return Requests(clock, WireFormat(), 300_000)
+
+
+async def test_thousands_of_waits_have_one_timer_and_end_in_the_order_of_their_deadlines() -> None:
+    clock = CountingClock()
+    requests = waits(clock)
+    ended: list[int] = []
+    timeouts = [1 + (7919 * n) % 5000 for n in range(5000)]  # each from 1 to 5000 once, in no order
+    for number, timeout in enumerate(timeouts):
+        request = requests.wait(("t", "p", number), timeout)
+        request.call_when_ended(lambda request, _: ended.append(request.names[2]))
+    assert clock.running == 1
+    clock.turn(2500)
+    assert [timeouts[number] for number in ended] == list(range(1, 2501))
+    assert (len(requests), requests.timed_out, clock.running) == (2500, 2500, 1)
+    clock.turn(2500)
+    assert [timeouts[number] for number in ended] == list(range(1, 5001))
+    assert (len(requests), clock.running) == (0, 0)
+
+
+async def test_a_wait_that_ended_is_not_timed_out() -> None:
+    clock = ManualClock()
+    requests = waits(clock)
+    answered, withdrawn = requests.wait(("t", "p", 1), 1000), requests.wait(("t", "p", 2), 1000)
+    assert answered.end(Reply(MessageId(0, 1), b"!", False))
+    assert not answered.end(Reply(MessageId(0, 1), b"again", False))
+    withdrawn.withdraw()
+    withdrawn.withdraw()
+    clock.turn(1000)
+    assert (requests.timed_out, requests.withdrawn, len(requests)) == (0, 1, 0)
+    assert (await answered.reply()).content == b"!"
+
+
+async def test_waits_that_were_withdrawn_leave_nothing_behind() -> None:
+    requests = waits(ManualClock())
+    for number in range(10 * SWEEP_MIN):
+        request = requests.wait(("t", "p", number), 300_000)
+        request.placed(MessageId(0, number))
+        request.call_when_ended(lambda *_: None)
+        request.withdraw()
+    assert len(requests) == 0
+    assert len(requests._timers) <= SWEEP_MIN
+
+
+async def test_a_reply_is_not_kept_once_it_was_handed_over() -> None:
+    requests = waits(ManualClock())
+    got: list[ReplyOrError] = []
+    for early in (True, False):
+        request = requests.wait(("t", "p", early), 300_000)
+        if early:
+            request.call_when_ended(lambda _, ended: got.append(ended))
+        request.end(Reply(MessageId(0, early), b"x", False))
+        if not early:
+            request.call_when_ended(lambda _, ended: got.append(ended))
+        assert not gc.get_referrers(got.pop())  # but for the list that had it
+
+
+async def test_two_waits_for_one_message_get_the_same_reply() -> None:
+    """A repeat of a request is no message of its own: both who sent it wait for the first's reply."""
+    async with bench() as b:
+        consumer = await b.consumer()
+        (message_id,) = await b.publish(b"?")
+        one, two = (b.broker.requests.wait((str(TOPIC), "p", n), 3000) for n in (1, 2))
+        one.placed(message_id)
+        two.placed(message_id)
+        await b.taken(consumer)
+        assert await consumer.reply(message_id, b"!") is Outcome.DELIVERED
+        assert [(await request.reply()).content for request in (one, two)] == [b"!", b"!"]
+        assert (b.broker.requests.answered, len(b.broker.requests)) == (2, 0)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 300_001])
