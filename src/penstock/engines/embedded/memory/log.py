@@ -1,7 +1,8 @@
 """One log in memory, and the form that all calls of the store have."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Concatenate, ParamSpec, TypeVar
@@ -32,11 +33,14 @@ def at_once(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P
 
 @dataclass(slots=True)
 class MemoryLog:
-    """One log; `entries[0]` has the id `first_entry`."""
+    """One log; `entries[0]` has the id `first_entry`.
+
+    A deque: a non-persistent topic at its bound lets one entry go for each that comes.
+    """
 
     ledger: int
     topic: str
-    entries: list[Entry] = field(default_factory=list)
+    entries: deque[Entry] = field(default_factory=deque)
     first_entry: int = 0
     next_offset: int = 0
     size_bytes: int = 0
@@ -66,3 +70,17 @@ class MemoryLog:
             if new.producer and new.sequence_id > self.producers.get(new.producer, -1):
                 self.producers[new.producer] = new.sequence_id
         return placed
+
+    def trim(self, before_entry: int) -> int:
+        """Delete the entries before an id; returns their bytes."""
+        freed = 0
+        while self.entries and self.first_entry < before_entry:
+            freed += len(self.entries.popleft().data)
+            self.first_entry += 1
+        self.size_bytes -= freed
+        return freed
+
+    def since(self, entry_id: int) -> Iterator[Entry]:
+        """The entries from an id on."""
+        for at in range(max(0, entry_id - self.first_entry), len(self.entries)):
+            yield self.entries[at]

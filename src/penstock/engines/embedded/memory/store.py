@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import islice
 
 from penstock.engines.embedded.ports import CursorChange, LogState
 from penstock.engines.embedded.ports.log import no_log
@@ -53,11 +54,9 @@ class MemoryStore(MemoryStages):
 
     @at_once
     def read(self, ledger: int, entry_id: int, entries_max: int, bytes_max: int) -> list[Entry]:
-        log = self._log(ledger)
-        start = max(0, entry_id - log.first_entry)
         found: list[Entry] = []
         size = 0
-        for entry in log.entries[start : start + max(1, entries_max)]:
+        for entry in islice(self._log(ledger).since(entry_id), max(1, entries_max)):
             size += len(entry.data)
             if found and size > bytes_max:
                 break
@@ -66,13 +65,7 @@ class MemoryStore(MemoryStages):
 
     @at_once
     def trim(self, ledger: int, before_entry: int) -> int:
-        log = self._log(ledger)
-        count = min(max(0, before_entry - log.first_entry), len(log.entries))
-        freed = sum(len(entry.data) for entry in log.entries[:count])
-        log.size_bytes -= freed
-        del log.entries[:count]
-        log.first_entry += count
-        return freed
+        return self._log(ledger).trim(before_entry)
 
     @at_once
     def forget_producers(self, ledger: int, names: Sequence[str]) -> None:
@@ -109,8 +102,7 @@ class MemoryStore(MemoryStages):
 
     @at_once
     def size_since(self, ledger: int, entry_id: int) -> int:
-        log = self._log(ledger)
-        return sum(len(entry.data) for entry in log.entries[max(0, entry_id - log.first_entry) :])
+        return sum(len(entry.data) for entry in self._log(ledger).since(entry_id))
 
     @at_once
     def load_cursors(self, ledger: int) -> list[CursorChange]:
