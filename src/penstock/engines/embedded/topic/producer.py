@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
@@ -148,13 +149,14 @@ class Producer:
             item.sequence_id = self.number(message)
             by_topic.setdefault(number, []).append(item)
 
-        def pack(new: Sequence[Item[OutMessage]]) -> Packed[OutMessage]:
-            return [(self._encode(run, now), run) for run in entries_of(new, batch=batch)]
-
+        pack = partial(self._pack, batch=batch, now=now)
         work = [publish(self.topics[number], chosen, pack) for number, chosen in by_topic.items()]
         for done in [await work[0]] if len(work) == 1 else await asyncio.gather(*work):
             self.published += done.messages
         return [internal_error() if item.result is None else item.result for item in items]
+
+    def _pack(self, new: Sequence[Item[OutMessage]], *, batch: bool, now: int) -> Packed[OutMessage]:
+        return [(self._encode(run, now), run) for run in entries_of(new, batch=batch)]
 
     def _encode(self, run: Sequence[Item[OutMessage]], now: int) -> NewEntry:
         first = run[0]
