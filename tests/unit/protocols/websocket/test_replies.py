@@ -10,7 +10,6 @@ from msgspec import UNSET
 
 from penstock.broker.producer import Reply
 from penstock.engines.embedded.topic.requests import Requests
-from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.protocols.websocket import replies
 from penstock.protocols.websocket.socket import Socket
@@ -38,7 +37,7 @@ class Bench:
         self.sent.append(json.loads(event["text"]))
 
     def ask(self, context: str) -> Any:
-        request = self.requests.open("t", "p", OutMessage(payload=b"", sequence_id=int(context)), 1000)
+        request = self.requests.wait(("t", "p", int(context)), 1000)
         self.replies.opened(request)
         self.replies.follow(request, str(ID), context)
         return request
@@ -63,7 +62,7 @@ async def test_what_a_socket_does_not_take_is_bounded_and_told(monkeypatch: pyte
 
 async def test_a_reply_before_the_receipt_waits_for_it() -> None:
     bench = Bench()
-    request = bench.requests.open("t", "p", OutMessage(payload=b"", sequence_id=1), 1000)
+    request = bench.requests.wait(("t", "p", 1), 1000)
     bench.replies.opened(request)
     request.end(Reply(ID, b"quick", True))
     bench.replies.follow(request, str(ID), None)

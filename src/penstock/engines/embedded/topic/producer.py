@@ -136,11 +136,7 @@ class Producer:
             item = Item(message, self.name if tracked else None, request=request)
             items.append(item)
             try:
-                if len(message.payload) > self._bytes_max:
-                    raise PenstockError(
-                        ErrorKind.TOO_LARGE,
-                        f"a message of {len(message.payload)} bytes; the most is {self._bytes_max}",
-                    )
+                self._check_size(message)
                 number = self._router.choose(message.key, message.partition)
             except PenstockError as error:
                 item.settle(error)
@@ -214,9 +210,8 @@ class Producer:
     def ask(self, message: OutMessage, timeout_ms: int) -> Request:
         """Make a message a request (PIP-371) and begin to wait for its reply; `publish` it next, alone or
         among others, those before it numbered. Raises BAD_PARAMETER for a senseless timeout."""
-        self._requests.check(timeout_ms)
-        self.number(message)
-        request = self._requests.open(self._topic, self.name, message, timeout_ms)
+        self._requests.mark(message, timeout_ms)
+        request = self._requests.wait((self._topic, self.name, self.number(message)), timeout_ms)
         self._asked[id(message)] = request
         return request
 
@@ -225,15 +220,37 @@ class Producer:
 
         Raises REQUEST_TIMEOUT, UNAVAILABLE when the server stops, and what publishing raises.
         """
-        request = self.ask(message, timeout_ms)
+        self.check()
+        self._requests.mark(message, timeout_ms)
+        self._check_size(message)
+        topic = self.topics[self._router.choose(message.key, message.partition)]
+        given, sequence_id = message.sequence_id is not None, self.number(message)
+        producer = self.name if self._tracked() else None
+        entry = self._encoder.encode(
+            (message,),
+            producer=self.name,
+            sequence_id=sequence_id,
+            publish_time=self._clock.now_ms(),
+            schema_version=message.schema_version,
+        )
+        entry.producer = producer or ""
+        request = self._requests.wait((self._topic, self.name, sequence_id), timeout_ms)
+        item = Item(entry, producer, sequence_id, given, request)
         try:
-            (result,) = await self.publish([message], batch=False)
-            if isinstance(result, PenstockError):
-                raise result
+            done = await publish(topic, (item,), whole)
+            self.published += done.messages
+            if isinstance(item.result, PenstockError):
+                raise item.result
             return await request.reply()
         finally:
-            self._asked.pop(id(message), None)
             request.withdraw()
+
+    def _check_size(self, message: OutMessage) -> None:
+        size = len(message.payload)
+        if size > self._bytes_max:
+            raise PenstockError(
+                ErrorKind.TOO_LARGE, f"a message of {size} bytes; the most is {self._bytes_max}"
+            )
 
     def check(self) -> None:
         """Raise why others closed it: one that was fenced off publishes nothing more."""

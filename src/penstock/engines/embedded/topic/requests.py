@@ -101,14 +101,11 @@ class Requests:
     def __len__(self) -> int:
         return sum(map(len, self._waits.values()))
 
-    def open(self, topic: str, producer: str, message: OutMessage, timeout_ms: int) -> Request:
-        """Begin to wait for the reply to a message that is about to be published; marks it as a request.
-
-        `timeout_ms` is PIP-371's requestTTL. Raises BAD_PARAMETER unless it is within 1 and the bound.
-        """
-        request = self.wait((topic, producer, message.sequence_id or 0), timeout_ms)
+    def mark(self, message: OutMessage, timeout_ms: int) -> None:
+        """Make a message that is to be published a request; raises BAD_PARAMETER unless the timeout is within 1 and the
+        bound."""
+        self.check(timeout_ms)
         message.properties = {**(message.properties or {}), REQUEST_TIMEOUT_PROPERTY: str(timeout_ms)}
-        return request
 
     def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
         self.check(timeout_ms)

@@ -180,7 +180,7 @@ async def test_a_reply_may_overtake_the_receipt() -> None:
         consumer = await b.consumer()
         producer = await b.broker.producer(TOPIC, ProducerOptions(name="p"))
         message = OutMessage(payload=b"?", properties={REQUEST_TIMEOUT_PROPERTY: "3000"}, sequence_id=7)
-        request = b.broker.requests.open(str(TOPIC), "p", message, 3000)
+        request = b.broker.requests.wait((str(TOPIC), "p", 7), 3000)
         await producer.publish([message])
         ((message_id, _, _),) = await b.taken(consumer)
         assert await consumer.reply(message_id, b"quick") is Outcome.DELIVERED
