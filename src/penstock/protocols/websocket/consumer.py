@@ -74,30 +74,28 @@ class ConsumerHandler:
 
     async def _read(self) -> None:
         socket, answers, consumer = self._socket, self._answers, self._consumer
-        receive, known, acks = socket.receive, self._deliverer.known, self._meter.acks
+        known, acks = self._deliverer.known, self._meter.acks
         try:
-            while not socket.left:
-                text = socket.heard(await receive())
-                if text is None:
-                    continue
-                if socket.allowance is not None:
-                    await socket.allowance.spend(1, len(text))
-                command, context = parse_command(text, known)
-                if context is None:
-                    # What most frames are. They get no answer.
-                    if type(command) is Acknowledge and not command.cumulative:
-                        try:
-                            await consumer.acknowledge(command.message_id)
-                            acks.add(1, 0)
-                        except PenstockError:
-                            pass
-                        continue
-                    if isinstance(command, Broken):
-                        socket.stop(*documented(command.result))
-                        return
-                await self._execute(command, context)
-                if answers.full:
-                    await answers.room()
+            while received := await socket.receive_all():
+                for text in received:
+                    if socket.allowance is not None:
+                        await socket.allowance.spend(1, len(text))
+                    command, context = parse_command(text, known)
+                    if context is None:
+                        # What most frames are. They get no answer.
+                        if type(command) is Acknowledge and not command.cumulative:
+                            try:
+                                await consumer.acknowledge(command.message_id)
+                                acks.add(1, 0)
+                            except PenstockError:
+                                pass
+                            continue
+                        if isinstance(command, Broken):
+                            socket.stop(*documented(command.result))
+                            return
+                    await self._execute(command, context)
+                    if answers.full:
+                        await answers.room()
         finally:
             self._deliverer.stop()
             answers.close()
@@ -196,26 +194,24 @@ class ReaderHandler:
     async def _read(self) -> None:
         socket = self._socket
         try:
-            while not socket.left:
-                text = socket.heard(await socket.receive())
-                if text is None:
-                    continue
-                if socket.allowance is not None:
-                    await socket.allowance.spend(1, len(text))
-                command, context = parse_command(text)
-                if isinstance(command, AskEndOfTopic):
-                    ended = self._consumer.drained and self._deliverer.empty
-                    answer = Answer(end_of_topic=ended)
-                    if context is not None:
-                        answer.result, answer.context = "ok", context
-                    await socket.send(write(answer))
-                elif isinstance(command, Broken) and not _is_json(text):
-                    socket.stop(*documented(3))
-                    return
-                else:
-                    self._credit()
-                    if context is not None:
-                        await socket.send(write(Answer(result="ok", context=context)))
+            while received := await socket.receive_all():
+                for text in received:
+                    if socket.allowance is not None:
+                        await socket.allowance.spend(1, len(text))
+                    command, context = parse_command(text)
+                    if isinstance(command, AskEndOfTopic):
+                        ended = self._consumer.drained and self._deliverer.empty
+                        answer = Answer(end_of_topic=ended)
+                        if context is not None:
+                            answer.result, answer.context = "ok", context
+                        await socket.send(write(answer))
+                    elif isinstance(command, Broken) and not _is_json(text):
+                        socket.stop(*documented(3))
+                        return
+                    else:
+                        self._credit()
+                        if context is not None:
+                            await socket.send(write(Answer(result="ok", context=context)))
         finally:
             self._deliverer.stop()
 
@@ -232,7 +228,7 @@ def _stop(socket: Socket, consumer: Consumer) -> None:
     socket.stop(*documented(8 if reason is None else reason.kind.codes.ws_result))
 
 
-def _is_json(text: str) -> bool:
+def _is_json(text: bytes) -> bool:
     """What a reader's client writes is not looked at any further (Pulsar takes anything that is JSON)."""
     try:
         msgspec.json.decode(text)

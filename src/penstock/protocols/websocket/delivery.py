@@ -100,7 +100,7 @@ class Deliverer:
                 delivery = taken[0]
                 self._left = delivery.mask
                 for index in _bits(delivery.mask):
-                    if writable is not None and not writable.is_set():
+                    if not writable.is_set():
                         await writable.wait()  # before there is a frame that would wait
                         if not taken:
                             break  # a seek gave it back meanwhile
