@@ -98,7 +98,7 @@ class Deliverer:
         while not self._stopped and await consumer.ready():
             taken.extend(consumer.take(PORTION, PORTION_BYTES))
             while taken:
-                if socket.writable is not None and not socket.writable.is_set():
+                if not socket.writable.is_set():
                     await socket.writable.wait()  # before there are frames that would wait
                     continue  # a seek may have given back what was taken
                 written += await self._write_group()
