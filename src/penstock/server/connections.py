@@ -211,19 +211,19 @@ class HttpConnection(HttpToolsProtocol):
         size = self._head_bytes()
         self._release()
         self.connections.discard(self)
-        headers = Headers(
-            [(name.decode("latin-1"), value.strip(b" \t").decode("latin-1")) for name, value in self.headers]
-        )
+        headers = [
+            (name.decode("latin-1"), value.strip(b" \t").decode("latin-1")) for name, value in self.headers
+        ]
         made = WebSocketConnection(
-            config=self.config, server_state=self.server_state, app_state=self.app_state
+            Request(self.url.decode("ascii"), Headers(headers), self.scope["method"]),
+            self.transport,
+            self.config,
+            self.server_state,
+            self.app_state,
+            head_bytes=size if size > HEAD_BYTES_FREE else 0,
         )
-        made.connection_made(self.transport)
         made.counted, self.counted = self.counted, ""  # it is the WebSocket's from now on
         self.transport.set_protocol(made)
-        made.open(
-            Request(self.url.decode("ascii"), headers, self.scope["method"]),
-            size if size > HEAD_BYTES_FREE else 0,
-        )
         self._holding.close()
         self.parser = cast(Any, None)  # it knows this object, and does not learn that the connection is lost
         self.app_state = {}

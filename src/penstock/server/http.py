@@ -132,7 +132,9 @@ class HttpServer(uvicorn.Server):
         for listener in self.tls:
             listener.close()
         for connection in list(self.server_state.connections):
-            if not hasattr(connection, "handshake_complete"):  # a WebSocket's end is its endpoint's business
+            if not isinstance(
+                connection, WebSocketConnection
+            ):  # a WebSocket's end is its endpoint's business
                 _shut_down(connection)
 
     async def drain(self, endpoints: Callable[[], Awaitable[None]], force: asyncio.Event) -> None:

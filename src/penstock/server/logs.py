@@ -33,12 +33,11 @@ LOGGERS: Final = (
     "penstock.protocols.binary.connection",
     "penstock.protocols.http.exchange",
     "penstock.protocols.websocket.socket",
+    "penstock.server.sockets",
 )
 
 # What every record has; anything beyond it was given as `extra` and is part of the event.
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
-
-_REFUSED: Final = "ASGI callable returned without completing handshake."
 
 
 class LineLimits(logging.Filter):
@@ -83,16 +82,10 @@ def configure(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
-    # The HTTP server's own news are ours already, and it has one line for every WebSocket.
+    # The HTTP server's own news are ours already.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(is_news)
     logging.getLogger("penstock.audit").disabled = not settings.audit
     LINE_LIMITS.attach()
-
-
-def is_news(record: logging.LogRecord) -> bool:
-    """uvicorn takes an upgrade that was refused with an answer of its own for an application that failed."""
-    return record.msg != _REFUSED
 
 
 class JsonFormatter(logging.Formatter):

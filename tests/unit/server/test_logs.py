@@ -1,12 +1,8 @@
-import inspect
 import json
 import logging
-import re
 import sys
 
-from uvicorn.protocols.websockets import websockets_sansio_impl
-
-from penstock.server.logs import ConsoleFormatter, JsonFormatter, is_news
+from penstock.server.logs import ConsoleFormatter, JsonFormatter
 
 
 def record(**extra: object) -> logging.LogRecord:
@@ -37,10 +33,3 @@ def test_an_exception_is_told_in_both_forms() -> None:
 def test_a_console_line_is_readable() -> None:
     line = ConsoleFormatter().format(record(topic="t"))
     assert line.endswith("warning it is full topic='t'")
-
-
-def test_a_refused_upgrade_is_no_error() -> None:
-    said = re.search(r'"(ASGI callable returned without.*?)"', inspect.getsource(websockets_sansio_impl))
-    assert said is not None
-    assert not is_news(logging.LogRecord("uvicorn.error", logging.ERROR, "", 1, said[1], (), None))
-    assert is_news(record())

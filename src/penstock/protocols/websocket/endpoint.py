@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Receive, Send
 
 from penstock.broker.consumer import Consumer
 from penstock.broker.producer import Producer
@@ -31,7 +32,7 @@ from .parameters import (
     reader_parameters,
 )
 from .producer import ProducerHandler
-from .socket import Receive, Scope, Send, Socket, Sockets
+from .socket import CONNECTION_KEY, Connection, Scope, Socket, Sockets
 from .upgrade import Query, Role, Target, parse_path
 
 log = logging.getLogger(__name__)
@@ -64,14 +65,13 @@ class Endpoint:
         self._context = context
         self._sockets = sockets
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one socket."""
-        event = await receive()
-        if event["type"] != "websocket.connect":
-            return
+    async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
+        """Serve one socket, by the connection that the scope carries."""
         limits, clock = self._context.limits, self._context.broker.clock
-        socket = Socket(receive, send, clock, limits.websocket_idle_ms, _heard(scope))
-        socket.holding, socket.writable = holding_of(scope), scope.get("state", {}).get("writable")
+        connection: Connection = scope["state"][CONNECTION_KEY]
+        socket = Socket(connection, clock, limits.websocket_idle_ms)
+        del connection
+        socket.holding = holding_of(scope)
         self._sockets.add(socket)
         try:
             handler = await self._open(scope, socket)
@@ -97,10 +97,10 @@ class Endpoint:
             more = self._context.challenges if error.kind is ErrorKind.UNAUTHENTICATED else []
             if error.kind is ErrorKind.TOO_MANY_REQUESTS:
                 more = [(b"retry-after", b"%d" % error.retry_after_s)]
-            await socket.refuse(*refusal(role, error), *more)
+            socket.refuse(*refusal(role, error), *more)
         except Exception:
             log.exception("opening a WebSocket failed")
-            await socket.refuse(500, f"Failed to create {role}: internal error")
+            socket.refuse(500, f"Failed to create {role}: internal error")
         return None
 
     async def _create(self, target: Target, scope: Scope, socket: Socket) -> Handler:
@@ -123,7 +123,7 @@ class Endpoint:
         options = msgspec.structs.replace(parameters.options, client=client_of(scope))
         producer = await broker.producer(topic, options)
         caller.set_owner(producer)
-        await socket.accept()
+        socket.accept()
         topic_schemas = TopicSchemas(broker.schemas, topic)
         meter = self._enter(scope, socket, "producer", (topic,), producer)
         return ProducerHandler(
@@ -158,7 +158,7 @@ class Endpoint:
         )
         caller.set_owner(consumer)
         consumer.flow(parameters.window)
-        await socket.accept()
+        socket.accept()
         return ReaderHandler(
             socket, consumer, broker, self._enter(scope, socket, "reader", (topic,), consumer)
         )
@@ -186,7 +186,7 @@ class Endpoint:
                 parameters.pattern, target.subscription, options, caller, socket, check
             )
         caller.set_owner(consumer)
-        await socket.accept()
+        socket.accept()
         followed = names or tuple(sorted({source.topic.name.base for source in consumer.attached}))
         meter = self._enter(scope, socket, "consumer", followed, consumer)
         return ConsumerHandler(socket, consumer, broker, meter, multi=multi)
@@ -257,12 +257,6 @@ def refusal(role: Role, error: PenstockError) -> tuple[int, str]:
     if status == 400:
         return status, f"Invalid query params: {error.message}"
     return status, f"Failed to create {role}: {error.message}"
-
-
-def _heard(scope: Scope) -> Callable[[], int]:
-    """What counts all that came by the connection, pings among it; of other servers' connections that is nothing."""
-    heard: Callable[[], int] = scope.get("state", {}).get("heard", lambda: 0)
-    return heard
 
 
 def _raw_path(scope: Scope) -> bytes:

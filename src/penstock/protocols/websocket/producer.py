@@ -100,29 +100,29 @@ class ProducerHandler:
 
     async def _read(self) -> None:
         socket, backlog, clock = self._socket, self._backlog, self._clock
-        receive, properties_bytes_max = socket.receive, self._limits.max_properties_bytes
+        properties_bytes_max = self._limits.max_properties_bytes
         try:
-            while not socket.left:
-                text = socket.heard(await receive())
-                if text is None:
-                    continue
-                backlog.add(
-                    read_frame(
-                        text,
-                        arrived_ms=clock.monotonic_ms(),
-                        now_ms=clock.now_ms(),
-                        properties_bytes_max=properties_bytes_max,
-                        keys=self._keys,
+            while received := await socket.receive_all():
+                received.reverse()
+                while received:
+                    text = received.pop()
+                    backlog.add(
+                        read_frame(
+                            text,
+                            arrived_ms=clock.monotonic_ms(),
+                            now_ms=clock.now_ms(),
+                            properties_bytes_max=properties_bytes_max,
+                            keys=self._keys,
+                        )
                     )
-                )
-                size, text = len(text), ""  # what waits holds the message alone
-                if HELD_FACTOR * (backlog.size_bytes + self._publishing) >= self._counted + COUNT_BYTES:
-                    self._count()
-                    await self._room()
-                if backlog.full:
-                    await backlog.room()
-                if socket.allowance is not None:
-                    await socket.allowance.spend(1, size)
+                    size, text = len(text), b""  # what waits holds the message alone
+                    if HELD_FACTOR * (backlog.size_bytes + self._publishing) >= self._counted + COUNT_BYTES:
+                        self._count()
+                        await self._room()
+                    if backlog.full:
+                        await backlog.room()
+                    if socket.allowance is not None:
+                        await socket.allowance.spend(1, size)
         finally:
             backlog.close()
 

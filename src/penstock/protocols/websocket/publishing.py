@@ -47,7 +47,7 @@ class Incoming(msgspec.Struct, gc=False):
 
 
 def read_frame(
-    text: str,
+    text: bytes,
     *,
     arrived_ms: int,
     now_ms: int,

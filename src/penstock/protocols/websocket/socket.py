@@ -1,12 +1,13 @@
-"""One WebSocket over bare ASGI: accepted or refused, read and written at once, closed for a reason.
+"""One WebSocket of an endpoint: accepted or refused, read and written in groups, closed for a reason.
 
-Bare ASGI rather than a framework's object, because the hot loops of the endpoints read and write here.
+It stands on a connection of our own server, which the ASGI scope of the upgrade carries: ASGI has an event for each
+message, and the hot loops of the endpoints read and write here.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, MutableMapping, Sequence
+from typing import Any, Final, Protocol
 
 from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT, PenstockError
 from penstock.protocols.holding import Holding
@@ -18,10 +19,8 @@ from penstock.runtime.clock import Clock, Timer
 log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
-Event = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Event]]
-Send = Callable[[Event], Awaitable[None]]
 
+CONNECTION_KEY: Final = "penstock.websocket"  # where the state of an ASGI scope has its connection
 GOING_AWAY: Final = 1001
 TOO_BIG: Final = 1009
 INTERNAL_ERROR: Final = 1011
@@ -34,31 +33,52 @@ def documented(result: int) -> tuple[int, str]:
     return WS_CLOSE_BASE + result, WS_RESULT_TEXT[result]
 
 
+class Connection(Protocol):
+    """What a socket stands on (`server.sockets`)."""
+
+    @property
+    def heard(self) -> int:
+        """A number that grows with whatever comes, pings and pongs too."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be sent any more."""
+
+    @property
+    def writable(self) -> asyncio.Event:
+        """Set while the peer takes what is written."""
+
+    def accept(self) -> None:
+        """Complete the upgrade."""
+
+    def refuse(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
+        """Answer the upgrade over HTTP."""
+
+    async def receive(self) -> list[bytes]:
+        """All text messages that wait, at least one; none once no more can come."""
+
+    def send(self, payloads: Sequence[bytes]) -> None:
+        """Write text messages at once; nothing once it has ended."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Close it, unless it has ended."""
+
+
 class Socket:
     """One socket. `gone` once the peer cannot be reached; `activity` counts what was received and sent."""
 
-    def __init__(
-        self,
-        receive: Receive,
-        send: Send,
-        clock: Clock,
-        idle_ms: int,
-        heard: Callable[[], int] = lambda: 0,
-    ) -> None:
-        """`heard` grows with what comes and ASGI does not show: pings and pongs."""
-        self.receive = receive
+    def __init__(self, connection: Connection, clock: Clock, idle_ms: int) -> None:
         self.gone = False
         self.left = False  # the peer said so: nothing more comes
         self.activity = 0
-        self._send = send
+        self.writable = connection.writable  # set while the peer takes what is written
+        self._connection: Connection | None = connection
         self._clock = clock
         self._closing: tuple[int, str] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._limit: asyncio.Timeout | None = None
         self._grace: Timer | None = None
-        self._cutting: asyncio.Task[None] | None = None
         self.held: PermissionWatch | None = None  # the permission it lasts as long as
-        self.writable: asyncio.Event | None = None  # set while the peer takes what is written
         self.holding: Holding | None = None  # what the server holds for it
         self.proxied: ProxiedSocket | None = None  # where it is counted
         self.allowance: Allowance | None = None  # how fast it may be used
@@ -68,60 +88,50 @@ class Socket:
         self._idle = IdleWatch(
             clock,
             idle_ms,
-            lambda: self.activity + heard(),
+            lambda: self.activity + connection.heard,
             lambda: self.stop(GOING_AWAY, "idle for limits.websocket_idle_ms"),
         )
 
-    async def accept(self) -> None:
+    def accept(self) -> None:
         """Complete the upgrade."""
-        await self._try({"type": "websocket.accept"})
+        if self._connection is not None:
+            self._connection.accept()
 
     def forget(self) -> None:
         """Drop the connection, at the very end: what is left here in circles shall not hold it."""
         self.gone = True
-        self.receive, self._send = _nothing_comes, _nothing_goes
-        self.held = self.writable = self.holding = self.abandoned = None
+        self._connection = self.held = self.holding = self.abandoned = None
         del self._idle
 
-    async def refuse(self, status: int, text: str, *more: tuple[bytes, bytes]) -> None:
+    def refuse(self, status: int, text: str, *more: tuple[bytes, bytes]) -> None:
         """Answer the upgrade with an HTTP status and a plain text, and `more` headers."""
-        body = text.encode()
-        headers = [
-            (b"content-type", b"text/plain; charset=utf-8"),
-            (b"content-length", str(len(body)).encode()),
-            *more,
-        ]
-        await self._try({"type": "websocket.http.response.start", "status": status, "headers": headers})
-        await self._try({"type": "websocket.http.response.body", "body": body})
+        if self._connection is not None:
+            self._connection.refuse(status, more, text.encode())
 
-    def heard(self, event: Event) -> str | None:
-        """The text of a frame that came; None of a binary one, which is passed over as in Pulsar, and of the
-        peer's leaving, after which it has `left`."""
-        text: str | None = event.get("text")
-        if text is not None:
-            self.activity += 1
-        elif event["type"] == "websocket.disconnect":
+    async def receive_all(self) -> list[bytes]:
+        """The payloads of the text messages that wait, at least one; none once the peer has `left`. Binary messages
+        are passed over as in Pulsar."""
+        received = [] if self._connection is None else await self._connection.receive()
+        if received:
+            self.activity += len(received)
+        else:
             self.left = self.gone = True
-        return text
+        return received
+
+    async def send_all(self, frames: Sequence[bytes]) -> None:
+        """Send JSON texts with one write; waits while the peer does not read. Does nothing once it is gone."""
+        self.activity += len(frames)
+        if not self.writable.is_set():
+            await self.writable.wait()
+        connection = self._connection
+        if connection is None or connection.ended:
+            self.gone = True
+        elif not self.gone:
+            connection.send(frames)
 
     async def send(self, text: str) -> None:
-        """Send a text frame; waits while the peer does not read. Does nothing once the peer is gone."""
-        self.activity += 1
-        if self.gone:
-            return
-        try:  # as `_try`, which every frame would pay for
-            await self._send({"type": "websocket.send", "text": text})
-        except (OSError, RuntimeError):
-            self.gone = True
-
-    async def _try(self, event: Event) -> None:
-        if self.gone:
-            return
-        try:
-            await self._send(event)
-        except (OSError, RuntimeError):
-            # The connection is lost, or the server closed it itself, for a frame too large for example.
-            self.gone = True
+        """Send one text, as `send_all` does."""
+        await self.send_all((text.encode(),))
 
     def stop(self, code: int, reason: str) -> None:
         """End the socket: read nothing more, finish what is in flight, close."""
@@ -144,16 +154,11 @@ class Socket:
         """Cut it off. An append that is under way cannot be, and `run` lasts until its end: the peer, and what
         waits for the socket, shall not."""
         if self._limit is not None:
-            loop = asyncio.get_running_loop()
-            self._limit.reschedule(loop.time())
-            self._cutting = loop.create_task(self._cut(), name="cut off a WebSocket")
-
-    async def _cut(self) -> None:
-        if self.abandoned is not None:
-            self.abandoned()
-        if self._closing is not None:
-            await self._close(*self._closing)
-        self.gone = True
+            self._limit.reschedule(asyncio.get_running_loop().time())
+            if self.abandoned is not None:
+                self.abandoned()
+            self._close()
+            self.gone = True
 
     async def run(self, read: Coroutine[Any, Any, None], *work: Coroutine[Any, Any, None]) -> None:
         """Run `read` until the peer is gone or the socket is stopped, and `work` beside it until it ends.
@@ -164,8 +169,7 @@ class Socket:
         try:
             async with asyncio.timeout(None) as self._limit:
                 await self._run_tasks(read, work)
-                if self._closing is not None:
-                    await self._close(*self._closing)
+                self._close()
         except TimeoutError:
             log.info("a WebSocket did not end in time and is cut off")
         finally:
@@ -173,8 +177,6 @@ class Socket:
             self._idle.close()
             if self._grace is not None:
                 self._grace.cancel()
-            if self._cutting is not None:
-                self._cutting.cancel()
 
     async def _run_tasks(
         self, read: Coroutine[Any, Any, None], work: tuple[Coroutine[Any, Any, None], ...]
@@ -195,16 +197,9 @@ class Socket:
         if self._reading is not None:
             asyncio.get_running_loop().call_soon(self._reading.cancel)
 
-    async def _close(self, code: int, reason: str) -> None:
-        await self._try({"type": "websocket.close", "code": code, "reason": reason})
-
-
-async def _nothing_comes() -> Event:
-    return {"type": "websocket.disconnect"}
-
-
-async def _nothing_goes(event: Event) -> None:
-    """The peer is gone."""
+    def _close(self) -> None:
+        if self._closing is not None and self._connection is not None and not self.gone:
+            self._connection.close(*self._closing)
 
 
 class IdleWatch:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC, bench
+from tests.unit.protocols.websocket.connections import FakeConnection
 
 from penstock.protocols.context import ServerContext
 from penstock.protocols.websocket.endpoint import Endpoint
-from penstock.protocols.websocket.socket import Sockets
+from penstock.protocols.websocket.socket import CONNECTION_KEY, Sockets
 
 
 @pytest.mark.parametrize("role", ["producer", "consumer", "reader"])
@@ -17,16 +18,15 @@ async def test_nothing_is_left_of_it(role: str) -> None:
         sockets = Sockets()
         endpoint = Endpoint(ServerContext(made.broker), sockets)
         path = f"/ws/v2/{role}/persistent/public/default/t" + ("/s" if role == "consumer" else "")
+        connection = FakeConnection()
         scope: dict[str, Any] = {"type": "websocket", "path": path, "query_string": b"", "headers": []}
-        events = iter([{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1005}])
+        scope["state"] = {CONNECTION_KEY: connection}
 
-        async def receive() -> dict[str, Any]:
-            return next(events)
+        async def never(*_: Any) -> Any:
+            raise AssertionError("an accepted socket is used by its connection")
 
-        async def send(event: Any) -> None:
-            pass
-
-        await asyncio.wait_for(endpoint(scope, receive, send), 30)
+        await asyncio.wait_for(endpoint(scope, never, never), 30)
+        assert connection.accepted
         topic = await made.broker.topics.get(TOPIC)
         assert not topic.producers
         assert all(not subscription.consumers for subscription in topic.subscriptions.values())

@@ -1,12 +1,11 @@
 """The replies on their way to a producer's socket."""
 
 import asyncio
-import json
-from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
 from msgspec import UNSET
+from tests.unit.protocols.websocket.connections import FakeConnection
 
 from penstock.broker.producer import Reply
 from penstock.engines.embedded.topic.requests import Requests
@@ -25,16 +24,14 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.requests = Requests(self.clock, WireFormat(), 60_000)
-        self.sent: list[dict[str, Any]] = []
-        self.may = asyncio.Event()
-        self.replies = replies.Replies(Socket(self._receive, self._send, self.clock, 0), lambda reply: UNSET)
+        self.connection = FakeConnection()
+        self.may = self.connection.writable
+        self.may.clear()
+        self.replies = replies.Replies(Socket(self.connection, self.clock, 0), lambda reply: UNSET)
 
-    async def _receive(self) -> MutableMapping[str, Any]:
-        return {"type": "websocket.disconnect"}
-
-    async def _send(self, event: MutableMapping[str, Any]) -> None:
-        await self.may.wait()
-        self.sent.append(json.loads(event["text"]))
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        return self.connection.sent
 
     def ask(self, context: str) -> Any:
         request = self.requests.wait(("t", "p", int(context)), 1000)
