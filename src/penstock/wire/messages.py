@@ -69,7 +69,7 @@ def _of_plain(metadata: PlainMetadata, payload: bytes, offset: int) -> list[Mess
         Message(
             payload=payload,
             offset=offset,
-            properties={},
+            properties=metadata.properties or {},
             publish_time=metadata.publish_time,
             producer_name=metadata.producer_name,
             sequence_id=metadata.sequence_id,
@@ -85,7 +85,7 @@ def _of_batch(
     deliver_at: int = 0,
     replicate_to: list[str] | None = None,
 ) -> list[Message]:
-    producer, first, publish_time, _, schema_version = metadata
+    producer, first, publish_time, _, schema_version, _ = metadata
     messages: list[Message] = []
     for index, (single, body) in enumerate(parts):
         message = Message(

@@ -1,7 +1,10 @@
-"""The metadata of an entry that says nothing but whose it is and when it was published, read by hand.
+"""The metadata of an entry that says nothing but whose it is, when it was published, and properties of its message, read
+by hand.
 
-    0a name | 10 sequence id | 18 publish time [| 48 size] [| 58 messages in the batch] [| 82 01 schema version]
-    [| c0 01 highest sequence id]
+    0a name | 10 sequence id | 18 publish time {| 22 property} [| 48 size] [| 58 messages in the batch]
+    [| 82 01 schema version] [| c0 01 highest sequence id]
+
+    property: 0a name | 12 value
 
 Nearly all entries are like that, and protobuf takes longer for them than for all else of a delivery. What is anything else, in
 any other order, or out of the usual bounds, is left to protobuf: the two never differ in what they read.
@@ -17,6 +20,9 @@ from .pulsar_pb2 import MessageMetadata
 _PRODUCER: Final = 0x0A
 _SEQUENCE_ID: Final = 0x10
 _PUBLISH_TIME: Final = 0x18
+_PROPERTY: Final = 0x22
+_PROPERTY_NAME: Final = 0x0A
+_PROPERTY_VALUE: Final = 0x12
 _UNCOMPRESSED_SIZE: Final = 0x48
 _BATCH_SIZE: Final = 0x58
 _SCHEMA_VERSION: Final = b"\x82\x01\x08"  # of eight bytes
@@ -28,6 +34,7 @@ _VARINT_BYTES_MAX: Final = 9  # what is larger is negative to Pulsar's clients, 
 # Producers and times come again from entry to entry; as they stand in the bytes.
 _NAMES: Final[dict[bytes, str]] = {}
 _TIMES: Final[dict[bytes, int]] = {}
+_PROPERTIES: Final[dict[bytes, tuple[str, str]]] = {}
 
 
 class PlainMetadata(NamedTuple):
@@ -38,6 +45,7 @@ class PlainMetadata(NamedTuple):
     publish_time: int
     batch_size: int
     schema_version: int | None
+    properties: dict[str, str] | None = None  # of a message that was sent alone
 
 
 def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
@@ -116,15 +124,42 @@ def _read_rest(
 ) -> PlainMetadata | None:
     """What follows the publish time."""
     batch_size, version = 0, None
-    if body[at] == _UNCOMPRESSED_SIZE:
+    properties: dict[str, str] | None = None
+    if body[at] == _PROPERTY:
+        properties = {}
+        while at < until and body[at] == _PROPERTY:
+            start, at = at + 2, at + 2 + body[at + 1]
+            pair = _PROPERTIES.get(body[start:at]) or _read_property(body[start:at])
+            properties[pair[0]] = pair[1]
+    if at < until and body[at] == _UNCOMPRESSED_SIZE:
         _, at = _read_varint(body, at + 1)
     if at < until and body[at] == _BATCH_SIZE:
         batch_size, at = _read_varint(body, at + 1)
-        if not 0 < batch_size < _INT32_END:
+        if properties is not None or not 0 < batch_size < _INT32_END:
             return None
     if body.startswith(_SCHEMA_VERSION, at):
         at += len(_SCHEMA_VERSION) + 8
         version = int.from_bytes(body[at - 8 : at], "big", signed=True)
     if body.startswith(_HIGHEST_SEQUENCE_ID, at):
         _, at = _read_varint(body, at + len(_HIGHEST_SEQUENCE_ID))
-    return PlainMetadata(name, sequence_id, publish_time, batch_size, version) if at == until else None
+    if at != until:
+        return None
+    return PlainMetadata(name, sequence_id, publish_time, batch_size, version, properties)
+
+
+def _read_property(pair: bytes) -> tuple[str, str]:
+    """Raises IndexError or ValueError for what protobuf has to read: longer than 127 bytes, or written otherwise."""
+    value_at = 2 + pair[1]
+    start = value_at + 2
+    if (
+        len(pair) >= 0x80
+        or pair[0] != _PROPERTY_NAME
+        or pair[value_at] != _PROPERTY_VALUE
+        or start + pair[value_at + 1] != len(pair)
+    ):
+        raise ValueError("not for here")
+    made = pair[2:value_at].decode(), pair[start:].decode()
+    if len(_PROPERTIES) >= ENTRIES_MAX:
+        _PROPERTIES.clear()
+    _PROPERTIES[pair] = made
+    return made

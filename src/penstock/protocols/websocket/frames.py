@@ -79,7 +79,7 @@ class ProducerReply(msgspec.Struct, rename="camel", tag_field="type", tag="reply
 
     result: str = "ok"
     request_message_id: str
-    reply_content: str | UnsetType = UNSET
+    reply_content: bytes | UnsetType = UNSET  # as base64
     is_error_result: bool = False
     schema_version: int | UnsetType = UNSET
     reply_value: Any = UNSET  # the content as JSON, where it names a version of the topic's schema

@@ -24,23 +24,25 @@ class MessageWriter:
 
     def __init__(self, *, names_topic: bool) -> None:
         self._names_topic = names_topic
-        # What a plain message has between its payload and its sequence id, and what that was made of.
+        # What a plain message has between its properties and its sequence id, and what that was made of.
         self._middle = b""
         self._made_of: tuple[int, int, str, TopicName] | None = None
 
     def write(self, message: Message, message_id: str, topic: TopicName, redeliveries: int) -> bytes:
         """The frame of a message."""
-        if message.properties or message.event_time or message.key is not None or message.encryption:
+        if message.event_time or message.key is not None or message.encryption:
             return self._write_any(message, message_id, topic, redeliveries)
         made_of = message.publish_time, redeliveries, message.producer_name, topic
         if made_of != self._made_of:
             self._made_of, self._middle = made_of, self._between(message, topic, redeliveries)
-        return b'{"messageId":"%b","payload":"%b%b%d%b' % (
+        return b'{"messageId":"%b","payload":"%b","properties":%b%b%d%b%b}' % (
             message_id.encode(),
             b2a_base64(message.payload, newline=False),
+            _encode(message.properties) if message.properties else b"{}",
             self._middle,
             message.sequence_id,
-            b"}" if message.schema_version is None else b',"schemaVersion":%d}' % message.schema_version,
+            b"" if message.schema_version is None else b',"schemaVersion":%d' % message.schema_version,
+            _request(message) if message.properties else b"",
         )
 
     def _between(self, message: Message, topic: TopicName, redeliveries: int) -> bytes:
@@ -48,7 +50,7 @@ class MessageWriter:
         if message.producer_name:
             named += b',"producerName":%b' % _encode(message.producer_name)
         time = format_time(message.publish_time).encode()
-        return b'","properties":{},"publishTime":"%b","redeliveryCount":%d%b,"sequenceId":' % (
+        return b',"publishTime":"%b","redeliveryCount":%d%b,"sequenceId":' % (
             time,
             redeliveries,
             named,
@@ -76,3 +78,12 @@ class MessageWriter:
         if message.encryption is not None:
             frame.encryption_context = context_of(message.encryption)
         return _encode(frame)
+
+
+def _request(message: Message) -> bytes:
+    """What the frame of a request says of its time (PIP-371)."""
+    timeout_ms = request_timeout_ms(message.properties)
+    if timeout_ms is None:
+        return b""
+    deadline = format_time(message.publish_time + timeout_ms).encode()
+    return b',"requestTimeoutMillis":%d,"requestDeadline":"%b"' % (timeout_ms, deadline)

@@ -14,12 +14,15 @@ from penstock.broker.producer import Reply, ReplyOrError, Request
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .backlog import Backlog
-from .frames import ProducerReply, encode_base64, write
+from .frames import ProducerReply
 from .socket import Socket
 
 WAITS_MAX: Final = 10_000  # of one socket
 DUE_BYTES_MAX: Final = 32 * 1024 * 1024  # replies that came and were not taken; one more may overdraw it
-SENDS_BEFORE_OTHERS: Final = 64  # as with receipts
+GROUP_MAX: Final = 64  # replies written before others have their turn on the loop
+GROUP_BYTES: Final = 64 * 1024  # of them, written at once; one more may overdraw it
+
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class _Asked(msgspec.Struct, gc=False):
@@ -37,14 +40,14 @@ class _Due(msgspec.Struct, gc=False):
     value: Any = UNSET
     arrived_ms: int = 0
 
-    def frame(self) -> str:
+    def frame(self) -> bytes:
         reply = self.reply
         version = None if reply is None else reply.schema_version
-        return write(
+        return _encode(
             ProducerReply(
                 result=self.result,
                 request_message_id=self.asked.message_id,
-                reply_content=UNSET if reply is None else encode_base64(reply.content),
+                reply_content=UNSET if reply is None else reply.content,
                 is_error_result=False if reply is None else reply.is_error,
                 schema_version=UNSET if version is None else version,
                 reply_value=self.value,
@@ -99,13 +102,21 @@ class Replies:
         self._due.add(_Due(asked, None, result, 0))
 
     async def run(self) -> None:
-        """Write what comes, until `close`."""
-        send = self._socket.send
-        while group := await self._due.take():
-            for count, due in enumerate(group, 1):
-                await send(due.frame())
-                if not count % SENDS_BEFORE_OTHERS:
-                    await asyncio.sleep(0)
+        """Write what comes, until `close`: what came in one turn of the loop with one write, within bounds."""
+        send_all = self._socket.send_all
+        while group := await self._due.take(GROUP_MAX):
+            frames: list[bytes] = []
+            size = 0
+            for due in group:
+                frames.append(due.frame())
+                size += due.size
+                if size >= GROUP_BYTES:
+                    await send_all(frames)
+                    frames, size = [], 0
+            if frames:
+                await send_all(frames)
+            if len(group) == GROUP_MAX:
+                await asyncio.sleep(0)
 
     def close(self, reason: str = "") -> None:
         """The requester waits no more. With a `reason` the peer is still there, and gets it."""

@@ -82,3 +82,41 @@ async def test_the_end_of_a_socket_is_told_or_withdraws() -> None:
     gone.replies.close()
     await gone.replies.run()
     assert (gone.sent, gone.requests.withdrawn, len(gone.requests)) == ([], 1, 0)
+
+
+async def test_replies_of_one_turn_are_written_at_once_within_bounds() -> None:
+    bench = Bench()
+    bench.may.set()
+    asked = [bench.ask(str(n)) for n in range(replies.GROUP_MAX + 6)]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.replies.run())
+        for request in asked:
+            request.end(Reply(ID, b"x", False))
+        await settle()
+        large = [bench.ask(str(n)) for n in range(4)]
+        for request in large:
+            request.end(Reply(ID, b"x" * (replies.GROUP_BYTES // 2), False))
+        await settle()
+        bench.replies.close()
+    assert [len(write) for write in bench.connection.writes] == [replies.GROUP_MAX, 6, 2, 2]
+    assert [int(frame["context"]) for frame in bench.sent[: len(asked)]] == list(range(len(asked)))
+
+
+async def test_a_reply_is_written_as_its_frame_says() -> None:
+    bench = Bench()
+    bench.may.set()
+    request = bench.ask("1")
+    request.end(Reply(ID, b"\0\xff", False, 3))
+    bench.replies.close()
+    await bench.replies.run()
+    assert bench.sent == [
+        {
+            "type": "reply",
+            "result": "ok",
+            "requestMessageId": str(ID),
+            "replyContent": "AP8=",
+            "isErrorResult": False,
+            "schemaVersion": 3,
+            "context": "1",
+        }
+    ]
