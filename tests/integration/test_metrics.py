@@ -16,8 +16,12 @@ from starlette.testclient import TestClient
 from tests.support.rest import RestServer
 from websockets.sync.client import connect
 
+from penstock.protocols.audit import Audit
+from penstock.protocols.http.exchange import Exchange
 from penstock.server.config import TraceSettings
+from penstock.server.dispatch import Application, Endpoint
 from penstock.server.metrics.requests import RequestMetrics
+from penstock.server.origins import Origins
 from penstock.server.tracing import Tracing
 from penstock.testing.server import Address, running
 
@@ -159,7 +163,8 @@ def test_the_proxys_statistics(server: Address) -> None:
 
 async def test_the_access_log_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     async with RestServer.open() as server:
-        transport = httpx.ASGITransport(app=RequestMetrics(server.endpoint, log_access=True))
+        server.app.requests.log_access = True
+        transport = httpx.ASGITransport(app=server.app.asgi)
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
             with caplog.at_level(logging.INFO, "penstock.access"):
                 await client.get(
@@ -172,17 +177,21 @@ async def test_the_access_log_has_no_secret(caplog: pytest.LogCaptureFixture) ->
     assert "secret" not in str(said)
 
 
+def traced(endpoint: Endpoint, tracing: Tracing) -> Application:
+    """An application that answers every request by one endpoint."""
+    return Application({}, {}, endpoint, Origins((), Audit()), RequestMetrics(), tracing)
+
+
 def test_spans_take_the_place_of_the_parent() -> None:
     seen: list[dict[bytes, bytes]] = []
 
-    async def inner(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
-        seen.append(dict(scope["headers"]))
-        await send({"type": "http.response.start", "status": 503, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+    async def inner(exchange: Exchange) -> None:
+        seen.append(dict(exchange.scope["headers"]))
+        await exchange.whole(503, [], b"")
 
     spans = InMemorySpanExporter()
-    tracing = Tracing(inner, TraceSettings(), SimpleSpanProcessor(spans))
-    client = TestClient(tracing)
+    tracing = Tracing(TraceSettings(), SimpleSpanProcessor(spans))
+    client = TestClient(traced(inner, tracing))
     client.get("/topics/a/b/c", headers={"traceparent": PARENT, "tracestate": "a=1"})
     tracing.close()
     (span,) = spans.get_finished_spans()
@@ -204,12 +213,11 @@ def test_ids_of_spans_leave_the_random_module_as_it_is(monkeypatch: pytest.Monke
     monkeypatch.setattr(random, "getrandbits", draw)
     spans = InMemorySpanExporter()
 
-    async def inner(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+    async def inner(exchange: Exchange) -> None:
+        await exchange.whole(204, [], None)
 
-    tracing = Tracing(inner, TraceSettings(), SimpleSpanProcessor(spans))
-    client = TestClient(tracing)
+    tracing = Tracing(TraceSettings(), SimpleSpanProcessor(spans))
+    client = TestClient(traced(inner, tracing))
     for _ in range(3):
         client.get("/topics/a/b/c")
     tracing.close()

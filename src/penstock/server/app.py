@@ -4,7 +4,6 @@ import asyncio
 
 import msgspec
 from starlette.routing import Router
-from starlette.types import ASGIApp
 
 from penstock.engines.opening import open_embedded
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
@@ -19,7 +18,7 @@ from penstock.protocols.websocket.socket import Sockets
 from penstock.wire.entry import WireFormat
 
 from .config import Config
-from .dispatch import Dispatcher
+from .dispatch import Application, Endpoint, mounted
 from .metrics.page import MetricsPage
 from .metrics.requests import RequestMetrics
 from .origins import Origins
@@ -28,14 +27,14 @@ from .tracing import Tracing
 
 
 class App(msgspec.Struct, frozen=True):
-    """What every endpoint is given, the endpoints that have something to finish, and the ASGI application of all."""
+    """What every endpoint is given, the endpoints that have something to finish, and the application of all."""
 
     context: ServerContext
     rest: RestEndpoint
     binary: BinaryEndpoint
     kafka_rest: KafkaRestEndpoint
     sockets: Sockets
-    asgi: ASGIApp
+    asgi: Application
     requests: RequestMetrics
     tracing: Tracing | None = None
 
@@ -77,26 +76,25 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
     websocket = Router(websocket_routes(context, sockets), redirect_slashes=False)
     stages = StagesEndpoint(context)
     binary = BinaryEndpoint(context)
-    endpoints: dict[str, ASGIApp] = {
-        "stages": stages,
-        "entries": stages,
-        "topics": rest,
-        "kafka": kafka_rest,
-        "ws": websocket,
-        "admin": admin,
-        "lookup": admin,
-    }
-    dispatcher = Dispatcher(endpoints, {"ws": websocket}, Pages(context))
+    requests = RequestMetrics(log_access=config.log.access)
+    metrics = MetricsPage(
+        context, requests, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
+    )
     origins = Origins(
-        dispatcher,
         config.http.allowed_origins,
         context.audit,
         own_names_only=context.auth is None and not config.auth.insecure,
     )
-    requests = RequestMetrics(origins, log_access=config.log.access, rated=context.rates is not None)
-    endpoints["metrics"] = MetricsPage(
-        context, requests, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
-    )
-    tracing = Tracing(requests, config.trace) if config.trace.otlp_endpoint else None
-    asgi = requests if tracing is None else tracing
+    tracing = Tracing(config.trace) if config.trace.otlp_endpoint else None
+    endpoints: dict[str, Endpoint] = {
+        "stages": stages,
+        "entries": stages,
+        "topics": rest,
+        "kafka": kafka_rest,
+        "ws": mounted(websocket),
+        "admin": admin,
+        "lookup": admin,
+        "metrics": metrics,
+    }
+    asgi = Application(endpoints, {"ws": websocket}, Pages(context), origins, requests, tracing)
     return App(context, rest, binary, kafka_rest, sockets, asgi, requests, tracing)

@@ -1,18 +1,20 @@
-"""uvicorn's connections, bounded where it has no bounds, and closed so that the peer sees why."""
+"""HTTP connections, bounded, and closed so that the peer sees why."""
 
 import asyncio
+from functools import partial
 from typing import Any, Final, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from websockets.datastructures import Headers
-from websockets.http11 import Request
+from websockets.http11 import Request as Handshake
 
 from penstock.model.errors import ErrorKind
 from penstock.protocols.holding import STATE_KEY, Holding
 from penstock.protocols.transport import Pieces
 
-from .deadlines import LINGER_S, Deadlines, Sending, State, Taking, Unwritten, cut
-from .refusals import BAD_HEAD, BAD_PATH, UPGRADE_WITH_BODY, raw_answer, refusing
+from .deadlines import LINGER_S, Deadlines, Sending, Taking, Unwritten, cut
+from .http1 import Http1Connection
+from .refusals import BAD_HEAD, BAD_PATH, UPGRADE_WITH_BODY, raw_answer, refuse_unread
+from .request import Request, Serve
 from .sockets import WebSocketConnection
 
 HEAD_BYTES_MAX: Final = 65_536  # of a request's head, or of anything else that is not its body
@@ -22,10 +24,8 @@ LOW_BYTES: Final = 16_384
 ALWAYS_ANSWERED: Final = "/health/"  # also by a server that takes nothing on
 
 
-class HttpConnection(HttpToolsProtocol):
+class HttpConnection(Http1Connection):
     """Refuses what is too much or too late: the parser alone would wait for ever, and keep all of it."""
-
-    server_state: State
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -128,7 +128,7 @@ class HttpConnection(HttpToolsProtocol):
             head = sum([len(name) + len(value) for name, value in self.headers])
             if head > max(self._head, HEAD_BYTES_FREE):
                 self._hold(head - self._head)
-        if self.parser.should_upgrade() and self._should_upgrade() and self._has_body():
+        if self.upgrading and self._has_body():
             self._end(UPGRADE_WITH_BODY)
             return
         self._unfinished, self._overlap = 0, self._piece
@@ -146,9 +146,7 @@ class HttpConnection(HttpToolsProtocol):
     def _head_bytes(self) -> int:
         """The size of a complete head, however it came."""
         line = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
-        return (
-            line + sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers) + len("\r\n")
-        )
+        return line + sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers) + 2
 
     def on_body(self, body: bytes) -> None:
         self._unfinished, self._overlap = 0, self._piece
@@ -156,12 +154,13 @@ class HttpConnection(HttpToolsProtocol):
         self._body += size
         if self._ended:
             return
-        if self.cycle.response_complete:
+        request = self.request
+        if request is None or request.answered:
             self._discard(size)
             return
         self._hold(size)
         super().on_body(body)
-        if self._holding.over and not self.cycle.response_started:
+        if self._holding.over and not request.started:
             self._end(raw_answer(*self._holding.refuse()))
 
     def on_message_complete(self) -> None:
@@ -170,27 +169,27 @@ class HttpConnection(HttpToolsProtocol):
         self._whole = True
         super().on_message_complete()
 
-    def on_response_complete(self) -> None:
+    def on_answered(self) -> None:
         if self._held:
             self._release()
         self._discarded = 0
-        super().on_response_complete()
+        super().on_answered()
 
-    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        if len(self.headers) > self.server_state.headers_max:
-            bound = self.server_state.headers_max
-            app = refusing(
-                ErrorKind.HEAD_TOO_LARGE, f"the head has more than limits.max_headers = {bound} lines"
-            )
-        elif self._holding.over and not cycle.scope["path"].startswith(ALWAYS_ANSWERED):
-            app = refusing(*self._holding.refuse())
-        super()._start_asgi_task(cycle, app)
+    def start(self, request: Request, serve: Serve) -> None:
+        bound = self.server_state.headers_max
+        if len(request.scope["headers"]) > bound:
+            said = f"the head has more than limits.max_headers = {bound} lines"
+            serve = partial(refuse_unread, kind=ErrorKind.HEAD_TOO_LARGE, message=said)
+        elif self._holding.over and not request.scope["path"].startswith(ALWAYS_ANSWERED):
+            kind, said = self._holding.refuse()
+            serve = partial(refuse_unread, kind=kind, message=said)
+        super().start(request, serve)
 
-    def send_400_response(self, msg: str) -> None:
+    def refuse_bytes(self) -> None:
         if not self._ended:  # else it is answered already
-            super().send_400_response(msg)
+            super().refuse_bytes()
 
-    def handle_websocket_upgrade(self) -> None:
+    def upgrade(self) -> None:
         if self._ended:
             return
         if len(self.headers) > self.server_state.headers_max:
@@ -203,19 +202,15 @@ class HttpConnection(HttpToolsProtocol):
             self._upgrade()
 
     def _upgrade(self) -> None:
-        """Hand the connection to a WebSocket, with its request as it was parsed here.
-
-        uvicorn writes the head again for `websockets` to parse, which has bounds of its own and tells nothing where a
-        head exceeds them: the connection would be open, and unanswered, for ever.
-        """
+        """Hand the connection to a WebSocket, with its request as it was parsed here."""
         size = self._head_bytes()
         self._release()
-        self.connections.discard(self)
+        self.connections.discard(cast(Any, self))
         headers = [
             (name.decode("latin-1"), value.strip(b" \t").decode("latin-1")) for name, value in self.headers
         ]
         made = WebSocketConnection(
-            Request(self.url.decode("ascii"), Headers(headers), self.scope["method"]),
+            Handshake(self.url.decode("ascii"), Headers(headers), self.parser.get_method().decode("ascii")),
             self.transport,
             self.config,
             self.server_state,
@@ -238,23 +233,26 @@ class HttpConnection(HttpToolsProtocol):
         if self._taking.late(left, now, limits.stall_s, limits.bytes_per_s):
             cut(self.transport)
         elif self._is_open():
-            self._look_at_request(now, limits)
+            if self.idle_since is not None and now - self.idle_since > self.config.timeout_keep_alive:
+                self.transport.close()
+            else:
+                self._look_at_request(now, limits)
 
     def _look_at_request(self, now: float, limits: Deadlines) -> None:
-        cycle: Any = self.cycle  # None before the first request
-        if cycle is None or self.scope is not cycle.scope:  # another request has begun
+        request = self.request
+        if request is None or self.in_head:
             if self._sending.late(self.headers, now, limits.head_s):
                 said = f"the head did not come within limits.head_ms = {round(limits.head_s * 1000)} ms"
                 self._end(raw_answer(ErrorKind.SLOW_REQUEST, said))
         elif self._whole:
             self._sending.late(None, now, 0)
-        elif cycle.response_complete:
-            if self._sending.late(cycle.message_event, now, LINGER_S):
+        elif request.answered:
+            if self._sending.late(request.scope, now, LINGER_S):
                 cut(self.transport)
         else:
             allowed = limits.body_s + self._body / limits.bytes_per_s
-            held_up = self.flow.read_paused or cycle.waiting_for_100_continue
-            if self._sending.late(cycle, now, allowed, held_up=held_up):
+            held_up = self.read_paused or request.expects_continue
+            if self._sending.late(request, now, allowed, held_up=held_up):
                 said = (
                     f"the body did not come within limits.body_ms = {round(limits.body_s * 1000)} ms, "
                     f"nor at limits.min_bytes_per_s = {limits.bytes_per_s}"
@@ -286,14 +284,13 @@ class HttpConnection(HttpToolsProtocol):
         self._ended = True
         self._discarded = 0
         self._release()
-        self._unset_keepalive_if_required()
-        cycle: Any = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            if cycle.response_started:
+        self.idle_since = None
+        request = self.request
+        if request is not None and not request.answered:
+            if request.started:
                 answer = b""
-            cycle.disconnected = True
-            cycle.message_event.set()
-        self.flow.resume_reading()
+            request.disconnect()
+        self.resume_reading()
         if answer:
             self.transport.write(answer)
         if self.transport.can_write_eof():

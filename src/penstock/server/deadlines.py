@@ -65,6 +65,16 @@ class State(ServerState):
         self.load = load
         self.deadlines = deadlines
         self.headers_max = headers_max
+        self._lines: tuple[object, bytes] = None, b""
+
+    @property
+    def default_lines(self) -> bytes:
+        """The headers of every answer, as lines: made once for as long as they stay the same."""
+        headers, lines = self._lines
+        if headers is not self.default_headers:
+            lines = b"".join([b"%s: %s\r\n" % header for header in self.default_headers])
+            self._lines = self.default_headers, lines
+        return lines
 
 
 class Sending:

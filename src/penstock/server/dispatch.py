@@ -1,60 +1,130 @@
-"""The one ASGI application: hands each request to the endpoint its path begins with, and answers what went wrong.
+"""The one application: every request passes its counts, its checks and its span, and goes to its endpoint.
 
-An endpoint is found by one look into a dict, so that the hot ones wait for no regular expression.
+HTTP comes as an `Exchange`, from our own connections (`serve`) or from another ASGI server; WebSockets come by ASGI. An
+endpoint is found by one look into a dict, so that the hot ones wait for no regular expression.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.protocols.http.exchange import AsgiExchange, Exchange
 
-from .refusals import refuse
+from .metrics.requests import RequestMetrics
+from .origins import Origins
+from .refusals import refuse, refuse_upgrade
+from .tracing import Tracing
 
 log = logging.getLogger(__name__)
+
+Endpoint = Callable[[Exchange], Awaitable[None]]
 
 _BY_STATUS = {404: ErrorKind.NOT_FOUND, 405: ErrorKind.METHOD_NOT_ALLOWED}
 
 
-class Dispatcher:
+class Application:
     """Endpoints by the first segment of the path, `sockets` those for WebSocket; `pages` has everything else."""
 
     def __init__(
-        self, endpoints: Mapping[str, ASGIApp], sockets: Mapping[str, ASGIApp], pages: ASGIApp
+        self,
+        endpoints: Mapping[str, Endpoint],
+        sockets: Mapping[str, ASGIApp],
+        pages: Endpoint,
+        origins: Origins,
+        requests: RequestMetrics,
+        tracing: Tracing | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._sockets = sockets
         self._pages = pages
+        self._origins = origins
+        self._requests = requests
+        self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
-        if kind not in ("http", "websocket"):
+        if kind == "http":
+            await self.serve(AsgiExchange(scope, receive, send))
+        elif kind == "websocket":
+            await self._serve_socket(scope, receive, send)
+        else:
             raise NotImplementedError(
                 f"no ASGI protocol {kind!r} here: the server starts and stops the broker"
             )
-        path: str = scope["path"]
-        end = path.find("/", 1)
-        endpoints = self._endpoints if kind == "http" else self._sockets
-        endpoint = endpoints.get(path[1:end] if end > 0 else path[1:], self._pages)
-        scope["app"] = self  # lets Starlette's routers raise 404 and 405 rather than answer in plain text
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Answer one request over HTTP."""
+        requests = self._requests
+        began = perf_counter()
+        requests.in_progress += 1
+        span = None if self._tracing is None else self._tracing.begin(exchange)
         try:
+            await self._answer(exchange)
+        finally:
+            requests.in_progress -= 1
+            requests.count(exchange, perf_counter() - began)
+            if span is not None:
+                span.end(exchange.status)
+
+    async def _answer(self, exchange: Exchange) -> None:
+        scope = exchange.scope
+        try:
+            preflight = self._origins.check(exchange)
+            if preflight is not None:
+                await exchange.give(preflight)
+                return
+            path: str = scope["path"]
+            end = path.find("/", 1)
+            endpoint = self._endpoints.get(path[1:end] if end > 0 else path[1:], self._pages)
+            await endpoint(exchange)
+        except PenstockError as error:
+            await refuse(exchange, error)
+        except HTTPException as error:
+            await refuse(exchange, _error_of(error, scope), error.headers)
+        except Exception:
+            log.exception("request failed", extra={"method": scope["method"], "path": scope["path"]})
+            await refuse(exchange, PenstockError(ErrorKind.INTERNAL, "internal error"))
+
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        try:
+            self._origins.check_socket(scope)
+            endpoint = self._sockets.get(path[1:].partition("/")[0])
+            if endpoint is None:
+                raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {path}")
+            scope["app"] = self  # lets Starlette's routers raise 404 and 405 rather than answer in plain text
             await endpoint(scope, receive, send)
         except PenstockError as error:
-            await refuse(scope, send, error)
+            await refuse_upgrade(send, error)
         except HTTPException as error:
-            found = _BY_STATUS.get(error.status_code, ErrorKind.BAD_PARAMETER)
-            message = error.detail if found is ErrorKind.BAD_PARAMETER else _unknown(scope, found)
-            await refuse(scope, send, PenstockError(found, message), error.headers)
+            await refuse_upgrade(send, _error_of(error, scope), error.headers)
         except Exception as error:
             if type(error).__name__ == "ClientDisconnected":  # uvicorn's: the client is gone
                 raise
-            log.exception("request failed", extra={"method": scope.get("method"), "path": path})
-            await refuse(scope, send, PenstockError(ErrorKind.INTERNAL, "internal error"))
+            log.exception("request failed", extra={"method": None, "path": path})
+            await refuse_upgrade(send, PenstockError(ErrorKind.INTERNAL, "internal error"))
 
 
-def _unknown(scope: Scope, kind: ErrorKind) -> str:
+def mounted(app: ASGIApp) -> Endpoint:
+    """An ASGI application as an endpoint; Starlette's routers raise 404 and 405 rather than answer in plain text."""
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.scope["app"] = app
+        await app(exchange.scope, exchange.receive, exchange.send)
+
+    return serve
+
+
+def _error_of(error: HTTPException, scope: Scope) -> PenstockError:
+    """What a router of Starlette's says, as an error of ours."""
+    kind = _BY_STATUS.get(error.status_code, ErrorKind.BAD_PARAMETER)
+    message = error.detail
     if kind is ErrorKind.METHOD_NOT_ALLOWED:
-        return f"{scope['method']} is not for {scope['path']}"
-    return f"there is nothing at {scope['path']}"
+        message = f"{scope['method']} is not for {scope['path']}"
+    elif kind is ErrorKind.NOT_FOUND:
+        message = f"there is nothing at {scope['path']}"
+    return PenstockError(kind, message)

@@ -34,6 +34,8 @@ LOGGERS: Final = (
     "penstock.protocols.http.exchange",
     "penstock.protocols.websocket.socket",
     "penstock.server.sockets",
+    "penstock.server.http1",
+    "penstock.server.request",
 )
 
 # What every record has; anything beyond it was given as `extra` and is part of the event.

@@ -10,18 +10,17 @@ loaded (DNS rebinding) is of the same origin.
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
-
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.audit import Audit
+from penstock.protocols.http.answers import Answer, Header
+from penstock.protocols.http.exchange import Exchange, Scope
 
 from .config import ANY_ORIGIN
-from .refusals import refuse
 
-METHODS: Final = b"GET, HEAD, POST, PUT, DELETE"
+METHODS: Final = "GET, HEAD, POST, PUT, DELETE"
 MAX_AGE_S: Final = 600  # how long a browser may go without asking again
 HOSTS_MAX: Final = 1000  # names that were found to be ours
 
@@ -30,12 +29,9 @@ _FIELDS: Final = re.compile(rb"[\w!#$%&'*+.^`|~, -]{1,2000}")
 
 
 class Origins:
-    """An ASGI application round another. `own_names_only`: whatever is for another name is refused."""
+    """Checks requests and upgrades. `own_names_only`: whatever is for another name is refused."""
 
-    def __init__(
-        self, inner: ASGIApp, allowed: Iterable[str], audit: Audit, *, own_names_only: bool = False
-    ) -> None:
-        self._inner = inner
+    def __init__(self, allowed: Iterable[str], audit: Audit, *, own_names_only: bool = False) -> None:
         self._allowed = frozenset(origin.lower() for origin in allowed)
         self._all = ANY_ORIGIN in self._allowed
         self._audit = audit
@@ -43,7 +39,22 @@ class Origins:
         self._names = {socket.gethostname().lower(), *(_name(origin) for origin in self._allowed)}
         self._hosts: set[bytes] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def check(self, exchange: Exchange) -> Answer | None:
+        """Raise FORBIDDEN for a request that is not taken. The page that makes one may see its answer.
+
+        Returns what a browser is answered that asks before it sends (a preflight).
+        """
+        scope = exchange.scope
+        origin = self.check_socket(scope)
+        if origin is None:
+            return None
+        if exchange.method == "OPTIONS" and _header(scope, b"access-control-request-method"):
+            return _preflight(scope, origin)
+        exchange.shown = _shown(origin)
+        return None
+
+    def check_socket(self, scope: Scope) -> bytes | None:
+        """Raise FORBIDDEN for a call that is not taken; returns the origin of one from another site that is."""
         origin: bytes | None = None
         host = site = mode = b""
         for name, value in scope["headers"]:
@@ -56,30 +67,22 @@ class Origins:
             elif name == b"sec-fetch-mode":
                 mode = value
         if self._own_names_only and host not in self._hosts and not self._is_ours(host):
-            await self._refuse(
-                scope,
-                send,
+            raise self._refused(
                 "call for another name",
                 host,
                 "is not a name of this machine, and auth.enabled is false: name its origin in http.allowed_origins",
             )
-        elif origin is None:
+        if origin is None:
             # Images, scripts and the like; a link may lead here, and the person who follows it sees the answer.
             if site == b"cross-site" and mode != b"navigate" and not self._all:
-                await self._refuse(scope, send, "call from another site", site, "requests are not taken here")
-            else:
-                await self._inner(scope, receive, send)
-        elif _authority(origin) == host.lower() and host:
-            await self._inner(scope, receive, send)
-        elif not self._may(origin):
+                raise self._refused("call from another site", site, "requests are not taken here")
+            return None
+        if _authority(origin) == host.lower() and host:
+            return None
+        if not self._may(origin):
             said = "is an origin that may not call this server: name it in http.allowed_origins"
-            await self._refuse(scope, send, "call from another site", origin, said)
-        elif scope["type"] != "http":
-            await self._inner(scope, receive, send)
-        elif scope["method"] == "OPTIONS" and _header(scope, b"access-control-request-method"):
-            await _permit(scope, send, origin)
-        else:
-            await self._inner(scope, receive, _showing(send, origin))
+            raise self._refused("call from another site", origin, said)
+        return origin
 
     def _may(self, origin: bytes) -> bool:
         text = origin.decode("latin-1").lower()
@@ -93,10 +96,10 @@ class Origins:
             self._hosts.add(host)
         return True
 
-    async def _refuse(self, scope: Scope, send: Send, action: str, what: bytes, said: str) -> None:
+    def _refused(self, action: str, what: bytes, said: str) -> PenstockError:
         text = what[:200].decode("latin-1")
         self._audit.refused_permission(None, action, text)
-        await refuse(scope, send, PenstockError(ErrorKind.FORBIDDEN, f"{text!r} {said}"))
+        return PenstockError(ErrorKind.FORBIDDEN, f"{text!r} {said}")
 
 
 def is_loopback_origin(origin: str) -> bool:
@@ -144,35 +147,26 @@ def _header(scope: Scope, name: bytes) -> bytes:
     return found
 
 
-async def _permit(scope: Scope, send: Send, origin: bytes) -> None:
-    """Answer a browser that asks before it sends (a preflight)."""
-    headers = [
-        (b"access-control-allow-origin", origin),
-        (b"access-control-allow-methods", METHODS),
-        (b"access-control-max-age", b"%d" % MAX_AGE_S),
-        (b"vary", b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
-    ]
+def _preflight(scope: Scope, origin: bytes) -> Answer:
+    headers = {
+        "access-control-allow-origin": origin.decode("latin-1"),
+        "access-control-allow-methods": METHODS,
+        "access-control-max-age": str(MAX_AGE_S),
+        "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+    }
     wanted = _header(scope, b"access-control-request-headers")
     if _FIELDS.fullmatch(wanted):
-        headers.append((b"access-control-allow-headers", wanted))
+        headers["access-control-allow-headers"] = wanted.decode("latin-1")
     if _header(scope, b"access-control-request-private-network") == b"true":
-        headers.append((b"access-control-allow-private-network", b"true"))
-    await send({"type": "http.response.start", "status": 204, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+        headers["access-control-allow-private-network"] = "true"
+    return Answer(status=204, headers=headers)
 
 
-def _showing(send: Send, origin: bytes) -> Send:
-    """`send`, with what lets the page see the answer. No cookies or passwords of the browser's own: no
+def _shown(origin: bytes) -> Sequence[Header]:
+    """What lets the page see the answer. No cookies or passwords of the browser's own: no
     `Access-Control-Allow-Credentials`."""
-
-    async def sent(event: Message) -> None:
-        if event["type"] == "http.response.start":
-            shown = [
-                (b"access-control-allow-origin", origin),
-                (b"access-control-expose-headers", b"*"),
-                (b"vary", b"Origin"),
-            ]
-            event = {**event, "headers": [*event["headers"], *shown]}
-        await send(event)
-
-    return sent
+    return (
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", b"*"),
+        (b"vary", b"Origin"),
+    )

@@ -6,14 +6,12 @@ from functools import cached_property
 from typing import Any
 
 import msgspec
-from starlette.types import Receive, Scope, Send
 
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import error_body
-
-from .refusals import respond
+from penstock.protocols.http.exchange import Exchange
 
 Page = tuple[int, str, bytes]
 
@@ -22,7 +20,7 @@ _HTML = "text/html; charset=utf-8"
 
 
 class Pages:
-    """ASGI application of everything that is no endpoint."""
+    """Serves everything that is no endpoint."""
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
@@ -35,22 +33,20 @@ class Pages:
             "/docs": lambda _: (200, _HTML, self._reference),
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
+    async def __call__(self, exchange: Exchange) -> None:
+        path: str = exchange.scope["path"]
         page = self._pages.get(path)
-        if scope["type"] != "http" or page is None:
+        if page is None:
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {path}")
-        if scope["method"] not in ("GET", "HEAD"):
-            raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for {path}")
-        accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
-        status, kind, body = page(accept.decode("latin-1"))
+        if exchange.method not in ("GET", "HEAD"):
+            raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{exchange.method} is not for {path}")
+        status, kind, body = page(exchange.header(b"accept") or "")
         headers = [
             (b"content-type", kind.encode()),
-            (b"content-length", b"%d" % len(body)),
             (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
             (b"x-content-type-options", b"nosniff"),
         ]
-        await respond(scope, send, status, headers, body)
+        await exchange.whole(status, headers, body)
 
     def _welcome(self, accept: str) -> Page:
         if re.search(r"\btext/html\b", accept):

@@ -4,21 +4,18 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Send
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.protocols.http.answers import Header, error_body
+from penstock.protocols.http.answers import JSON_TYPE, Header, error_body
+from penstock.protocols.http.exchange import Exchange
 
 RETRY_AFTER_S: Final = 1
 
 
-def _headers(kind: ErrorKind, body: bytes) -> list[Header]:
+def _headers(kind: ErrorKind) -> list[Header]:
     codes = kind.codes
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"connection", b"close"),
-    ]
+    headers = [JSON_TYPE, (b"connection", b"close")]
     if codes.retriable and codes.status in (429, 503):
         headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
     return headers
@@ -29,42 +26,39 @@ def raw_answer(kind: ErrorKind, message: str) -> bytes:
     body = error_body(kind, message)
     status = HTTPStatus(kind.codes.status)
     lines = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode())]
-    lines += [name + b": " + value for name, value in _headers(kind, body)]
+    length = (b"content-length", b"%d" % len(body))
+    lines += [name + b": " + value for name, value in (*_headers(kind), length)]
     return b"\r\n".join([*lines, b"", body])
 
 
-def refusing(kind: ErrorKind, message: str) -> ASGIApp:
-    """An application that answers one request with an error."""
-
-    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-        body = error_body(kind, message)
-        headers = _headers(kind, body)
-        await respond(scope, send, kind.codes.status, headers, body)
-
-    return refuse
+async def refuse_unread(exchange: Exchange, kind: ErrorKind, message: str) -> None:
+    """Answer with an error before anything looks at the request, and close the connection."""
+    body = error_body(kind, message)
+    await exchange.whole(kind.codes.status, _headers(kind), body)
 
 
-async def respond(scope: Scope, send: Send, status: int, headers: list[Header], body: bytes) -> None:
-    """Answer an HTTP request, one of HEAD without the body."""
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+async def refuse(exchange: Exchange, error: PenstockError, headers: Mapping[str, str] | None = None) -> None:
+    """Answer with an error; where an answer has begun, give up: the server then cuts the connection."""
+    if exchange.started:
+        return
+    body = error_body(error.kind, error.message)
+    await exchange.whole(error.kind.codes.status, _with_type(headers), body)
 
 
-async def refuse(
-    scope: Scope, send: Send, error: PenstockError, headers: Mapping[str, str] | None = None
-) -> None:
-    """Answer with an error, or give up where the answer has begun: the server then cuts the connection."""
-    upgrade = scope["type"] == "websocket"
-    kind = error.kind
-    body = error_body(kind, error.message)
-    sent = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    sent += [
+async def refuse_upgrade(send: Send, error: PenstockError, headers: Mapping[str, str] | None = None) -> None:
+    """Answer to a WebSocket's handshake with an error."""
+    body = error_body(error.kind, error.message)
+    sent = [*_with_type(headers), (b"content-length", b"%d" % len(body))]
+    status = error.kind.codes.ws_status
+    await send({"type": "websocket.http.response.start", "status": status, "headers": sent})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+def _with_type(headers: Mapping[str, str] | None) -> list[Header]:
+    further = [
         (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()
     ]
-    prefix = "websocket." if upgrade else ""
-    status = kind.codes.ws_status if upgrade else kind.codes.status
-    await send({"type": f"{prefix}http.response.start", "status": status, "headers": sent})
-    await send({"type": f"{prefix}http.response.body", "body": body})
+    return [JSON_TYPE, *further]
 
 
 BAD_HEAD: Final = raw_answer(

@@ -63,7 +63,6 @@ class Reload:
         if certificates is not None:
             certificates()
         context.apply_limits(config.limits)
-        self._app.requests.rated = context.rates is not None
         self._http.apply_limits(config.limits)
         allow_connections(config.limits.max_connections)
         if auth is not None:

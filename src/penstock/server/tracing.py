@@ -6,25 +6,23 @@ A request's span takes the place of its `traceparent`, so that what the endpoint
 import random
 from typing import TYPE_CHECKING, Final
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from penstock import __version__
+from penstock.protocols.http.exchange import NO_ANSWER, Exchange
 
 from .config import StartError, TraceSettings
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.sdk.trace.id_generator import IdGenerator
+    from opentelemetry.trace import Span, Status
 
 _RANDOM: Final = random.SystemRandom()
 
 
 class Tracing:
-    """An ASGI application round another that makes a span of each HTTP request."""
+    """Makes a span of each HTTP request."""
 
-    def __init__(
-        self, inner: ASGIApp, settings: TraceSettings, processor: "SpanProcessor | None" = None
-    ) -> None:
+    def __init__(self, settings: TraceSettings, processor: "SpanProcessor | None" = None) -> None:
         """`processor` takes the spans instead of OTLP. Raises StartError without the extra."""
         try:
             from opentelemetry import trace
@@ -33,7 +31,6 @@ class Tracing:
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ImportError:
             raise StartError("trace.otlp_endpoint needs more: pip install 'penstock[otel]'") from None
-        self._inner = inner
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": settings.service_name, "service.version": __version__}),
             id_generator=_ids(),
@@ -45,10 +42,9 @@ class Tracing:
         self._failed = trace.Status(trace.StatusCode.ERROR)
         self._in_span = trace.set_span_in_context
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._inner(scope, receive, send)
-            return
+    def begin(self, exchange: Exchange) -> "RequestSpan":
+        """Begin the span of a request."""
+        scope = exchange.scope
         carrier = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in scope["headers"]
@@ -56,31 +52,39 @@ class Tracing:
         }
         path: str = scope["path"]
         span = self._tracer.start_span(
-            f"{scope['method']} /{path.split('/', 2)[1]}",
+            f"{exchange.method} /{path.split('/', 2)[1]}",
             context=self._propagator.extract(carrier),
             kind=self._kind,
-            attributes={"http.request.method": scope["method"], "url.path": path},
+            attributes={"http.request.method": exchange.method, "url.path": path},
         )
         out: dict[str, str] = {}
         self._propagator.inject(out, context=self._in_span(span))
         headers = [item for item in scope["headers"] if item[0] not in (b"traceparent", b"tracestate")]
-        headers += [(name.encode(), value.encode()) for name, value in out.items()]
-
-        async def sent(event: Message) -> None:
-            if event["type"] == "http.response.start":
-                span.set_attribute("http.response.status_code", event["status"])
-                if event["status"] >= 500:
-                    span.set_status(self._failed)
-            await send(event)
-
-        try:
-            await self._inner({**scope, "headers": headers}, receive, sent)
-        finally:
-            span.end()
+        scope["headers"] = [*headers, *((name.encode(), value.encode()) for name, value in out.items())]
+        exchange.traceable = True
+        return RequestSpan(span, self._failed)
 
     def close(self) -> None:
         """Send what waits; blocks for as long as the exporter's own timeout."""
         self._provider.shutdown()
+
+
+class RequestSpan:
+    """The span of a request that is being answered."""
+
+    __slots__ = ("_failed", "_span")
+
+    def __init__(self, span: "Span", failed: "Status") -> None:
+        self._span = span
+        self._failed = failed
+
+    def end(self, status: int) -> None:
+        """The request is over, answered with `status` unless its peer was gone."""
+        if status != NO_ANSWER:
+            self._span.set_attribute("http.response.status_code", status)
+            if status >= 500:
+                self._span.set_status(self._failed)
+        self._span.end()
 
 
 def _ids() -> "IdGenerator":

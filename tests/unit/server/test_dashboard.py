@@ -25,7 +25,7 @@ RULES = DEPLOY / "prometheus/penstock.rules.yml"
 
 def known() -> set[str]:
     families = Families()
-    requests = RequestMetrics(cast(Any, None))
+    requests = RequestMetrics()
     requests.requests["topics", "GET", 200] = 1
     requests.seconds["topics"] = Histogram((1.0,))
     whole.of_endpoints(families, requests)

@@ -6,15 +6,21 @@ from typing import Any
 import pytest
 
 from penstock.protocols.audit import Audit
+from penstock.protocols.http.exchange import Exchange
 from penstock.server.config import check_origin
+from penstock.server.dispatch import Application
+from penstock.server.metrics.requests import RequestMetrics
 from penstock.server.origins import Origins, is_loopback_origin, is_private_name
 
 Headers = dict[str, str]
 
 
-async def _inner(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"vary", b"Accept")]})
-    await send({"type": "http.response.body", "body": b"in"})
+async def _inner(exchange: Exchange) -> None:
+    await exchange.whole(200, [(b"vary", b"Accept")], b"in")
+
+
+async def _socket(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "websocket.http.response.start", "status": 200, "headers": []})
 
 
 async def _call(
@@ -26,7 +32,8 @@ async def _call(
     kind: str = "http",
 ) -> tuple[int, dict[str, list[str]], Audit]:
     audit = Audit()
-    app = Origins(_inner, allowed, audit, own_names_only=own_names_only)
+    origins = Origins(allowed, audit, own_names_only=own_names_only)
+    app = Application({"topics": _inner}, {"topics": _socket}, _inner, origins, RequestMetrics())
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(event: MutableMapping[str, Any]) -> None:
@@ -46,6 +53,7 @@ async def _call(
     shown: dict[str, list[str]] = {}
     for name, value in sent[0]["headers"]:
         shown.setdefault(name.decode(), []).append(value.decode())
+    shown.pop("content-length", None)
     return sent[0]["status"], shown, audit
 
 

@@ -1,10 +1,8 @@
-"""The admin API as an ASGI application: which operation a request means, and its answer."""
+"""The admin API: which operation a request means, and its answer."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
-
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.caller import Caller
@@ -100,11 +98,10 @@ class Paths:
 _PATHS: Final = Paths(OPERATIONS, REFUSALS)
 
 
-def endpoint(context: ServerContext) -> ASGIApp:
+def endpoint(context: ServerContext) -> Callable[[Exchange], Awaitable[None]]:
     """Serves `/admin/v2`, `/admin/v3` and `/lookup/v2`."""
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send)
+    async def serve(exchange: Exchange) -> None:
         try:
             await exchange.give(await _answer(context, exchange))
         except Exception as error:

@@ -1,7 +1,7 @@
-"""One HTTP request and its answer, straight on ASGI: the hot routes pay for nothing they do not use."""
+"""One HTTP request and its answer: what every endpoint is given, whatever carries it."""
 
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -10,15 +10,20 @@ import msgspec
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.context import ServerContext
 from penstock.protocols.holding import Holding, holding_of
+from penstock.protocols.rates import SCOPE_KEY, Allowance
 from penstock.protocols.trace import trace_of
+from penstock.protocols.transport import PIECE_BYTES, send_in_pieces
 
 from .answers import JSON_TYPE, Answer, Dialect, Header, error_body, error_headers
 
 log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+
+NO_ANSWER: Final = 499  # a status: the peer hung up first; the number that proxies use
 
 T = TypeVar("T")
 
@@ -32,7 +37,11 @@ class ClientGoneError(Exception):
 
 
 class Exchange:
-    """A request being answered. `started` tells that an answer's head is out and no other can follow."""
+    """A request being answered. `started`: the head of an answer is out, and no other can follow.
+
+    A server implements `receive_event` and `send_event`; it may have a whole body at hand (`buffered`), and write a
+    whole answer at once (`whole`).
+    """
 
     __slots__ = (
         "_headers",
@@ -40,19 +49,21 @@ class Exchange:
         "encoding",
         "length",
         "method",
-        "receive",
         "scope",
-        "send",
+        "shown",
+        "size",
         "started",
+        "status",
         "traceable",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.receive = receive
-        self.send = send
-        self.method: str = scope["method"]
         self.started = False
+        self.status = NO_ANSWER
+        self.size = 0  # bytes of the answer's body so far
+        self.shown: Sequence[Header] = ()  # headers that every answer to this request has
+        self.method: str = scope["method"]
         self.authorization: bytes | None = None
         self.encoding: bytes | None = None
         self.length = -1
@@ -67,6 +78,57 @@ class Exchange:
                 self.encoding = value
             elif name == b"traceparent":
                 self.traceable = True
+
+    # -- as ASGI has it: what comes and goes in parts passes here
+
+    async def receive_event(self) -> Event:
+        """ASGI's `receive`, from the client."""
+        raise NotImplementedError
+
+    async def send_event(self, event: Event) -> None:
+        """ASGI's `send`, to the client."""
+        raise NotImplementedError
+
+    def buffered(self) -> bytes | None:
+        """The whole body, where it is here already; `receive` then waits for the client's end."""
+        return None
+
+    async def receive(self) -> Event:
+        """ASGI's `receive`. A body counts in the allowance of its role."""
+        event = await self.receive_event()
+        body = event.get("body")
+        if body and SCOPE_KEY in self.scope:
+            await self.spend(len(body), more=event.get("more_body", False))
+        return event
+
+    async def send(self, event: Event) -> None:
+        """ASGI's `send`. Large parts go in pieces, as fast as the client takes them; they count until then."""
+        if event["type"] == "http.response.start":
+            self.started = True
+            self.status = event["status"]
+            if self.shown:
+                event = {**event, "headers": [*event["headers"], *self.shown]}
+            await self.send_event(event)
+            return
+        size = len(event.get("body", b""))
+        self.size += size
+        if size > PIECE_BYTES:
+            await send_in_pieces(self.scope, event, self.send_event)
+        else:
+            await self.send_event(event)
+        if size and SCOPE_KEY in self.scope:
+            await self.spend(size, more=event.get("more_body", False))
+
+    async def spend(self, size: int, *, more: bool) -> None:
+        """Count a body in the allowance of its role: a whole one after it was given, the parts of those that go on as
+        fast as the role may have them."""
+        allowance: Allowance = self.scope[SCOPE_KEY]
+        if more:
+            await allowance.spend(0, size)
+        else:
+            allowance.take(0, size)
+
+    # -- the request
 
     def header(self, name: bytes) -> str | None:
         """A request header by its lower-case name."""
@@ -111,22 +173,13 @@ class Exchange:
         """
         if self.length > bytes_max:
             raise _too_large(bytes_max)
-        message = await self.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError
-        body: bytes = message.get("body", b"")
-        if message.get("more_body"):
-            parts, size = [body], len(body)
-            while message.get("more_body"):
-                if size > bytes_max:
-                    raise _too_large(bytes_max)
-                message = await self.receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGoneError
-                part: bytes = message.get("body", b"")
-                parts.append(part)
-                size += len(part)
-            body = b"".join(parts)
+        whole = self.buffered()
+        if whole is None:
+            body = await self._rest(bytes_max)
+        else:
+            body = whole
+            if body and SCOPE_KEY in self.scope:
+                await self.spend(len(body), more=False)
         if len(body) > bytes_max:
             raise _too_large(bytes_max)
         if self.encoding is not None and not encoded and self.encoding.lower() != b"identity":
@@ -135,6 +188,20 @@ class Exchange:
                 f"Content-Encoding {self.encoding.decode('latin-1')!r} is not understood",
             )
         return body
+
+    async def _rest(self, bytes_max: int) -> bytes:
+        """A body that is to be waited for; raises TOO_LARGE, ClientGoneError."""
+        parts: list[bytes] = []
+        size = 0
+        while size <= bytes_max:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            parts.append(message.get("body", b""))
+            if not message.get("more_body"):
+                return b"".join(parts)
+            size += len(parts[-1])
+        raise _too_large(bytes_max)
 
     async def json(self, decoder: msgspec.json.Decoder[T], bytes_max: int, *, empty: bytes = b"") -> T:
         """The request's body, or `empty` where there is none, as what the decoder is for; raises as `body`, BAD_JSON,
@@ -147,23 +214,27 @@ class Exchange:
         except DECODE_ERRORS as error:
             raise PenstockError(ErrorKind.BAD_JSON, reason(error)) from None
 
+    # -- the answer
+
     async def answer(self, body: bytes, status: int = 200, *headers: Header) -> None:
         """A whole answer in JSON."""
-        await self.head(status, JSON_TYPE, (b"content-length", b"%d" % len(body)), *headers)
-        await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+        await self.whole(status, (JSON_TYPE, *headers), body)
 
     async def give(self, answer: Answer) -> None:
         """A whole answer; of HEAD the length of its body only."""
         body, headers = answer.content()
+        await self.whole(answer.status, headers, body)
+
+    async def whole(self, status: int, headers: Sequence[Header], body: bytes | None) -> None:
+        """A whole answer of any type, and its length; without either where the body is None."""
         if body is not None:
-            headers.append((b"content-length", b"%d" % len(body)))
-        await self.head(answer.status, *headers)
+            headers = [*headers, (b"content-length", b"%d" % len(body))]
+        await self.head(status, *headers)
         sent = b"" if body is None or self.method == "HEAD" else body
         await self.send({"type": "http.response.body", "body": sent})
 
     async def head(self, status: int, *headers: Header) -> None:
         """Begin an answer."""
-        self.started = True
         await self.send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def part(self, body: bytes) -> None:
@@ -189,6 +260,23 @@ class Exchange:
             return
         body = error_body(error.kind, error.message, dialect)
         await self.answer(body, error.kind.codes.status, *error_headers(error, context.challenges))
+
+
+class AsgiExchange(Exchange):
+    """One that some ASGI server carries."""
+
+    __slots__ = ("_receive", "_send")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope)
+        self._receive = receive
+        self._send = send
+
+    async def receive_event(self) -> Event:
+        return await self._receive()
+
+    async def send_event(self, event: Event) -> None:
+        await self._send(event)
 
 
 def reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
-from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.http.media import choose_type
 from penstock.protocols.http.operations import Router, Table
@@ -87,7 +87,7 @@ _READING: Final[dict[str, Any]] = {
 
 
 class KafkaRestEndpoint:
-    """An ASGI application for `/kafka` and everything below it."""
+    """Serves `/kafka` and everything below it."""
 
     operations: Final = Table("kafka rest")
 
@@ -105,8 +105,7 @@ class KafkaRestEndpoint:
                 handlers["HEAD"] = handlers["GET"]
         self._router = Router(self._handlers)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send)
+    async def __call__(self, exchange: Exchange) -> None:
         try:
             await exchange.give(await self._answer(exchange))
         except Exception as error:

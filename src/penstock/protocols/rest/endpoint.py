@@ -7,7 +7,7 @@ from typing import Final
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, not_allowed
-from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send, raw_path
+from penstock.protocols.http.exchange import Exchange, Scope, raw_path
 from penstock.protocols.http.operations import Operation
 
 from . import consume, cursor, logs, produce, read, request, shipped
@@ -28,7 +28,7 @@ _PATHS: Final = Paths(OPERATIONS)
 
 
 class RestEndpoint:
-    """An ASGI application for everything below `/topics/`."""
+    """Serves everything below `/topics/`."""
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
@@ -40,8 +40,8 @@ class RestEndpoint:
             methods[operation.method] = partial(operation.handler, self.services)
         self._targets: dict[bytes, tuple[Target, Mapping[str, Handler]]] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send)
+    async def __call__(self, exchange: Exchange) -> None:
+        scope = exchange.scope
         shipped = False
         try:
             target, methods = self._find(scope)

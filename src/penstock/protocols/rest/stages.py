@@ -14,7 +14,7 @@ from penstock.model.stage import StageKey, Writer
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, to_json
-from penstock.protocols.http.exchange import Exchange, Receive, Scope, Send
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import ALWAYS as LISTING
 from penstock.protocols.http.operations import Handlers, Operation, Table
 from penstock.protocols.http.params import Parameter, Params, whole_number
@@ -285,18 +285,17 @@ OPERATIONS: Final[Sequence[Operation]] = [*operations, *entries.operations]
 
 
 class StagesEndpoint:
-    """An ASGI application."""
+    """Serves the operations above."""
 
     _handlers: Final = Handlers(OPERATIONS)
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send)
+    async def __call__(self, exchange: Exchange) -> None:
         try:
             handler, names = self._find(exchange)
-            caller = await Caller.admit(self._context, exchange.authorization, scope)
+            caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
             whole = exchange.segments()[0] == "entries"
             require(self._context.broker, Capability.ENTRIES if whole else Capability.STAGED_PUBLISH)
             await exchange.answer(to_json(await handler(self._context, caller, names, exchange)))

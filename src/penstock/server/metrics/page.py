@@ -5,13 +5,11 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from starlette.types import Receive, Scope, Send
-
 from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import error_body
-from penstock.server.refusals import respond
+from penstock.protocols.http.exchange import Exchange
 
 from . import whole
 from .pipelines import Pipelines
@@ -26,7 +24,7 @@ TOPICS_AT_ONCE = 200  # then others have their turn on the loop
 
 
 class MetricsPage:
-    """The ASGI application of `/metrics`. `counts` says how many WebSocket and binary connections there are."""
+    """Serves `/metrics`. `counts` says how many WebSocket and binary connections there are."""
 
     def __init__(
         self,
@@ -43,14 +41,15 @@ class MetricsPage:
         self._pipelines = Pipelines(context.broker)
         self._busy = asyncio.Lock()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, exchange: Exchange) -> None:
+        scope = exchange.scope
         if scope["path"].rstrip("/") != "/metrics":
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {scope['path']}")
         if scope["method"] not in ("GET", "HEAD"):
             raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{scope['method']} is not for /metrics")
         status, headers = 200, []
         try:
-            await self._context.may_see_metrics(_header(scope, b"authorization"), scope)
+            await self._context.may_see_metrics(exchange.authorization, scope)
         except PenstockError as error:
             if error.kind is not ErrorKind.UNAUTHENTICATED:
                 raise
@@ -58,9 +57,8 @@ class MetricsPage:
             body, kind = error_body(error.kind, error.message), "application/json"
         else:
             async with self._busy:  # one scrape at a time: each looks at every topic
-                body, kind = await self._render((_header(scope, b"accept") or b"").decode("latin-1"))
-        length = (b"content-length", b"%d" % len(body))
-        await respond(scope, send, status, [(b"content-type", kind.encode()), length, *headers], body)
+                body, kind = await self._render(exchange.header(b"accept") or "")
+        await exchange.whole(status, [(b"content-type", kind.encode()), *headers], body)
 
     async def _render(self, accept: str) -> tuple[bytes, str]:
         from prometheus_client.exposition import choose_encoder
@@ -122,8 +120,3 @@ class _Collected:
                     metric.add_metric(labels, buckets, value.total)
             yield metric
         yield from PROCESS_COLLECTOR.collect()
-
-
-def _header(scope: Scope, name: bytes) -> bytes | None:
-    found: bytes | None = next((value for key, value in scope["headers"] if key == name), None)
-    return found

@@ -1,0 +1,271 @@
+"""HTTP/1.1 of one connection: what httptools finds in its bytes becomes requests, which are answered one by one.
+
+A request is started once its body is whole, or nothing more of it has come: most are whole by then, and are read
+without waiting. Nothing here has a bound; `connections` has them.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Final, Literal, cast
+from urllib.parse import unquote
+
+import httptools
+from uvicorn import Config
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+
+from .deadlines import State
+from .request import Request, Serve
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_HIGH: Final = 65_536  # of a body that nobody has taken, before no more is read
+TARGETS_MAX: Final = 1024  # of requests, that are remembered taken apart
+TARGET_BYTES_MAX: Final = 256
+
+_ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
+_BAD_REQUEST: Final = b"Invalid HTTP request received."
+_BAD_REQUEST_ANSWER: Final = (
+    b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+    % (len(_BAD_REQUEST), _BAD_REQUEST)
+)
+
+
+class _Targets(dict[bytes, tuple[str, bytes, bytes]]):
+    """What a request line asks for: its path, the path as it was sent, the query."""
+
+    def __missing__(self, url: bytes) -> tuple[str, bytes, bytes]:
+        parsed = httptools.parse_url(url)
+        raw = parsed.path
+        path = raw.decode("ascii")
+        found = unquote(path) if "%" in path else path, raw, parsed.query or b""
+        if len(url) <= TARGET_BYTES_MAX and not found[2]:  # a query may hold a token
+            if len(self) >= TARGETS_MAX:
+                self.clear()
+            self[url] = found
+        return found
+
+
+_TARGETS: Final = _Targets()
+
+
+class Http1Connection(asyncio.Protocol):
+    """`request` is the one whose head was read last; those before it that are not answered yet come first."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        server_state: State,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.config = config
+        self.serve: Serve = cast(Any, config.app).serve
+        self.loop = _loop or asyncio.get_running_loop()
+        self.parser = httptools.HttpRequestParser(self)
+        # What comes after a request that asks for the connection's end is passed over, rather than refused.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.server_state = server_state
+        self.connections = server_state.connections
+        self.app_state = app_state
+        self.transport = cast(asyncio.Transport, None)
+        self.client: tuple[str, int] | None = None
+        self.server: tuple[str, int | None] | None = None
+        self.scheme: Literal["http", "https"] = "http"
+        self.url = b""
+        self.headers = cast(list[tuple[bytes, bytes]], None)
+        self.request: Request | None = None
+        self.in_head = True  # of the request that is being read, or is to come first
+        self.expects_continue = False
+        self.idle_since: float | None = None  # all requests so far are answered
+        self.read_paused = False
+        self.write_paused = False
+        self._writable = asyncio.Event()
+        self._ready: Request | None = None  # to be started
+        self._running: Request | None = None  # the last that was
+        self._following: deque[Request] = deque()  # when those before are answered
+
+    @property
+    def default_lines(self) -> bytes:
+        return self.server_state.default_lines
+
+    # -- the transport's calls
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.connections.add(cast(Any, self))
+        self.transport = transport
+        self.server = get_local_addr(transport)
+        self.client = get_remote_addr(transport)
+        self.scheme = "https" if is_ssl(transport) else "http"
+
+    def data_received(self, data: bytes) -> None:
+        self.idle_since = None
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            log.warning("Invalid HTTP request received.")
+            self.refuse_bytes()
+        except httptools.HttpParserUpgrade:
+            if self._upgrades():
+                self.upgrade()
+            else:
+                log.warning("Unsupported upgrade request.")
+        if self._ready is not None:
+            self._start_ready()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connections.discard(cast(Any, self))
+        for request in (self._running, self.request):
+            if request is not None:
+                request.disconnect()
+        self.resume_writing()
+        self.idle_since = None
+        if exc is None:
+            self.transport.close()
+        self.parser = cast(Any, None)  # it knows this object
+
+    def pause_writing(self) -> None:
+        if not self.write_paused:
+            self.write_paused = True
+            self._writable.clear()
+
+    def resume_writing(self) -> None:
+        if self.write_paused:
+            self.write_paused = False
+            self._writable.set()
+
+    async def writable(self) -> None:
+        await self._writable.wait()
+
+    def pause_reading(self) -> None:
+        """Read no more until `resume_reading`."""
+        if not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    # -- the parser's calls
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        self.in_head = True
+        self.expects_continue = False
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expects_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        parser = self.parser
+        if self.upgrading:
+            return
+        version = parser.get_http_version()
+        path, raw_path, query = _TARGETS[self.url]
+        scope = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "method": parser.get_method().decode("ascii"),
+            "root_path": "",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": self.headers,
+            "state": self.app_state,
+        }
+        keep_alive = version != "1.0" and parser.should_keep_alive()
+        before = self.request
+        self.request = Request(self, scope, keep_alive=keep_alive, expects_continue=self.expects_continue)
+        self.in_head = False
+        if before is None or before.answered:
+            self._ready = self.request
+        else:
+            self.pause_reading()
+            self._following.append(self.request)
+
+    def on_body(self, body: bytes) -> None:
+        request = self.request
+        if request is None or request.answered or self.upgrading:
+            return
+        if request.feed(body) > BODY_BYTES_HIGH:
+            self.pause_reading()
+
+    def on_message_complete(self) -> None:
+        request = self.request
+        if request is None or request.answered or self.upgrading:
+            return
+        request.more_body = False
+        request.notify()
+        if self._ready is not None:
+            self._start_ready()
+
+    # -- requests
+
+    def _start_ready(self) -> None:
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            self.start(ready, self.serve)
+
+    def start(self, request: Request, serve: Serve) -> None:
+        """Have a request answered."""
+        self._running = request
+        tasks = self.server_state.tasks
+        task = self.loop.create_task(request.run(serve))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def on_answered(self) -> None:
+        if self.transport.is_closing():
+            return
+        self.resume_reading()
+        if self._following:
+            self.start(self._following.popleft(), self.serve)
+        else:
+            self.idle_since = self.loop.time()
+
+    def shutdown(self) -> None:
+        """Close the connection once its request is answered."""
+        if self.request is None or self.request.answered:
+            self.transport.close()
+        else:
+            self.request.keep_alive = False
+
+    def refuse_bytes(self) -> None:
+        """Answer to what is not HTTP."""
+        head = b"HTTP/1.1 400 Bad Request\r\n" + self.default_lines
+        self.transport.write(head + _BAD_REQUEST_ANSWER)
+        self.transport.close()
+
+    # -- upgrades
+
+    @property
+    def upgrading(self) -> bool:
+        """Whether the request that is being read is a WebSocket's handshake."""
+        return bool(self.parser.should_upgrade()) and self._upgrades()
+
+    def _upgrades(self) -> bool:
+        asked, to = False, b""
+        for name, value in self.headers:
+            if name == b"connection":
+                asked = b"upgrade" in [token.lower().strip() for token in value.split(b",")]
+            elif name == b"upgrade":
+                to = value.lower()
+        return asked and to == b"websocket"
+
+    def upgrade(self) -> None:
+        """Hand the connection to a WebSocket."""
+        raise NotImplementedError

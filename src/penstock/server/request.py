@@ -1,0 +1,280 @@
+"""One request of a connection: its body as it comes, and its answer as bytes.
+
+A whole answer is written by one call, head and body together; ASGI's events are for what comes or goes in parts.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Final, Protocol
+
+from penstock.protocols.http.answers import Header
+from penstock.protocols.http.exchange import Event, Exchange, Scope
+from penstock.protocols.rates import SCOPE_KEY
+from penstock.protocols.transport import PIECE_BYTES
+
+log = logging.getLogger(__name__)
+
+Serve = Callable[[Exchange], Awaitable[None]]
+
+LINES_MAX: Final = 1024  # headers of answers that are remembered as lines
+LINE_BYTES_MAX: Final = 256
+
+_BAD_NAME: Final = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\\[\]={} \t\\"]')
+_BAD_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_BODILESS: Final = (204, 304)
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CLOSE: Final = b"connection: close\r\n"
+
+
+def _status_line(status: int) -> bytes:
+    known = status in {one.value for one in HTTPStatus}
+    return b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode() if known else b"")
+
+
+STATUS_LINES: Final = {status: _status_line(status) for status in range(100, 600)}
+
+
+class _Lines(dict[Header, bytes]):
+    """The lines of headers, checked: nobody writes a header of his own by a line feed in another's value."""
+
+    def __missing__(self, header: Header) -> bytes:
+        name, value = header
+        if _BAD_NAME.search(name) or _BAD_VALUE.search(value):
+            raise RuntimeError(f"a header that HTTP does not allow: {name!r}")
+        line = name.lower() + b": " + value + b"\r\n"
+        if len(line) <= LINE_BYTES_MAX:
+            if len(self) >= LINES_MAX:
+                self.clear()
+            self[header] = line
+        return line
+
+
+_LINES: Final = _Lines()
+
+
+class Carrier(Protocol):
+    """What a request needs of its connection."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    write_paused: bool
+
+    @property
+    def default_lines(self) -> bytes:
+        """The headers of every answer."""
+        ...
+
+    async def writable(self) -> None:
+        """Completes when the peer has taken enough of what was written."""
+
+    def resume_reading(self) -> None:
+        """Read on, where reading was paused."""
+
+    def on_answered(self) -> None:
+        """The answer is complete."""
+
+
+class Request(Exchange):
+    """`answered`: the answer is complete. `more_body`: the body is not."""
+
+    __slots__ = (
+        "_body",
+        "_carrier",
+        "_changed",
+        "_chunked",
+        "_head",
+        "_left",
+        "_news",
+        "answered",
+        "disconnected",
+        "expects_continue",
+        "keep_alive",
+        "more_body",
+    )
+
+    def __init__(self, carrier: Carrier, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
+        super().__init__(scope)
+        self._carrier = carrier
+        self.keep_alive = keep_alive
+        self.expects_continue = expects_continue
+        self.disconnected = False
+        self.answered = False
+        self.more_body = True
+        self._body: bytes | bytearray = b""
+        self._news = False  # since the last `receive`
+        self._changed: asyncio.Event | None = None  # where somebody waits for news
+        self._head = b""  # of the answer, until it is written
+        self._chunked = False
+        self._left = 0  # of the body, where its length was announced
+
+    # -- from the connection
+
+    def feed(self, data: bytes) -> int:
+        """Some of the body came; returns how much of it nobody has taken."""
+        if not self._body:
+            self._body = data
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += data
+        self.notify()
+        return len(self._body)
+
+    def notify(self) -> None:
+        """Something changed that a `receive` waits for."""
+        self._news = True
+        if self._changed is not None:
+            self._changed.set()
+
+    def disconnect(self) -> None:
+        """There is no client any more, or none that is listened to."""
+        self.disconnected = True
+        self.notify()
+
+    async def run(self, serve: Serve) -> None:
+        """Have the request answered; whatever happens, the connection does not wait for ever."""
+        try:
+            await serve(self)
+        except asyncio.CancelledError:
+            log.warning("a request was cut off", extra={"path": self.scope["path"]})
+        except Exception:
+            log.exception("a request failed", extra={"path": self.scope["path"]})
+        if self.answered or self.disconnected:
+            return
+        if self.started:
+            log.error("an answer was not completed", extra={"path": self.scope["path"]})
+            self._carrier.transport.close()
+            return
+        await self.whole(
+            500,
+            ((b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")),
+            b"Internal Server Error",
+        )
+
+    # -- the request's body
+
+    def buffered(self) -> bytes | None:
+        if self.more_body or self.expects_continue or self.disconnected or self.answered:
+            return None
+        self._news = False
+        self._carrier.resume_reading()
+        return self._taken()
+
+    async def receive_event(self) -> Event:
+        carrier = self._carrier
+        if self.expects_continue and not carrier.transport.is_closing():
+            carrier.transport.write(_CONTINUE)
+            self.expects_continue = False
+        if not self.disconnected and not self.answered:
+            carrier.resume_reading()
+            if not self._news:
+                self._changed = self._changed or asyncio.Event()
+                self._changed.clear()
+                await self._changed.wait()
+            self._news = False
+        if self.disconnected or self.answered:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": self._taken(), "more_body": self.more_body}
+
+    def _taken(self) -> bytes:
+        body, self._body = bytes(self._body), b""
+        return body
+
+    # -- the answer
+
+    async def whole(self, status: int, headers: Sequence[Header], body: bytes | None) -> None:
+        carrier = self._carrier
+        if (
+            body is None
+            or len(body) > PIECE_BYTES
+            or carrier.write_paused
+            or self.disconnected
+            or self.started
+        ):
+            await super().whole(status, headers, body)
+            return
+        lines = self._lines(status, (*headers, *self.shown) if self.shown else headers)
+        lines.append(b"content-length: %d\r\n\r\n" % len(body))
+        self.started, self.status = True, status
+        self.expects_continue = False
+        if self.method != "HEAD":
+            lines.append(body)
+            self.size = len(body)
+        carrier.transport.write(b"".join(lines))
+        self._finish()
+        if self.size and SCOPE_KEY in self.scope:
+            await self.spend(self.size, more=False)
+
+    async def send_event(self, event: Event) -> None:
+        carrier = self._carrier
+        if carrier.write_paused and not self.disconnected:
+            await carrier.writable()
+        if self.disconnected:
+            return
+        if self.answered:
+            raise RuntimeError("an answer goes on after its end")
+        if event["type"] == "http.response.start":
+            self._open(event["status"], event["headers"])
+            carrier.loop.call_soon(
+                self._write_head
+            )  # unless it goes with the first part, which follows at once
+        else:
+            self._write_part(event.get("body", b""), last=not event.get("more_body", False))
+
+    def _lines(self, status: int, headers: Sequence[Header]) -> list[bytes]:
+        lines = [STATUS_LINES[status], self._carrier.default_lines]
+        closes = False
+        for header in headers:
+            lines.append(_LINES[header])
+            if header[0] == b"connection" and b"close" in header[1].lower():
+                closes = True
+        if closes:
+            self.keep_alive = False
+        elif not self.keep_alive:
+            lines.append(_CLOSE)
+        return lines
+
+    def _open(self, status: int, headers: Sequence[Header]) -> None:
+        lines = self._lines(status, headers)
+        length = next((value for name, value in headers if name == b"content-length"), None)
+        self._left = 0 if length is None else int(length)
+        self._chunked = length is None and self.method != "HEAD" and status not in _BODILESS
+        lines.append(b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
+        self._head = b"".join(lines)
+        self.expects_continue = False
+
+    def _write_head(self) -> None:
+        if self._head:
+            self._carrier.transport.write(self._head)
+            self._head = b""
+
+    def _write_part(self, body: bytes, *, last: bool) -> None:
+        if self.method == "HEAD":
+            body, self._left = b"", 0
+        elif self._chunked:
+            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            if last:
+                body += b"0\r\n\r\n"
+        elif len(body) > self._left:
+            raise RuntimeError("an answer is longer than its content-length")
+        else:
+            self._left -= len(body)
+        if self._head:
+            body, self._head = self._head + body, b""
+        if body:
+            self._carrier.transport.write(body)
+        if not last:
+            return
+        if self._left:
+            raise RuntimeError("an answer is shorter than its content-length")
+        self._finish()
+
+    def _finish(self) -> None:
+        self.answered = True
+        self.notify()
+        if not self.keep_alive:
+            self._carrier.transport.close()
+        self._carrier.on_answered()
