@@ -539,6 +539,62 @@ async def test_a_request_in_the_shipped_dialect(body: dict[str, Any]) -> None:
         assert (message.payload, message.key) == (b"ping", "k")
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (TOPIC, {"value": "ping"}),
+        (TOPIC, {"messages": [{"value": "ping"}]}),
+        (SHIPPED, {"value": "ping"}),
+        (SHIPPED, {"payload": "ping"}),
+        (SHIPPED, {"messages": [{"payload": "ping"}]}),
+    ],
+)
+async def test_a_request_of_a_text_alone_is_stored_as_any_other(path: str, body: dict[str, Any]) -> None:
+    """The second time the topic and its schema are known, and nothing but the text is looked at."""
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    async with RestServer.open() as server:
+        url, content = f"{path}/request?timeout=5", msgspec.json.encode(body)
+        for headers in ({}, {}, trace):
+            asked = asyncio.get_running_loop().create_task(
+                server.client.post(url, content=content, headers=headers)
+            )
+            await settle()
+            await server.clock.advance(5)
+            response = await asked
+            assert (response.status_code, response.json()["reason" if path == SHIPPED else "message"]) == (
+                504,
+                "no reply within 5 ms",
+            )
+        topic = await server.broker.topics.get(TopicName.parse("t"))
+        first, second, third = [
+            message for entry in await topic.read(0, 10) for message in server.broker.encoder.decode(entry)
+        ]
+        assert [one.sequence_id for one in (first, second, third)] == [0, 1, 2]
+        assert (
+            (first.payload, first.schema_version) == (second.payload, second.schema_version) == (b"ping", 0)
+        )
+        assert first.properties == second.properties == {"REQUEST_TIMEOUT_MILLIS": "5"}
+        assert third.properties.keys() == {"REQUEST_TIMEOUT_MILLIS", "traceparent"}
+
+
+async def test_a_text_alone_that_is_no_request_is_refused_whatever_is_known() -> None:
+    async with RestServer.open() as server:
+        asked = asyncio.get_running_loop().create_task(
+            server.client.post(f"{TOPIC}/request?timeout=5", content=b'{"value":"x"}')
+        )
+        await settle()
+        await server.clock.advance(5)
+        await asked
+        url = f"{TOPIC}/request"
+        await refused(server, {"messages": [{"value": "x"}] * 2}, 422, 42205, url)
+        await refused(server, {"messages": []}, 422, 42205, url)
+        await refused(server, {"payload": "x"}, 400, 40001, url)
+        await refused(server, {"value": 5}, 422, 42202, url)
+        topic = await server.broker.topics.get(TopicName.parse("t"))
+        assert topic.next_offset == 1
+        assert len(server.broker.requests) == 0
+
+
 async def shipped(server: RestServer, body: Any, path: str = SHIPPED) -> httpx.Response:
     return await server.client.post(path, content=msgspec.json.encode(body))
 

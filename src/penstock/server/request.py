@@ -88,6 +88,7 @@ class Request(Exchange):
         "_head",
         "_left",
         "_news",
+        "_when_gone",
         "answered",
         "disconnected",
         "expects_continue",
@@ -106,6 +107,7 @@ class Request(Exchange):
         self._body: bytes | bytearray = b""
         self._news = False  # since the last `receive`
         self._changed: asyncio.Event | None = None  # where somebody waits for news
+        self._when_gone: Callable[[], None] | None = None
         self._head = b""  # of the answer, until it is written
         self._chunked = False
         self._left = 0  # of the body, where its length was announced
@@ -133,6 +135,8 @@ class Request(Exchange):
         """There is no client any more, or none that is listened to."""
         self.disconnected = True
         self.notify()
+        if self._when_gone is not None:
+            self._when_gone()
 
     async def run(self, serve: Serve) -> None:
         """Have the request answered; whatever happens, the connection does not wait for ever."""
@@ -153,6 +157,14 @@ class Request(Exchange):
             ((b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")),
             b"Internal Server Error",
         )
+
+    def call_when_gone(self, callback: Callable[[], None] | None) -> bool:
+        self._when_gone = callback
+        if callback is not None:
+            self._carrier.resume_reading()  # a connection that is not read ends unseen
+            if self.disconnected:
+                callback()
+        return True
 
     # -- the request's body
 

@@ -93,6 +93,13 @@ class Exchange:
         """The whole body, where it is here already; `receive` then waits for the client's end."""
         return None
 
+    def call_when_gone(self, callback: Callable[[], None] | None) -> bool:
+        """Have `callback` called when the client hangs up, None: not any more. The body is to be read before.
+
+        False where only `receive` says so.
+        """
+        return False
+
     async def receive(self) -> Event:
         """ASGI's `receive`. A body counts in the allowance of its role."""
         event = await self.receive_event()

@@ -1,7 +1,10 @@
-"""Waiting on behalf of a request: until there is news, its time is over, its client hangs up or the server drains."""
+"""Waiting on behalf of a request: until there is news, its time is over, its client hangs up or the server drains.
+
+Our own server calls when a client hangs up; of others a task has to wait for that.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,8 +14,9 @@ from penstock.protocols.permission_watch import PermissionWatch
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from .exchange import Exchange
+
 T = TypeVar("T")
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class LongPoll:
@@ -21,24 +25,26 @@ class LongPoll:
     `lapsed` is why the client may have no more of it: its credentials expired, or a permission was revoked.
     """
 
-    def __init__(self, waits: "LongPolls", receive: Receive) -> None:
+    def __init__(self, waits: "LongPolls", exchange: Exchange) -> None:
         self.gone = False
         self.lapsed: PenstockError | None = None
         self._permission: PermissionWatch | None = None
         self._waits = waits
-        self._receive = receive
+        self._exchange = exchange
         self._scope: asyncio.Timeout | None = None
         self._watcher: asyncio.Task[Any] | None = None
 
     async def __aenter__(self) -> Self:
         self._waits.running.add(self)
-        self._watcher = self._waits.tasks.spawn(self._watch_client(), "watch client")
+        if not self._exchange.call_when_gone(self._hang_up):
+            self._watcher = self._waits.tasks.spawn(self._watch_client(), "watch client")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._waits.running.discard(self)
+        self._exchange.call_when_gone(None)
         if self._watcher is not None:
             self._watcher.cancel()
         if self._permission is not None:
@@ -53,8 +59,11 @@ class LongPoll:
         self.stop()
 
     async def _watch_client(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self._exchange.receive())["type"] != "http.disconnect":
             pass
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         self.gone = True
         self.stop()
 

@@ -113,7 +113,7 @@ class Read:
             if pieces or left <= 0:
                 return size, pieces
             news = log.topic.grown(seen, self._limits.max_wait_ms)
-            async with LongPoll(self._waits, exchange.receive) as poll:
+            async with LongPoll(self._waits, exchange) as poll:
                 if not await poll.until(news, left):
                     return size, pieces
             await asyncio.sleep(0)

@@ -160,7 +160,7 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
     found = _instance(rest, caller, target)
     found.requests += 1
     try:
-        async with LongPoll(rest.polls, exchange.receive) as poll:
+        async with LongPoll(rest.polls, exchange) as poll:
             poll.watch(caller, allowed)
             values = Values(rest.broker.schemas, target.topic, found.reader, form)
             fetched = Fetch(rest.decoding, found.consumer, values, messages_max, bytes_max)

@@ -66,7 +66,7 @@ async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exch
     names = Names(rest.broker.topics, caller, wanted)
     found: ManyOffsets | None = None
     if wanted.wait_ms and wanted.seen is not None:
-        async with LongPoll(rest.polls, exchange.receive) as poll:
+        async with LongPoll(rest.polls, exchange) as poll:
             poll.watch(caller, names.check)
             found = await poll.until(_changed(rest.broker.topics, names, wanted.seen), wanted.wait_ms)
             if poll.lapsed is not None:

@@ -89,14 +89,14 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
             topic, rest.decoding, values, start, messages_max=messages_max, bytes_max=bytes_max
         )
         follow = params.flag("follow") or kind == EVENTS
-        async with LongPoll(rest.polls, exchange.receive) as poll:
+        async with LongPoll(rest.polls, exchange) as poll:
             poll.watch(caller, allowed)
             await stream_messages(
                 exchange, poll, Stream(following, end, follow=follow, wait_ms=wait_ms), kind
             )
         return
     if wait_ms and topic.next_offset <= start and (end is None or end > start):
-        async with LongPoll(rest.polls, exchange.receive) as poll:
+        async with LongPoll(rest.polls, exchange) as poll:
             await poll.until(topic.grown(start, limits.max_wait_ms), wait_ms)
         allowed()  # still, after the wait
     page = Messages(

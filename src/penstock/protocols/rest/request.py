@@ -5,7 +5,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import DECODE_ERRORS, ClientGoneError, Exchange
@@ -13,6 +15,7 @@ from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.limits import Limits
+from penstock.protocols.trace import traced
 from penstock.protocols.values import value_of
 
 from . import shipped
@@ -26,6 +29,10 @@ _message = msgspec.json.Decoder(ProduceMessage)
 
 DEFAULT_TIMEOUT_MS: Final = 30_000  # longer than most servers think, shorter than most clients wait
 
+QUERIES_MAX: Final = 1024  # that are remembered taken apart
+QUERY_BYTES_MAX: Final = 32
+
+_TIMEOUTS: Final[dict[bytes, int]] = {}  # by the query
 _TIMEOUT: Final = (Parameter("timeout", "How long to wait, in ms.", COUNT),)
 
 
@@ -56,17 +63,13 @@ operations: Final = Table("request", TOPIC, SHIPPED)
 )
 async def request(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_produce(target.topic)
-    params = Params(exchange.scope["query_string"], _TIMEOUT)
-    timeout_ms = params.number("timeout") or DEFAULT_TIMEOUT_MS
+    timeout_ms = _timeout_ms(exchange.scope["query_string"])
     rest.broker.requests.check(timeout_ms)  # before a topic is made for it
     body = await exchange.body(rest.limits.max_request_bytes)
-    job = _job(target, body, rest.limits, exchange.trace())
-    if len(job.messages) != 1:
-        raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
-    cached, prepared = await prepare(rest, job)
-    message = prepared.ready[0].out
-    async with LongPoll(rest.polls, exchange.receive) as poll:
-        reply = await poll.until(cached.producer.request(message, timeout_ms), None)
+    trace = exchange.trace()
+    producer, message = _text(rest, target, body, trace) or await _any(rest, target, body, trace)
+    async with LongPoll(rest.polls, exchange) as poll:
+        reply = await poll.until(producer.request(message, timeout_ms), None)
         if reply is None:
             if poll.gone:
                 raise ClientGoneError  # the wait is withdrawn; the message stays
@@ -79,6 +82,59 @@ async def request(rest: Services, caller: Caller, target: Target, exchange: Exch
         reply_value=value_of(rest.broker.schemas, target.topic, reply),
     )
     await exchange.answer(to_json(answer))
+
+
+def _timeout_ms(query: bytes) -> int:
+    known = _TIMEOUTS.get(query)
+    if known is not None:
+        return known
+    timeout_ms = Params(query, _TIMEOUT).number("timeout") or DEFAULT_TIMEOUT_MS
+    if len(query) <= QUERY_BYTES_MAX and b"&" not in query and query.startswith(b"timeout="):  # and no token
+        if len(_TIMEOUTS) >= QUERIES_MAX:
+            _TIMEOUTS.clear()
+        _TIMEOUTS[query] = timeout_ms
+    return timeout_ms
+
+
+def _text(
+    rest: Services, target: Target, body: bytes, trace: dict[str, str] | None
+) -> tuple[Producer, OutMessage] | None:
+    """The commonest request: a text and nothing else, to a topic that is known to take them. None where it does not
+    fit; then nothing has happened."""
+    try:
+        given = _plain.decode(body)
+    except DECODE_ERRORS:
+        return None
+    only: _PlainMessage = given
+    if given.messages:
+        if len(given.messages) > 1 or given.value is not UNSET or given.payload is not UNSET:
+            return None
+        only = given.messages[0]
+    text = only.value
+    if only.payload is not UNSET:
+        if text is not UNSET or not target.shipped:
+            return None
+        text = only.payload
+    cached = rest.producers.ready(target.topic)
+    if cached is None or text is UNSET:
+        return None
+    version = rest.producers.string_version(target.topic, cached)
+    if version is None:
+        return None
+    message = OutMessage(payload=text.encode(), schema_version=version)
+    if trace is not None:
+        message.properties = traced(None, trace)
+    return cached.producer, message
+
+
+async def _any(
+    rest: Services, target: Target, body: bytes, trace: dict[str, str] | None
+) -> tuple[Producer, OutMessage]:
+    job = _job(target, body, rest.limits, trace)
+    if len(job.messages) != 1:
+        raise PenstockError(ErrorKind.BAD_MESSAGE, "a request is one message")
+    cached, prepared = await prepare(rest, job)
+    return cached.producer, prepared.ready[0].out
 
 
 def _job(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None) -> Job:
@@ -103,6 +159,22 @@ def _job(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | No
 
 def _enveloped(message: bytes) -> bytes:
     return b'{"messages":[' + message + b"]}"
+
+
+class _PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
+    """A text, in either dialect."""
+
+    value: str | UnsetType = UNSET
+    payload: str | UnsetType = UNSET
+
+
+class _PlainRequest(_PlainMessage, forbid_unknown_fields=True, gc=False):
+    """A text alone, or in an array."""
+
+    messages: list[_PlainMessage] = []
+
+
+_plain = msgspec.json.Decoder(_PlainRequest)
 
 
 class _Message(Struct):
