@@ -14,15 +14,13 @@ from penstock.broker.producer import Reply, ReplyOrError, Request
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .backlog import Backlog
-from .frames import ProducerReply
+from .frames import ProducerReply, encode
 from .socket import Socket
 
 WAITS_MAX: Final = 10_000  # of one socket
 DUE_BYTES_MAX: Final = 32 * 1024 * 1024  # replies that came and were not taken; one more may overdraw it
 GROUP_MAX: Final = 64  # replies written before others have their turn on the loop
 GROUP_BYTES: Final = 64 * 1024  # of them, written at once; one more may overdraw it
-
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class _Asked(msgspec.Struct, gc=False):
@@ -43,7 +41,7 @@ class _Due(msgspec.Struct, gc=False):
     def frame(self) -> bytes:
         reply = self.reply
         version = None if reply is None else reply.schema_version
-        return _encode(
+        return encode(
             ProducerReply(
                 result=self.result,
                 request_message_id=self.asked.message_id,

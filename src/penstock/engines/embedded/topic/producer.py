@@ -1,31 +1,26 @@
 """A producer: messages in, entries appended, one result a message (PIP-64, PIP-43, Pulsar's WebSocket API)."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
-from penstock.broker.names import check_partition
 from penstock.broker.producer import Item, Placement, Reply, Result
 from penstock.engines.embedded.log.sequences import UNKNOWN_ID
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.hashing import java_string_hash, murmur3_32
 from penstock.model.message import OutMessage
-from penstock.model.policy import Hashing, ProducerOptions, Routing
+from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
 
-from .publish import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Packed, entries_of, internal_error, publish, whole
+from .publish import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Packed, batches_of, internal_error, publish, whole
 from .requests import Request, Requests
+from .router import Router
 from .topic import Topic
 
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
-
-# The system's: the state of the `random` module belongs to the application, which may seed it or watch it.
-_RANDOM: Final = random.SystemRandom()
 
 
 class Producer:
@@ -128,31 +123,55 @@ class Producer:
         messages and requests never do. Messages with a sequence id already published are not stored again while deduplication is on.
         """
         self.check()
-        now, tracked = self._clock.now_ms(), self._tracked()
+        now, name = self._clock.now_ms(), self.name if self._tracked() else None
         items: list[Item[OutMessage]] = []
         by_topic: dict[int, list[Item[OutMessage]]] = {}
+        bytes_max, asked, alone = self._bytes_max, self._asked, len(self.topics) == 1
         for message in messages:
-            request = self._asked.pop(id(message), None) if self._asked else None
-            item = Item(message, self.name if tracked else None, request=request)
+            given = message.sequence_id is not None
+            item = Item(message, name, -1, given)
             items.append(item)
-            try:
-                self._check_size(message)
-                number = self._router.choose(message.key, message.partition)
-            except PenstockError as error:
-                item.settle(error)
-                continue
-            item.given = message.sequence_id is not None
+            if asked:
+                item.request = asked.pop(id(message), None)
+            number = 0
+            if not alone or message.partition is not None or len(message.payload) > bytes_max:
+                try:
+                    number = self._choose(message)
+                except PenstockError as error:
+                    item.settle(error)
+                    continue
             item.sequence_id = self.number(message)
-            by_topic.setdefault(number, []).append(item)
+            chosen = by_topic.get(number)
+            if chosen is None:
+                chosen = by_topic[number] = []
+            chosen.append(item)
 
-        pack = partial(self._pack, batch=batch, now=now)
+        pack = partial(self._pack_batches if batch else self._pack_each, now=now)
         work = [publish(self.topics[number], chosen, pack) for number, chosen in by_topic.items()]
         for done in [await work[0]] if len(work) == 1 else await asyncio.gather(*work):
             self.published += done.messages
         return [internal_error() if item.result is None else item.result for item in items]
 
-    def _pack(self, new: Sequence[Item[OutMessage]], *, batch: bool, now: int) -> Packed[OutMessage]:
-        return [(self._encode(run, now), run) for run in entries_of(new, batch=batch)]
+    def _choose(self, message: OutMessage) -> int:
+        """The partition of a message; raises why it cannot be published."""
+        size = len(message.payload)
+        if size > self._bytes_max:
+            raise PenstockError(
+                ErrorKind.TOO_LARGE, f"a message of {size} bytes; the most is {self._bytes_max}"
+            )
+        return self._router.choose(message.key, message.partition)
+
+    def _pack_each(self, new: Sequence[Item[OutMessage]], *, now: int) -> Packed[OutMessage]:
+        messages = [item.content for item in new]
+        entries = self._encoder.encode_each(messages, producer=self.name, publish_time=now)
+        if new[0].producer is None:
+            for entry in entries:
+                entry.producer = ""  # nothing to remember
+        return Packed(entries)
+
+    def _pack_batches(self, new: Sequence[Item[OutMessage]], *, now: int) -> Packed[OutMessage]:
+        runs = batches_of(new)
+        return Packed([self._encode(run, now) for run in runs], runs)
 
     def _encode(self, run: Sequence[Item[OutMessage]], now: int) -> NewEntry:
         first = run[0]
@@ -222,8 +241,7 @@ class Producer:
         """
         self.check()
         self._requests.mark(message, timeout_ms)
-        self._check_size(message)
-        topic = self.topics[self._router.choose(message.key, message.partition)]
+        topic = self.topics[self._choose(message)]
         given, sequence_id = message.sequence_id is not None, self.number(message)
         producer = self.name if self._tracked() else None
         entry = self._encoder.encode(
@@ -245,13 +263,6 @@ class Producer:
         finally:
             request.withdraw()
 
-    def _check_size(self, message: OutMessage) -> None:
-        size = len(message.payload)
-        if size > self._bytes_max:
-            raise PenstockError(
-                ErrorKind.TOO_LARGE, f"a message of {size} bytes; the most is {self._bytes_max}"
-            )
-
     def check(self) -> None:
         """Raise why others closed it: one that was fenced off publishes nothing more."""
         if self.close_reason is not None:
@@ -265,27 +276,3 @@ class Producer:
             self._detach(self)
             if reason is not None and self.ousted is not None:
                 self.ousted(reason)
-
-
-class Router:
-    """Chooses among `count` partitions, as Pulsar's clients do: by number, by key, or in turn."""
-
-    def __init__(self, count: int, routing: Routing, hashing: Hashing) -> None:
-        self.count = count
-        self._murmur = hashing is Hashing.MURMUR3_32
-        self._in_turn = routing is Routing.ROUND_ROBIN
-        self._next = _RANDOM.randrange(count)
-
-    def choose(self, key: str | None, partition: int | None) -> int:
-        """The partition's number; raises PARTITION_NOT_FOUND for one that is not there."""
-        if partition is not None:
-            check_partition(partition, self.count)
-            return partition
-        if self.count == 1:
-            return 0
-        if key is not None:
-            return (murmur3_32(key.encode()) if self._murmur else java_string_hash(key)) % self.count
-        chosen = self._next
-        if self._in_turn:
-            self._next = (chosen + 1) % self.count
-        return chosen
