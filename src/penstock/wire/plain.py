@@ -7,7 +7,7 @@ Nearly all entries are like that, and protobuf takes longer for them than for al
 any other order, or out of the usual bounds, is left to protobuf: the two never differ in what they read.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.model.message_id import read_varint
 
@@ -30,14 +30,9 @@ _NAMES: Final[dict[bytes, str]] = {}
 _TIMES: Final[dict[bytes, int]] = {}
 
 
-class PlainMetadata(NamedTuple):
-    """`batch_size` 0: a message that was sent alone. `schema_version` None: it has none."""
-
-    producer_name: str
-    sequence_id: int
-    publish_time: int
-    batch_size: int
-    schema_version: int | None
+# The producer's name, the sequence id, the publish time, the number of messages in the batch (0: one that was sent alone), and
+# the schema version (None: it has none). A tuple, as every entry that is delivered has one.
+PlainMetadata = tuple[str, int, int, int, int | None]
 
 
 def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
@@ -47,14 +42,12 @@ def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
             return None
         start = at + 2
         at = start + body[at + 1]
-        name = _NAMES.get(body[start:at]) or _read_name(body, start, at)
-        if name is None or body[at] != _SEQUENCE_ID:
+        name = _NAMES.get(body[start:at])
+        if name is None:
+            name = _read_name(body, start, at)
+        if body[at] != _SEQUENCE_ID:
             return None
-        sequence_id = body[at + 1]
-        if sequence_id < 0x80:
-            at += 2
-        else:
-            sequence_id, at = _read_varint(body, at + 1)
+        sequence_id, at = _read_varint(body, at + 1)
         if body[at] != _PUBLISH_TIME:
             return None
         at += 1
@@ -64,7 +57,7 @@ def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
         else:
             publish_time, at = _read_time(body, at)
         if at == until:
-            return PlainMetadata(name, sequence_id, publish_time, 0, None)
+            return name, sequence_id, publish_time, 0, None
         return _read_rest(name, sequence_id, publish_time, body, at, until)
     except (IndexError, ValueError):
         return None
@@ -72,7 +65,7 @@ def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
 
 def plain_part(metadata: MessageMetadata) -> PlainMetadata:
     """The same of metadata that says more. Raises BAD_ENCODING."""
-    return PlainMetadata(
+    return (
         read_text(metadata.producer_name),
         signed(metadata.sequence_id),
         signed(metadata.publish_time),
@@ -81,14 +74,11 @@ def plain_part(metadata: MessageMetadata) -> PlainMetadata:
     )
 
 
-def _read_name(body: bytes, start: int, end: int) -> str | None:
+def _read_name(body: bytes, start: int, end: int) -> str:
     if end - start >= 0x80 or end > len(body):
-        return None
-    try:
-        data = body[start:end]
-        name = data.decode()
-    except UnicodeDecodeError:
-        return None
+        raise ValueError("a length of more than one byte")
+    data = body[start:end]
+    name = data.decode()  # UnicodeDecodeError is a ValueError
     if len(_NAMES) >= ENTRIES_MAX:
         _NAMES.clear()
     _NAMES[data] = name
@@ -105,6 +95,15 @@ def _read_time(body: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_varint(body: bytes, at: int) -> tuple[int, int]:
+    low = body[at]
+    if low < 0x80:
+        return low, at + 1
+    middle = body[at + 1]
+    if middle < 0x80:
+        return low & 0x7F | middle << 7, at + 2
+    high = body[at + 2]
+    if high < 0x80:
+        return low & 0x7F | (middle & 0x7F) << 7 | high << 14, at + 3
     value, end = read_varint(body, at)
     if end - at > _VARINT_BYTES_MAX:
         raise ValueError("not for here")
@@ -127,4 +126,4 @@ def _read_rest(
         version = int.from_bytes(body[at - 8 : at], "big", signed=True)
     if body.startswith(_HIGHEST_SEQUENCE_ID, at):
         _, at = _read_varint(body, at + len(_HIGHEST_SEQUENCE_ID))
-    return PlainMetadata(name, sequence_id, publish_time, batch_size, version) if at == until else None
+    return (name, sequence_id, publish_time, batch_size, version) if at == until else None
