@@ -73,6 +73,6 @@ def test_frames_are_as_the_encoder_makes_them(
     writer = MessageWriter(names_topic=names_topic)
     for message, topic, redeliveries in given_messages:
         named = str(topic) if names_topic else None
-        assert writer.write(message, "CAAQAw==", topic, redeliveries).decode() == expected(
+        assert writer.write(message, b"CAAQAw==", topic, redeliveries).decode() == expected(
             message, "CAAQAw==", named, redeliveries
         )
