@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -181,6 +182,31 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.out.pop(offset, None)
         self.acked.add(offset)
         self.run(consumer.acknowledge(self.ids[offset]))
+
+    @precondition(lambda self: self.consumers and self.keys)
+    @rule(data=st.data())
+    def acknowledge_group(self, data: st.DataObject) -> None:
+        """Many at once: what is out, what is not, some of them twice, and ids of no message."""
+        numbers = st.integers(0, len(self.keys) - 1)
+        offsets = data.draw(
+            st.lists(numbers | st.sampled_from(sorted(self.out) or [0]), min_size=1, max_size=12)
+        )
+        consumer = self.consumers[data.draw(st.sampled_from(sorted(self.consumers)))]
+        ids = [self.ids[offset] for offset in offsets]
+        none = [
+            msgspec.structs.replace(ids[0], batch_index=1000),
+            msgspec.structs.replace(ids[0], ledger=999),
+        ]
+        none.append(msgspec.structs.replace(ids[0], entry=1000))
+        at = data.draw(st.integers(0, len(ids)))
+        for offset in offsets:
+            self.out.pop(offset, None)
+            self.acked.add(offset)
+
+        async def work() -> None:
+            assert await consumer.acknowledge_all([*ids[:at], *none, *ids[at:]]) == len(ids)
+
+        self.run(work())
 
     @precondition(lambda self: self.out and self.type not in SHARED)
     @rule(data=st.data())

@@ -59,6 +59,9 @@ def _beginning(ledger: int) -> bytes:
     return b"\x08" + varint(ledger % _UINT64) + b"\x10"
 
 
+_small: Final = lru_cache(maxsize=4096)(varint)  # places in batches, and their sizes
+
+
 class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
     """Where a message lies. `partition`, `batch_index` are -1 and `batch_size` is 0 where there is none."""
 
@@ -74,9 +77,9 @@ class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
         if self.partition >= 0:
             out += b"\x18" + varint(self.partition)
         if self.batch_index >= 0:
-            out += b"\x20" + varint(self.batch_index)
+            out += b"\x20" + _small(self.batch_index)
             if self.batch_size > 0:
-                out += b"\x30" + varint(self.batch_size)
+                out += b"\x30" + _small(self.batch_size)
         return out
 
     @classmethod
@@ -112,8 +115,12 @@ class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
         batch_size = max(0, _signed32(fields.get(6, 0))) if batch_index >= 0 else 0
         return cls(ledger, entry, partition, batch_index, batch_size)
 
+    def to_base64(self) -> bytes:
+        """Its text as bytes."""
+        return b2a_base64(self.to_bytes(), newline=False)
+
     def __str__(self) -> str:
-        return b2a_base64(self.to_bytes(), newline=False).decode("ascii")
+        return self.to_base64().decode("ascii")
 
     @classmethod
     def parse(cls, text: str) -> "MessageId":

@@ -63,17 +63,18 @@ def read_alone(metadata: MessageMetadata, payload: bytes, offset: int) -> Messag
 
 
 def _of_plain(metadata: PlainMetadata, payload: bytes, offset: int) -> list[Message]:
-    if metadata.batch_size:
-        return _of_batch(metadata, split(payload, metadata.batch_size), offset)
+    producer, sequence_id, publish_time, batch_size, schema_version, properties = metadata
+    if batch_size:
+        return _of_batch(metadata, split(payload, batch_size), offset)
     return [
         Message(
             payload=payload,
             offset=offset,
-            properties=metadata.properties or {},
-            publish_time=metadata.publish_time,
-            producer_name=metadata.producer_name,
-            sequence_id=metadata.sequence_id,
-            schema_version=metadata.schema_version,
+            properties=properties or {},
+            publish_time=publish_time,
+            producer_name=producer,
+            sequence_id=sequence_id,
+            schema_version=schema_version,
         )
     ]
 

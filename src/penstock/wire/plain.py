@@ -10,11 +10,11 @@ Nearly all entries are like that, and protobuf takes longer for them than for al
 any other order, or out of the usual bounds, is left to protobuf: the two never differ in what they read.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.model.message_id import read_varint
 
-from .metadata import ENTRIES_MAX, read_text, schema_version_number, signed
+from .metadata import ENTRIES_MAX, read_properties, read_text, schema_version_number, signed
 from .pulsar_pb2 import MessageMetadata
 
 _PRODUCER: Final = 0x0A
@@ -37,15 +37,10 @@ _TIMES: Final[dict[bytes, int]] = {}
 _PROPERTIES: Final[dict[bytes, tuple[str, str]]] = {}
 
 
-class PlainMetadata(NamedTuple):
-    """`batch_size` 0: a message that was sent alone. `schema_version` None: it has none."""
-
-    producer_name: str
-    sequence_id: int
-    publish_time: int
-    batch_size: int
-    schema_version: int | None
-    properties: dict[str, str] | None = None  # of a message that was sent alone
+# The producer's name, the sequence id, the publish time, the number of messages in the batch (0: one that was sent alone),
+# the schema version (None: it has none), and the properties of a message that was sent alone (None: none). A tuple, as every
+# entry that is delivered has one.
+PlainMetadata = tuple[str, int, int, int, int | None, dict[str, str] | None]
 
 
 def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
@@ -55,14 +50,12 @@ def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
             return None
         start = at + 2
         at = start + body[at + 1]
-        name = _NAMES.get(body[start:at]) or _read_name(body, start, at)
-        if name is None or body[at] != _SEQUENCE_ID:
+        name = _NAMES.get(body[start:at])
+        if name is None:
+            name = _read_name(body, start, at)
+        if body[at] != _SEQUENCE_ID:
             return None
-        sequence_id = body[at + 1]
-        if sequence_id < 0x80:
-            at += 2
-        else:
-            sequence_id, at = _read_varint(body, at + 1)
+        sequence_id, at = _read_varint(body, at + 1)
         if body[at] != _PUBLISH_TIME:
             return None
         at += 1
@@ -72,7 +65,7 @@ def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
         else:
             publish_time, at = _read_time(body, at)
         if at == until:
-            return PlainMetadata(name, sequence_id, publish_time, 0, None)
+            return name, sequence_id, publish_time, 0, None, None
         return _read_rest(name, sequence_id, publish_time, body, at, until)
     except (IndexError, ValueError):
         return None
@@ -80,23 +73,22 @@ def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
 
 def plain_part(metadata: MessageMetadata) -> PlainMetadata:
     """The same of metadata that says more. Raises BAD_ENCODING."""
-    return PlainMetadata(
+    batch_size = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
+    return (
         read_text(metadata.producer_name),
         signed(metadata.sequence_id),
         signed(metadata.publish_time),
-        metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0,
+        batch_size,
         schema_version_number(metadata.schema_version),
+        None if batch_size or not metadata.properties else read_properties(metadata.properties),
     )
 
 
-def _read_name(body: bytes, start: int, end: int) -> str | None:
+def _read_name(body: bytes, start: int, end: int) -> str:
     if end - start >= 0x80 or end > len(body):
-        return None
-    try:
-        data = body[start:end]
-        name = data.decode()
-    except UnicodeDecodeError:
-        return None
+        raise ValueError("a length of more than one byte")
+    data = body[start:end]
+    name = data.decode()  # UnicodeDecodeError is a ValueError
     if len(_NAMES) >= ENTRIES_MAX:
         _NAMES.clear()
     _NAMES[data] = name
@@ -113,6 +105,15 @@ def _read_time(body: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_varint(body: bytes, at: int) -> tuple[int, int]:
+    low = body[at]
+    if low < 0x80:
+        return low, at + 1
+    middle = body[at + 1]
+    if middle < 0x80:
+        return low & 0x7F | middle << 7, at + 2
+    high = body[at + 2]
+    if high < 0x80:
+        return low & 0x7F | (middle & 0x7F) << 7 | high << 14, at + 3
     value, end = read_varint(body, at)
     if end - at > _VARINT_BYTES_MAX:
         raise ValueError("not for here")
@@ -144,7 +145,7 @@ def _read_rest(
         _, at = _read_varint(body, at + len(_HIGHEST_SEQUENCE_ID))
     if at != until:
         return None
-    return PlainMetadata(name, sequence_id, publish_time, batch_size, version, properties)
+    return name, sequence_id, publish_time, batch_size, version, properties
 
 
 def _read_property(pair: bytes) -> tuple[str, str]:

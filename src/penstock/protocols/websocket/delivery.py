@@ -22,6 +22,7 @@ from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.protocols.holding import Holding
 from penstock.protocols.proxied import Meter
+from penstock.protocols.rates import Allowance
 
 from .messages import MessageWriter
 from .socket import Socket
@@ -34,6 +35,7 @@ FRAME_FACTOR: Final = 3  # what an entry takes as long as it waits: itself, deco
 GROUP_MAX: Final = 64  # frames that are written at once
 GROUP_BYTES: Final = 64 * 1024  # of them; one more may overdraw it
 SENDS_BEFORE_OTHERS: Final = 64
+_ALONE: Final = (0,)  # the index in the entry of a message that was sent alone
 KNOWN_MAX: Final = 4096  # of ids that were given out; the others are parsed
 
 
@@ -83,7 +85,7 @@ class Deliverer:
         self._messages: list[Message] = []
         self._running: asyncio.Task[None] | None = None
         self._stopped = False  # perhaps before it began: a peer may leave as soon as it came
-        self.known: dict[str, MessageId] = {}  # ids given out, so that acknowledgements need no parsing
+        self.known: dict[bytes, MessageId] = {}  # ids given out, so that acknowledgements need no parsing
 
     @property
     def empty(self) -> bool:
@@ -126,61 +128,59 @@ class Deliverer:
 
     async def _write_group(self) -> int:
         """Write the next messages that were taken; returns how many. They are given back unless all of them are written."""
-        taken = self._taken
-        first, group = taken[0], Group()
-        for delivery in taken:
-            self._add(group, delivery, self._left if delivery is first and self._left else delivery.mask)
-            if group.left or group.full:
-                break
+        taken, socket = self._taken, self._socket
+        first, group = taken[0], Group(socket.allowance)
+        self._fill(group)
         if group.frames:
-            await self._socket.send_all(group.frames)
-            if self._socket.gone:
+            await socket.send_all(group.frames)
+            if socket.gone:
                 return 0
         if taken and taken[0] is first:  # else a seek gave it back meanwhile
-            self._written(group)
+            for _ in range(group.done):
+                taken.popleft()
+            self._left = group.left
+            self._meter.deliveries.add(group.messages, group.entry_bytes)
         if group.passed:
             # No consumer could ever acknowledge them: they would stop the subscription for good.
             await self._consumer.acknowledge_all(group.passed)
-        if group.paused and self._socket.allowance is not None:
-            await self._socket.allowance.spend(0, 0)
+        if group.paused and socket.allowance is not None:
+            await socket.allowance.spend(0, 0)
         return len(group.frames)
 
-    def _written(self, group: "Group") -> None:
-        messages = size = 0
-        for _ in range(group.done):
-            delivery = self._taken.popleft()
-            messages += delivery.count
-            size += len(delivery.entry.data)
-        self._left = group.left
-        if messages:
-            self._meter.deliveries.add(messages, size)
-
-    def _add(self, group: "Group", delivery: Delivery, mask: int) -> None:
-        """Add frames of the messages in `mask` to a group, until that is full."""
-        entry, topic = delivery.entry, delivery.topic
-        if entry is not self._entry:
-            self._entry, self._messages = entry, self._decode(delivery)
-        messages, known, write = self._messages, self.known, self._writer.write
-        name, redeliveries, allowance = topic.name, delivery.redeliveries, self._socket.allowance
-        for index in bits_of(mask):
-            if group.full:
-                group.left = mask >> index << index
+    def _fill(self, group: "Group") -> None:
+        """Make frames of what was taken, until the group is full."""
+        left = self._left
+        for delivery in self._taken:
+            entry = delivery.entry
+            if entry is not self._entry:
+                self._entry, self._messages = entry, self._decode(delivery)
+            group.left = self._add(group, delivery, left or delivery.mask)
+            if group.left:
                 return
+            left = 0
+            group.done += 1
+            group.messages += delivery.mask.bit_count()
+            group.entry_bytes += len(entry.data)
+            if group.full:
+                return
+
+    def _add(self, group: "Group", delivery: Delivery, mask: int) -> int:
+        """Make frames of the messages in `mask` of `_entry`; returns those that the group has no room for."""
+        topic, known, messages = delivery.subscription.topic, self.known, self._messages
+        for index in bits_of(mask) if mask > 1 else _ALONE:
+            if group.full:
+                return mask >> index << index
             message = messages[index] if index < len(messages) else None
             if message is None or message.compacted_out:
-                group.passed.append(topic.id_of(entry, index if entry.count > 1 else -1))
+                group.skip(topic.id_of(delivery.entry, index if delivery.entry.count > 1 else -1))
                 continue
-            message_id = topic.id_of(entry, message.index)
-            text = str(message_id)
+            message_id = topic.id_of(delivery.entry, message.index)
+            text = message_id.to_base64()
             if len(known) >= KNOWN_MAX:
                 known.clear()
             known[text] = message_id
-            frame = write(message, text, name, redeliveries)
-            group.frames.append(frame)
-            group.size += len(frame)
-            if allowance is not None and allowance.take(0, len(frame)):
-                group.paused = True
-        group.done += 1
+            group.add(self._writer.write(message, text, topic.name, delivery.redeliveries))
+        return 0
 
     def _decode(self, delivery: Delivery) -> list[Message]:
         try:
@@ -191,23 +191,45 @@ class Deliverer:
 
 
 class Group:
-    """Frames that are written at once, with what becomes of the deliveries then."""
+    """Frames that are written at once, and what becomes of the deliveries then."""
 
-    __slots__ = ("done", "frames", "left", "passed", "paused", "size")
+    __slots__ = (
+        "_allowance",
+        "_room",
+        "done",
+        "entry_bytes",
+        "frames",
+        "full",
+        "left",
+        "messages",
+        "passed",
+        "paused",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, allowance: Allowance | None) -> None:
         self.frames: list[bytes] = []
-        self.size = 0
+        self.full = False
+        self.paused = False  # the rate of the role is used up: after it nothing is to be sent for some time
         self.done = 0  # deliveries of which nothing is left
-        self.left = 0  # of the one after them: the messages in no frame; 0 for all
+        self.messages = 0  # in them
+        self.entry_bytes = 0
+        self.left = 0  # of the delivery after them: the messages in no frame; 0 for all
         self.passed: list[MessageId] = []  # messages that are not to be seen
-        self.paused = False  # nothing may be sent after it for some time: the rate of its role is used up
+        self._allowance = allowance
+        self._room = GROUP_BYTES
 
-    @property
-    def full(self) -> bool:
-        return (
-            len(self.frames) >= GROUP_MAX
-            or self.size >= GROUP_BYTES
-            or self.paused
-            or len(self.passed) >= GROUP_MAX
-        )
+    def add(self, frame: bytes) -> None:
+        """Add a frame; the caller looks at `full` before the next."""
+        frames = self.frames
+        frames.append(frame)
+        self._room -= len(frame)
+        if self._allowance is not None and self._allowance.take(0, len(frame)):
+            self.paused = self.full = True
+        elif len(frames) >= GROUP_MAX or self._room <= 0:
+            self.full = True
+
+    def skip(self, message_id: MessageId) -> None:
+        """Add a message that is not to be seen."""
+        self.passed.append(message_id)
+        if len(self.passed) >= GROUP_MAX:
+            self.full = True

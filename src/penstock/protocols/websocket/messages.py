@@ -28,15 +28,15 @@ class MessageWriter:
         self._middle = b""
         self._made_of: tuple[int, int, str, TopicName] | None = None
 
-    def write(self, message: Message, message_id: str, topic: TopicName, redeliveries: int) -> bytes:
+    def write(self, message: Message, message_id: bytes, topic: TopicName, redeliveries: int) -> bytes:
         """The frame of a message."""
         if message.event_time or message.key is not None or message.encryption:
-            return self._write_any(message, message_id, topic, redeliveries)
+            return self._write_any(message, message_id.decode(), topic, redeliveries)
         made_of = message.publish_time, redeliveries, message.producer_name, topic
         if made_of != self._made_of:
             self._made_of, self._middle = made_of, self._between(message, topic, redeliveries)
         return b'{"messageId":"%b","payload":"%b","properties":%b%b%d%b%b}' % (
-            message_id.encode(),
+            message_id,
             b2a_base64(message.payload, newline=False),
             _encode(message.properties) if message.properties else b"{}",
             self._middle,

@@ -40,8 +40,8 @@ ID = MessageId(0, 3)
     ],
 )
 def test_commands(text: str, command: Command) -> None:
-    assert parse_command(text) == (command, None)
-    assert parse_command(text[:-1] + ',"context":7}') == (command, "7")
+    assert parse_command(text.encode()) == (command, None)
+    assert parse_command(text.encode()[:-1] + b',"context":7}') == (command, "7")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_commands(text: str, command: Command) -> None:
     ],
 )
 def test_what_is_no_frame_has_no_context(text: str) -> None:
-    command, context = parse_command(text)
+    command, context = parse_command(text.encode())
     assert isinstance(command, Broken)
     assert context is None
 
@@ -83,9 +83,36 @@ def test_what_is_no_frame_has_no_context(text: str) -> None:
     ],
 )
 def test_what_is_no_command(text: str, error: str) -> None:
-    command, context = parse_command(text)
+    command, context = parse_command(text.encode())
     assert isinstance(command, Broken)
     assert error in command.error
     assert context is None
     with_context = text[:-1] + (',"context":"c"}' if len(text) > 2 else '"context":"c"}')
-    assert parse_command(with_context)[1] == "c"
+    assert parse_command(with_context.encode())[1] == "c"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"messageId":"%s"}', '{"messageId": "%s"}', '{ "messageId" : "%s" }', '{"a":1,"messageId":"%s"}'],
+)
+def test_an_id_that_was_given_out_is_known(text: str) -> None:
+    known = {b"CAAQAw==": MessageId(7, 7)}  # another, to see where it comes from
+    assert parse_command((text % "CAAQAw==").encode(), known) == (Acknowledge(MessageId(7, 7)), None)
+    assert parse_command((text % "CAAQBA==").encode(), known) == (Acknowledge(MessageId(0, 4)), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"messageId":"CAAQAw=="',
+        '{"messageId""CAAQAw=="}',
+        '{"messageId"::"CAAQAw=="}',
+        '{"messageId":"CAAQAw=="}}',
+        '{"messageId":"CAAQAw==}',
+        '{"messageid":"CAAQAw=="}',
+        '["messageId":"CAAQAw=="}',
+    ],
+)
+def test_an_id_that_was_given_out_makes_no_frame_valid(text: str) -> None:
+    command, _ = parse_command(text.encode(), {b"CAAQAw==": MessageId(7, 7)})
+    assert isinstance(command, Broken)
