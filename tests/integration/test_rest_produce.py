@@ -599,6 +599,40 @@ async def shipped(server: RestServer, body: Any, path: str = SHIPPED) -> httpx.R
     return await server.client.post(path, content=msgspec.json.encode(body))
 
 
+@pytest.mark.parametrize(
+    "envelope",
+    [{}, {"schemaVersion": -1}, {"valueSchema": '{"type": "INT32"}'}, {"schemaVersion": 0}],
+)
+async def test_shipped_payloads_alone_are_published_as_others(envelope: dict[str, Any]) -> None:
+    """Payloads and nothing else take a shorter way; a field that means nothing keeps them from it."""
+    async with RestServer.open() as server:
+        named = envelope.get("valueSchema") or envelope.get("schemaVersion") == 0
+        if named:
+            first = {"valueSchema": '{"type": "INT32"}', "messages": [{"payload": "0"}]}
+        else:
+            first = {"messages": [{"payload": "0"}]}
+        await shipped(server, first)
+        for payloads in (["1"], ["1", "2", "3"]):
+            plain = [{"payload": one} for one in payloads]
+            others = [{"payload": one, "unknown": 1} for one in payloads]
+            answers = [
+                (await shipped(server, {**envelope, "messages": messages})).json()
+                for messages in (plain, others)
+            ]
+            for answer in answers:
+                for result in answer["messagePublishResults"]:
+                    ledger, _, rest = result["messageId"].split(":", 2)
+                    result["messageId"] = f"{ledger}:{rest}"
+            assert answers[0] == answers[1]
+            assert len(answers[0]["messagePublishResults"]) == len(payloads)
+        values = [m["value"] for m in (await server.get(f"{SHIPPED}/partitions/0/messages"))["messages"]]
+        expected = ["0", "1", "1", *("1", "2", "3") * 2]
+        assert values == ([int(one) for one in expected] if named else expected)
+        bad = await shipped(server, {**envelope, "messages": [{"payload": "1"}, {"payload": "x"}]})
+        codes = [result["errorCode"] for result in bad.json()["messagePublishResults"]]
+        assert codes == ([0, 1] if named else [0, 0])
+
+
 async def test_shipped_answers() -> None:
     async with RestServer.open() as server:
         response = await shipped(

@@ -19,7 +19,9 @@ from penstock.protocols.limits import Limits
 
 from .batch_ids import Ending, split, tails
 from .operations import PRODUCING, TOPIC, Target, error_code
+from .plain import Placed, publish_texts, publish_values
 from .produce_shapes import (
+    ANSWERS_MAX,
     Bodies,
     Envelope,
     PlainRequest,
@@ -36,8 +38,6 @@ _plain = msgspec.json.Decoder(PlainRequest)
 _values = msgspec.json.Decoder(ValueRequest)
 _bodies: Bodies[Envelope, ProduceMessage] = Bodies(ProduceRequest, RawProduceRequest, ProduceMessage)
 
-ANSWERS_MAX: Final = 64  # to batches of as many sizes are remembered, 100 bytes a message: some 6 MiB
-
 _PRODUCE: Final[dict[str, Any]] = {"request": ProduceRequest, "answer": ProduceAnswer, "errors": PRODUCING}
 
 operations: Final = Table("produce", TOPIC)
@@ -49,38 +49,22 @@ async def produce(rest: Services, caller: Caller, target: Target, exchange: Exch
     caller.may_produce(target.topic)
     body = await exchange.body(rest.limits.max_request_bytes)
     trace = exchange.trace()
-    if trace is None:
-        done = await _publish_plain(rest, target, body) or await _publish_values(rest, target, body)
-        if done is not None:
-            await exchange.answer(done)
-            return
+    placed = await _publish_plain(rest, target, body) if trace is None else None
+    if placed is not None:
+        await exchange.answer(_plain_answer(*placed))
+        return
     job = job_of(target, body, rest.limits, trace)
     await exchange.answer(_answer(await publish(rest, job)))
 
 
-async def _publish_plain(rest: Services, target: Target, body: bytes) -> bytes | None:
-    """The fast path: texts and nothing else, to one partition of a topic that is known to take them.
-
-    None where it does not fit; then nothing has happened.
-    """
+async def _publish_plain(rest: Services, target: Target, body: bytes) -> Placed | None:
+    """Publish values and nothing else; None where the body has more, or does not fit, and then nothing has happened."""
     try:
-        messages = _plain.decode(body).messages
+        texts = [message.value for message in _plain.decode(body).messages]
     except DECODE_ERRORS:
-        return None
-    if len(messages) > rest.limits.max_messages_per_request:
-        return None
-    cached = rest.producers.ready(target.topic)
-    version = None if cached is None else rest.producers.string_version(target.topic, cached)
-    if cached is None or version is None:
-        return None
-    payloads = [message.value.encode() for message in messages]
-    if not cached.producer.takes_plain(payloads, target.partition):
-        return None
-    return _plain_answer(await cached.producer.publish_plain(payloads, version, target.partition), version)
-
-
-async def _publish_values(rest: Services, target: Target, body: bytes) -> bytes | None:
-    """The same for values of one schema that is named; None where one of them is not plain, or bad."""
+        pass
+    else:
+        return await publish_texts(rest, target, texts)
     try:
         request = _values.decode(body)
     except DECODE_ERRORS:
@@ -90,24 +74,7 @@ async def _publish_values(rest: Services, target: Target, body: bytes) -> bytes 
         schema_version=request.schema_version,
         value_schema=request.value_schema,
     )
-    if declaration.empty or not 0 < len(request.messages) <= rest.limits.max_messages_per_request:
-        return None
-    cached = rest.producers.ready(target.topic)
-    if cached is None:
-        return None
-    scheme = await cached.topic_schemas.scheme(declaration, register=False)
-    if scheme.codec is None or scheme.pair is not None or scheme.fresh is not None:
-        return None
-    encode = scheme.codec.encode
-    try:
-        payloads = [encode(message.value) for message in request.messages if message.value is not None]
-    except PenstockError:
-        return None
-    whole = len(payloads) == len(request.messages)
-    if not whole or not cached.producer.takes_plain(payloads, target.partition):
-        return None
-    placement = await cached.producer.publish_plain(payloads, scheme.version, target.partition)
-    return _plain_answer(placement, scheme.version)
+    return await publish_values(rest, target, declaration, [message.value for message in request.messages])
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:

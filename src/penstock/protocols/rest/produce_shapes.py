@@ -9,6 +9,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.declarations import Declaration, Long, SchemaText
 from penstock.protocols.http.exchange import DECODE_ERRORS, reason
 
+ANSWERS_MAX: Final = 64  # to batches of as many sizes are remembered, 100 bytes a message: some 6 MiB
+
 Encoding = Literal["json", "base64"]
 E = TypeVar("E")
 M = TypeVar("M")

@@ -3,12 +3,13 @@
 A payload is a text whatever the schema: a number's digits, an ISO time or ms, JSON for JSON, Avro's JSON for Avro.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
 
+from penstock.broker.producer import Placement
 from penstock.codec.avro.types import Array, Fixed, Map, Named, Primitive, Record, Type, Union
 from penstock.codec.codec import Codec
 from penstock.codec.definition import avro_type
@@ -16,72 +17,30 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.schema import SchemaType
 from penstock.protocols.caller import Caller
-from penstock.protocols.declarations import Declaration, Long, SchemaText
+from penstock.protocols.declarations import Declaration
 from penstock.protocols.http.answers import to_json
-from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.exchange import DECODE_ERRORS, Exchange
 from penstock.protocols.http.operations import Table
 from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import BoundSchema
 
 from .operations import PRODUCING, SHIPPED, Target, error_code
-from .produce_shapes import Bodies, ProduceMessage
+from .plain import Placed, publish_texts, publish_values
+from .produce_shapes import ANSWERS_MAX, Bodies, ProduceMessage
 from .publishing import Job, Published, publish
 from .services import Services
-
-
-class ShippedMessage(Struct, kw_only=True, rename="camel"):
-    """A message of the shipped dialect: the payload is a text whatever the schema. Unknown fields are passed over."""
-
-    payload: str | None = None
-    key: str | None = None
-    properties: dict[str, str] | None = None
-    event_time: str | Long | None = None
-    sequence_id: Long | None = None
-    replication_clusters: list[str] | None = None
-    disable_replication: bool = False
-    deliver_at: int | None = None
-    deliver_after_ms: int | None = None
-
-
-class ShippedEnvelope(Struct, kw_only=True, rename="camel"):
-    """The fields of a request of the shipped dialect; a version counts before schemas, -1 is none."""
-
-    schema_version: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
-    key_schema: SchemaText | None = None
-    value_schema: SchemaText | None = None
-    producer_name: str | None = None
-
-
-class ShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
-    """A produce request of the shipped dialect."""
-
-    messages: list[ShippedMessage]
-
-
-class RawShippedRequest(ShippedEnvelope, kw_only=True, rename="camel"):
-    """The same, its messages not looked at."""
-
-    messages: list[msgspec.Raw]
-
-
-class ShippedResult(Struct, rename="camel"):
-    """What became of one message, in the shipped dialect; the id is `ledger:entry:partition`, in a batch with `:index`."""
-
-    error_code: int
-    message_id: str | UnsetType = UNSET
-    schema_version: int | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-    error_msg: str | UnsetType = UNSET
-
-
-class ShippedAnswer(Struct, rename="camel"):
-    """One result a message, in their order."""
-
-    message_publish_results: list[ShippedResult]
-    schema_version: int
-
+from .shipped_shapes import (
+    PlainShippedRequest,
+    RawShippedRequest,
+    ShippedAnswer,
+    ShippedEnvelope,
+    ShippedMessage,
+    ShippedRequest,
+)
 
 _bodies: Bodies[ShippedEnvelope, ShippedMessage] = Bodies(ShippedRequest, RawShippedRequest, ShippedMessage)
+
+_plain = msgspec.json.Decoder(PlainShippedRequest)
 
 _TIMES: Final = (SchemaType.DATE, SchemaType.TIME, SchemaType.TIMESTAMP)
 
@@ -101,27 +60,65 @@ operations: Final = Table("produce", SHIPPED)
 async def produce(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_produce(target.topic)
     body = await exchange.body(rest.limits.max_request_bytes)
-    job = job_of(target, body, rest.limits, exchange.trace())
+    trace = exchange.trace()
+    placed = await _publish_plain(rest, target, body) if trace is None else None
+    if placed is not None:
+        await exchange.answer(_plain_answer(*placed))
+        return
+    job = job_of(target, body, rest.limits, trace)
     await exchange.answer(_answer(await publish(rest, job)))
+
+
+async def _publish_plain(rest: Services, target: Target, body: bytes) -> Placed | None:
+    """Publish payloads and nothing else; None where the body has more, or does not fit, and then nothing has
+    happened."""
+    try:
+        request = _plain.decode(body)
+    except DECODE_ERRORS:
+        return None
+    payloads = [message.payload for message in request.messages]
+    declaration = _declaration(request)
+    if declaration.empty:
+        return await publish_texts(rest, target, payloads)
+    return await publish_values(rest, target, declaration, payloads, _payload_value)
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
     """What a body asks for; raises what is wrong with the request as a whole."""
     envelope, messages = _bodies.read(body, limits.max_messages_per_request)
-    version = envelope.schema_version
-    declaration = Declaration(
-        schema_version=None if version < 0 else version,
-        key_schema=envelope.key_schema,
-        value_schema=envelope.value_schema,
-    )
     return Job(
         target=target,
         producer_name=envelope.producer_name or "",
-        declaration=declaration,
+        declaration=_declaration(envelope),
         messages=[m if isinstance(m, PenstockError) else _message(m) for m in messages],
         encode=_encode,
         trace=trace,
     )
+
+
+def _declaration(envelope: ShippedEnvelope) -> Declaration:
+    version = envelope.schema_version
+    return Declaration(
+        schema_version=None if version < 0 else version,
+        key_schema=envelope.key_schema,
+        value_schema=envelope.value_schema,
+    )
+
+
+def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
+    """The answer to a batch of plain messages: what stands between the entry's numbers is made once."""
+    topic, version = placement.topic, -1 if schema_version is None else schema_version
+    entry = b"%d:%d:%d" % (topic.ledger, placement.entry_id, topic.name.partition)
+    return entry.join(_pieces(placement.count, version))
+
+
+@lru_cache(maxsize=ANSWERS_MAX)
+def _pieces(count: int, version: int) -> Sequence[bytes]:
+    indexes = [b""] if count == 1 else [b":%d" % index for index in range(count)]
+    result = b'","errorCode":0,"schemaVersion":%d}' % version
+    between = [index + result + b',{"messageId":"' for index in indexes]
+    between[-1] = indexes[-1] + result + b'],"schemaVersion":%d}' % version
+    return [b'{"messagePublishResults":[{"messageId":"', *between]
 
 
 def _answer(done: Published) -> bytes:
@@ -169,6 +166,10 @@ def _encode(scheme: BoundSchema, value: Any, key: Any) -> OutMessage:
     if scheme.codec is None and value is not None:
         return scheme.wrap(value.encode(), key=key)
     return scheme.encode(_value(scheme.codec, value, "payload"), key)
+
+
+def _payload_value(codec: Codec, text: str) -> Any:
+    return _value(codec, text, "payload")
 
 
 def _value(codec: Codec | None, text: str | None, part: str) -> Any:

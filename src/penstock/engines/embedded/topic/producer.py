@@ -89,10 +89,12 @@ class Producer:
             publish_time=self._clock.now_ms(),
             schema_version=schema_version,
         )
-        tracked = self._tracked()
-        if not tracked:
-            entry.producer = ""  # a made-up name repeats nothing: nothing to remember
-        item = Item(entry, self.name if tracked else None, self._next_sequence - 1, given=False)
+        if not self._tracked():  # a made-up name repeats nothing: nothing to look for, and nothing to remember
+            entry.producer = ""
+            placed = await topic.append((entry,))
+            self.published += entry.count
+            return Placement(topic, placed.entry_id, placed.offset, entry.count)
+        item = Item(entry, self.name, self._next_sequence - 1, given=False)
         done = await publish(topic, (item,), whole)
         if done.placed is None:
             raise item.result if isinstance(item.result, PenstockError) else internal_error()
