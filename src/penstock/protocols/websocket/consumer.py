@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from penstock.broker.broker import Broker
 from penstock.broker.consumer import Consumer
+from penstock.broker.producer import Reply
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.protocols.proxied import Meter
@@ -83,31 +84,48 @@ class ConsumerHandler:
             self._answers.close()
 
     async def _execute_all(self, frames: list[bytes]) -> None:
-        """Do what frames say, in their order; acknowledgements without a context, which get no answer, together."""
+        """Do what frames say, in their order; acknowledgements and replies without a context, which get no answer,
+        together."""
         answers, known, allowance = self._answers, self._deliverer.known, self._socket.allowance
         acknowledged: list[MessageId] = []
+        replied: list[MessageId] = []
         for frame in frames:
             if allowance is not None and allowance.take(1, len(frame)):
-                await self._acknowledge(acknowledged)
-                acknowledged = []
+                await self._acknowledge(acknowledged, replied)
                 await allowance.spend(0, 0)
             command, context = parse_command(frame, known)
-            if context is None and type(command) is Acknowledge and not command.cumulative:
-                acknowledged.append(command.message_id)
-                continue
-            await self._acknowledge(acknowledged)
-            acknowledged = []
+            if context is None:
+                if type(command) is Acknowledge and not command.cumulative:
+                    acknowledged.append(command.message_id)
+                    continue
+                if type(command) is Answering and self._reply(command):
+                    replied.append(command.message_id)
+                    continue
+            await self._acknowledge(acknowledged, replied)
             if context is None and isinstance(command, Broken):
                 self._socket.stop(*documented(command.result))
                 return
             await self._execute(command, context)
             if answers.full:
                 await answers.room()
-        await self._acknowledge(acknowledged)
+        await self._acknowledge(acknowledged, replied)
 
-    async def _acknowledge(self, message_ids: list[MessageId]) -> None:
-        if message_ids and (count := await self._consumer.acknowledge_all(message_ids)):
-            self._meter.acks.add(count, 0)
+    def _reply(self, command: Answering) -> bool:
+        """Give a reply to those who wait for it, before its message is acknowledged; False where it has to be looked at."""
+        return command.schema_version is None and self._consumer.reply_at_once(
+            Reply(command.message_id, command.content, command.is_error)
+        )
+
+    async def _acknowledge(self, acknowledged: list[MessageId], replied: list[MessageId]) -> None:
+        """Acknowledge messages, and requests that were replied to; empties both lists."""
+        if acknowledged:
+            count = await self._consumer.acknowledge_all(acknowledged)
+            acknowledged.clear()
+            if count:
+                self._meter.acks.add(count, 0)
+        if replied:
+            await self._consumer.acknowledge_all(replied)
+            replied.clear()
 
     async def _execute(self, command: Command, context: str | None) -> None:
         """Do what a command says; an error goes into its answer, where it has one, and changes nothing else."""

@@ -142,10 +142,10 @@ class Answers:
     def has_out(self, entry_id: int, index: int, consumer: Receiver | None) -> bool:
         """Whether a message is out, with `consumer` or (None) with any."""
         bit = -1 if index < 0 else 1 << index
-        return any(
-            part.mask & bit and (consumer is None or part.consumer is consumer)
-            for part in self._pending.of(entry_id)
-        )
+        for part in self._pending.of(entry_id):  # no generator: each reply asks
+            if part.mask & bit and (consumer is None or part.consumer is consumer):
+                return True
+        return False
 
     def holder(self, entry_id: int, index: int, owner: str | None) -> Receiver | None:
         """The consumer of `owner` that a message is out with, else any of its consumers, which then has it not;

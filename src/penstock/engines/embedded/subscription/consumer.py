@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from penstock.broker.delivery import Delivery, Outcome
+from penstock.broker.producer import Reply
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 
@@ -75,9 +76,13 @@ class Consumer(Receiver):
         when the message is not out with this consumer, TOO_LARGE.
         """
         source = self.source_of(message_id)
-        outcome = await source.host.reply(source, self, message_id, content, is_error, schema_version)
+        outcome = await source.host.reply(source, self, Reply(message_id, content, is_error, schema_version))
         await self.acknowledge(message_id)
         return outcome
+
+    def reply_at_once(self, reply: Reply) -> bool:
+        source = cast(Subscription | None, self._attached.get(reply.request_id.ledger))
+        return source is not None and source.host.reply_at_once(source, self, reply)
 
     async def acknowledge_cumulative(self, message_id: MessageId) -> None:
         """Acknowledge everything up to and with `message_id` in its partition.

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
+from penstock.broker.producer import Reply
 from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import CursorStore
@@ -55,16 +56,11 @@ class Host(Protocol):
     ) -> None:
         """Publish message `index` of `entry` to the dead-letter topic; completes when it is durable there."""
 
-    async def reply(
-        self,
-        subscription: "Subscription",
-        consumer: Receiver | None,
-        message_id: MessageId,
-        content: bytes,
-        is_error: bool,
-        schema_version: int | None = None,
-    ) -> Outcome:
+    async def reply(self, subscription: "Subscription", consumer: Receiver | None, reply: Reply) -> Outcome:
         """Give a reply to who waits for it (PIP-371); raises MESSAGE_NOT_FOUND, TOO_LARGE."""
+
+    def reply_at_once(self, subscription: "Subscription", consumer: Receiver | None, reply: Reply) -> bool:
+        """The same where the id of the request is known; else False, and nothing has happened."""
 
 
 class Subscription(StoredCursor):
@@ -259,7 +255,7 @@ class Subscription(StoredCursor):
         schema_version: int | None,
     ) -> Outcome:
         holder = self.answers.holder(message_id.entry, message_id.batch_index, owner)
-        return await self.host.reply(self, holder, message_id, content, is_error, schema_version)
+        return await self.host.reply(self, holder, Reply(message_id, content, is_error, schema_version))
 
     # -- figures
 

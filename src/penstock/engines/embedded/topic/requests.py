@@ -9,7 +9,7 @@ not kept: an ended wait stays in the heap of the timer until its time, or until 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final
@@ -141,44 +141,51 @@ class Requests:
         else:
             waits.remove(request)
 
-    async def reply(
-        self,
-        source: Subscription,
-        consumer: Receiver | None,
-        message_id: MessageId,
-        content: bytes,
-        is_error: bool,
-        schema_version: int | None = None,
-    ) -> Outcome:
+    async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
         """Give a reply to the clients that wait for it. The caller acknowledges the message afterwards.
 
         `consumer` None lets any consumer of the subscription have received it. Raises MESSAGE_NOT_FOUND when
         the message is not out with it, TOO_LARGE.
         """
-        if len(content) > REPLY_BYTES_MAX:
+        message_id, size = reply.request_id, len(reply.content)
+        if size > REPLY_BYTES_MAX:
             raise PenstockError(
-                ErrorKind.TOO_LARGE, f"a reply of {len(content)} bytes; the most is {REPLY_BYTES_MAX}"
+                ErrorKind.TOO_LARGE, f"a reply of {size} bytes; the most is {REPLY_BYTES_MAX}"
             )
         if not source.answers.has_out(message_id.entry, message_id.batch_index, consumer):
             raise PenstockError(
                 ErrorKind.MESSAGE_NOT_FOUND,
                 f"message {message_id} is not out with this consumer: it cannot reply",
             )
-        waits = self._waits.get(_key(message_id))
-        message: Message | None = None
-        if waits is None:
-            message = await self._message(source, message_id)
-            names = (str(source.topic.name.base), message.producer_name, message.sequence_id)
-            waits = self._waits.get(names) or self._waits.get(_key(message_id))  # its id may be known by now
-        if waits:
-            reply = Reply(message_id, content, is_error, schema_version)
-            for request in tuple(waits):
-                self.answered += request.end(reply)
+        if self.reply_at_once(source, consumer, reply):
             return Outcome.DELIVERED
-        if message is not None and REQUEST_TIMEOUT_PROPERTY not in message.properties:
+        message = await self._message(source, message_id)
+        names = (str(source.topic.name.base), message.producer_name, message.sequence_id)
+        waits = self._waits.get(names) or self._waits.get(_key(message_id))  # its id may be known by now
+        if waits:
+            self._answer(waits, reply)
+            return Outcome.DELIVERED
+        if REQUEST_TIMEOUT_PROPERTY not in message.properties:
             return Outcome.NOT_A_REQUEST
         self.late += 1
         return Outcome.NOBODY_WAITS
+
+    def reply_at_once(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> bool:
+        """`reply` where the id of the request is known by now, as it mostly is; else False, and nothing has happened."""
+        message_id = reply.request_id
+        waits = self._waits.get(_key(message_id))
+        if (
+            waits is None
+            or len(reply.content) > REPLY_BYTES_MAX
+            or not source.answers.has_out(message_id.entry, message_id.batch_index, consumer)
+        ):
+            return False
+        self._answer(waits, reply)
+        return True
+
+    def _answer(self, waits: Sequence[Request], reply: Reply) -> None:
+        for request in tuple(waits):
+            self.answered += request.end(reply)
 
     async def _message(self, source: Subscription, message_id: MessageId) -> Message:
         entry = await source.topic.entry(message_id.entry)
