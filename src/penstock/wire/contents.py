@@ -7,6 +7,7 @@ its metadata would be of 225 MiB.
 """
 
 from base64 import b64decode
+from collections.abc import Iterable
 from typing import Final
 
 import google_crc32c
@@ -53,6 +54,16 @@ def with_checksum(data: bytes) -> bytes:
 def join(metadata: bytes, payload: bytes) -> bytes:
     """The entry of serialized metadata and a payload, with its checksum."""
     return seal(b"".join((len(metadata).to_bytes(4, "big"), metadata, payload)))
+
+
+def join_each(many: Iterable[bytes], payloads: Iterable[bytes]) -> list[bytes]:
+    """The entry of each serialized metadata with its payload."""
+    bodies = [
+        b"".join((len(metadata).to_bytes(4, "big"), metadata, payload))
+        for metadata, payload in zip(many, payloads, strict=True)
+    ]
+    value = google_crc32c.value
+    return [b"".join((MAGIC, value(body).to_bytes(4, "big"), body)) for body in bodies]
 
 
 def parse(data: bytes) -> tuple[MessageMetadata, bytes]:
