@@ -64,19 +64,26 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     result: int = 3
 
 
-_NONE_KNOWN: Final[Mapping[bytes, MessageId]] = {}
+_BRACES: Final = (b"{", b"}")
 _COLONS: Final = (b":", b": ")
 
 Command = Acknowledge | Answering | Negative | Permit | Seek | Unsubscribe | AskEndOfTopic | Broken
 
 
-def parse_command(text: bytes, known: Mapping[bytes, MessageId] = _NONE_KNOWN) -> tuple[Command, str | None]:
-    """The command and its context. Never raises. `known` spares the parsing of ids that were given out."""
+def parse_command(text: bytes, known: dict[bytes, MessageId] | None = None) -> tuple[Command, str | None]:
+    """The command and its context. Never raises. `known` spares the parsing of ids that were given out; one
+    that is acknowledged is taken out of it."""
     # What most frames are: {"messageId":"…"}, with an id that was given out and so needs no escapes.
-    parts = text.split(b'"', 4)
-    if len(parts) == 5 and parts[1] == b"messageId" and parts[0] == b"{" and parts[4] == b"}":
-        message_id = known.get(parts[3])
-        if message_id is not None and parts[2] in _COLONS:
+    parts = text.split(b'"', 4) if known else ()
+    if (
+        known
+        and len(parts) == 5
+        and parts[1] == b"messageId"
+        and (parts[0], parts[4]) == _BRACES
+        and parts[2] in _COLONS
+    ):
+        message_id = known.pop(parts[3], None)
+        if message_id is not None:
             return Acknowledge(message_id), None
     try:
         frame = read_command(text)
@@ -84,7 +91,7 @@ def parse_command(text: bytes, known: Mapping[bytes, MessageId] = _NONE_KNOWN) -
         return Broken(str(error)), None
     context = None if frame.context is None else as_text(frame.context)
     try:
-        return _command(frame, known), context
+        return _command(frame, {} if known is None else known), context
     except PenstockError as error:
         return Broken(error.message), context
 

@@ -1,7 +1,8 @@
 """The newest entries of every topic, in memory within one bound, so that followers do not touch the store."""
 
+from bisect import bisect_right
 from collections import deque
-from typing import Final
+from typing import Final, cast
 
 from penstock.model.entry import Entry
 
@@ -9,32 +10,66 @@ ENTRY_BYTES: Final = 350  # what an entry takes beside its data, measured: small
 
 
 class Tail:
-    """The newest entries of one log: contiguous ids, oldest first."""
+    """The newest entries of one log: contiguous ids, oldest first.
 
-    __slots__ = ("entries", "first")
+    A list, as a deque finds what is in its middle by counting. What left it at the front is None, until that is half of it.
+    """
+
+    __slots__ = ("_entries", "_gone", "first")
 
     def __init__(self) -> None:
-        self.entries: deque[Entry] = deque()
-        self.first = 0
+        self.first = 0  # the id of the oldest
+        self._entries: list[Entry | None] = []
+        self._gone = 0  # places at the front of those that left
+
+    def __len__(self) -> int:
+        return len(self._entries) - self._gone
 
     def get(self, entry_id: int) -> Entry | None:
         at = entry_id - self.first
-        return self.entries[at] if 0 <= at < len(self.entries) else None
+        return self._entries[self._gone + at] if 0 <= at < len(self) else None
 
     def slice(self, entry_id: int, entries_max: int, bytes_max: int) -> list[Entry]:
         """Entries from `entry_id` on, at least one, within both bounds; empty when it is not held here."""
         at = entry_id - self.first
-        found: list[Entry] = []
         if at < 0:
-            return found
+            return []
+        at += self._gone
+        found = cast(list[Entry], self._entries[at : at + entries_max])
         size = 0
-        for index in range(at, min(len(self.entries), at + entries_max)):
-            entry = self.entries[index]
+        for number, entry in enumerate(found):
             size += len(entry.data)
-            if found and size > bytes_max:
-                break
-            found.append(entry)
+            if size > bytes_max and number:
+                return found[:number]
         return found
+
+    def find(self, offset: int) -> Entry | None:
+        """The entry that holds `offset`; None when it is not held here."""
+        entries = cast(list[Entry], self._entries)
+        at = bisect_right(entries, offset, self._gone, key=lambda entry: entry.offset) - 1
+        return entries[at] if at >= self._gone and offset < entries[at].end else None
+
+    def append(self, entry: Entry) -> None:
+        """Add the newest entry; one that does not follow the others takes their place."""
+        if self.first + len(self) != entry.entry_id:
+            self.clear()
+            self.first = entry.entry_id
+        self._entries.append(entry)
+
+    def drop(self, entry: Entry) -> None:
+        """Forget the oldest entry, if it is this one."""
+        if self.get(self.first) is entry:
+            self._entries[self._gone] = None
+            self._gone += 1
+            self.first += 1
+            if 2 * self._gone > len(self._entries):
+                del self._entries[: self._gone]
+                self._gone = 0
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+        self._gone = 0
 
 
 class TailCache:
@@ -46,17 +81,10 @@ class TailCache:
         self._order: deque[tuple[Tail, Entry]] = deque()
 
     def put(self, tail: Tail, entry: Entry) -> None:
-        if not tail.entries:
-            tail.first = entry.entry_id
-        elif tail.first + len(tail.entries) != entry.entry_id:
-            tail.entries.clear()
-            tail.first = entry.entry_id
-        tail.entries.append(entry)
+        tail.append(entry)
         self._order.append((tail, entry))
         self.bytes += len(entry.data) + ENTRY_BYTES
         while self.bytes > self._bytes_max and len(self._order) > 1:
             oldest, gone = self._order.popleft()
             self.bytes -= len(gone.data) + ENTRY_BYTES
-            if oldest.entries and oldest.entries[0] is gone:
-                oldest.entries.popleft()
-                oldest.first += 1
+            oldest.drop(gone)
