@@ -24,6 +24,11 @@ class EntryFormat(Protocol):
         Message i gets its own sequence id, or `sequence_id + i`. Delayed messages must come alone.
         """
 
+    def encode_each(
+        self, messages: Sequence[OutMessage], *, producer: str, publish_time: int
+    ) -> list[NewEntry]:
+        """An entry of each message, with its own sequence id, which it has, and schema version."""
+
     def encode_plain(
         self,
         payloads: Sequence[bytes],

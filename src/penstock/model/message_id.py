@@ -6,6 +6,7 @@
 from base64 import b64decode
 from binascii import Error as Base64Error
 from binascii import b2a_base64
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -14,6 +15,7 @@ import msgspec
 from .errors import ErrorKind, PenstockError
 
 _MAX_INT64: Final = 2**63 - 1
+_CONTINUED: Final = tuple(bytes((n | 0x80,)) for n in range(0x80))  # the first byte of a longer varint
 _UINT64: Final = 2**64
 
 
@@ -131,6 +133,39 @@ class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
             return cls.from_bytes(b64decode(text.strip(), validate=True))
         except (ValueError, Base64Error):
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"invalid message id {text[:80]!r}") from None
+
+
+def consecutive_varints(numbers: Iterable[int]) -> Iterator[bytes]:
+    """The varint of each number, which is not negative; cheap where neighbours differ in their last bits only."""
+    high, rest = -1, b""
+    for number in numbers:
+        if number < 0x80:
+            yield varint(number)
+            continue
+        if number >> 7 != high:
+            high = number >> 7
+            rest = varint(high)
+        yield _CONTINUED[number & 0x7F] + rest
+
+
+def id_texts(ids: Sequence[MessageId]) -> list[bytes]:
+    """`str` of each id, as ASCII; cheap where neighbours are of one log."""
+    texts: list[bytes] = []
+    ledger = partition = None
+    begin = end = b""
+    entries = consecutive_varints([one.entry % _UINT64 for one in ids])
+    for one, entry in zip(ids, entries, strict=True):
+        if one.ledger != ledger or one.partition != partition:
+            ledger, partition = one.ledger, one.partition
+            begin = _beginning(ledger)
+            end = b"\x18" + varint(partition) if partition >= 0 else b""
+        data = begin + entry + end
+        if one.batch_index >= 0:
+            data += b"\x20" + varint(one.batch_index)
+            if one.batch_size > 0:
+                data += b"\x30" + varint(one.batch_size)
+        texts.append(b2a_base64(data, newline=False))
+    return texts
 
 
 EARLIEST: Final = MessageId(-1, -1)

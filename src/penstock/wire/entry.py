@@ -20,6 +20,7 @@ from .messages import read_alone, read_messages
 from .metadata import (
     batch_metadata,
     message_metadata,
+    metadata_of_each,
     plain_metadata,
     read_text,
     schema_version_number,
@@ -71,6 +72,19 @@ class WireFormat:
             producer=producer,
             sequence_id=highest,
         )
+
+    def encode_each(
+        self, messages: Sequence[OutMessage], *, producer: str, publish_time: int
+    ) -> list[NewEntry]:
+        """An entry of each message, with its own sequence id and schema version."""
+        entries: list[NewEntry] = []
+        many = metadata_of_each(messages, producer, publish_time)
+        for message, metadata in zip(messages, many, strict=True):
+            data = join(metadata, message.payload)
+            deliver_at = message.deliver_at if message.deliver_at > 0 else 0
+            sequence_id = message.sequence_id or 0
+            entries.append(NewEntry(data, 1, publish_time, deliver_at, producer, sequence_id))
+        return entries
 
     def encode_plain(
         self,

@@ -6,6 +6,7 @@ the load, without a task or a future for each item.
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 
@@ -35,6 +36,12 @@ class Backlog(Generic[T]):
         """Add an item; the caller looks at `full` before the next."""
         self._items.append(item)
         self.size_bytes += item.size
+        self._waiting.set()
+
+    def extend(self, items: Sequence[T], size: int) -> None:
+        """Add items of `size` bytes together."""
+        self._items.extend(items)
+        self.size_bytes += size
         self._waiting.set()
 
     @property

@@ -25,6 +25,8 @@ _OFFSET_DATE_TIME: Final = re.compile(
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: readers of ISO 8601 know no more
 
+_NO_SCHEMA: Final = b'"errorCode":0,"schemaVersion":0}'
+
 # What is wrong with a produced frame, by Pulsar's number for it (`send-error:N`).
 BAD_JSON: Final = 3
 BAD_PAYLOAD: Final = 7
@@ -60,6 +62,15 @@ class ProducerMessage(msgspec.Struct, rename="camel", gc=False):
     encryption_param: Scalar = None
     compression_type: Scalar = None
     uncompressed_message_size: Int64 | None = None
+
+
+class PlainMessage(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
+    """The same, of the fields that most messages have, as they should be: base64 is read with the rest."""
+
+    payload: bytes
+    context: str | None = None
+    key: str | None = None
+    properties: dict[str, str] | None = None
 
 
 class ProducerAck(msgspec.Struct, rename="camel", gc=False):
@@ -149,6 +160,7 @@ class Answer(msgspec.Struct, rename="camel", gc=False):
 
 # `strict=False` reads "5" where a number is expected, as Jackson does.
 read_message: Final = msgspec.json.Decoder(ProducerMessage, strict=False).decode
+read_plain: Final = msgspec.json.Decoder(PlainMessage).decode
 read_command: Final = msgspec.json.Decoder(ConsumerCommand, strict=False).decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -156,6 +168,23 @@ _encode: Final = msgspec.json.Encoder().encode
 def write(frame: ProducerAck | ProducerReply | ConsumerMessage | Answer) -> str:
     """A frame as JSON."""
     return _encode(frame).decode()
+
+
+def encode(frame: ProducerAck | ProducerReply) -> bytes:
+    """The same, in UTF-8."""
+    return _encode(frame)
+
+
+def encode_success(message_id: bytes, context: str | None, schema_version: int | None) -> bytes:
+    """The `ProducerAck` of a message that was published, faster; ids need no escaping."""
+    return b"".join(
+        (
+            b'{"result":"ok","messageId":"',
+            message_id,
+            b'",' if context is None else b'","context":' + _encode(context) + b",",
+            b'"errorCode":0,"schemaVersion":%d}' % schema_version if schema_version else _NO_SCHEMA,
+        )
+    )
 
 
 def as_text(value: Scalar) -> str | None:

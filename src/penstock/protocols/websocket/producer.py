@@ -7,14 +7,15 @@ pauses, and with it the client. The replies to requests are written beside the r
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
 
 from penstock.broker.broker import Broker
-from penstock.broker.producer import Producer
+from penstock.broker.producer import Producer, Result
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.model.message_id import MessageId
+from penstock.model.message_id import MessageId, id_texts
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import TopicSchemas
@@ -24,9 +25,9 @@ from penstock.protocols.trace import traced
 from penstock.protocols.values import value_of
 
 from .backlog import Backlog
-from .frames import UNKNOWN
+from .frames import UNKNOWN, encode_success
 from .parameters import PENDING_DEFAULT, ProducerParameters
-from .publishing import Incoming, failure, read_frame, refusal, success
+from .publishing import Incoming, failure, read_frames, refusal
 from .replies import Replies
 from .socket import Socket, documented
 
@@ -36,7 +37,8 @@ log = logging.getLogger(__name__)
 COUNT_BYTES: Final = 64 * 1024
 HELD_FACTOR: Final = 1.5  # the payload is three quarters of its frame, and as large once more as an entry
 PENDING_BYTES_MAX: Final = 4 * 1024 * 1024  # one frame more may overdraw it
-SENDS_BEFORE_OTHERS: Final = 64  # answers written before others have their turn on the loop
+READ_AT_ONCE: Final = 64  # frames that are read before it is looked whether too much waits
+ANSWERS_AT_ONCE: Final = 256  # written with one write, before others have their turn on the loop
 
 
 class ProducerHandler:
@@ -99,32 +101,28 @@ class ProducerHandler:
         self._socket.stop(*documented(reason.kind.codes.ws_result))
 
     async def _read(self) -> None:
-        socket, backlog, clock = self._socket, self._backlog, self._clock
-        properties_bytes_max = self._limits.max_properties_bytes
+        socket, backlog = self._socket, self._backlog
         try:
             while received := await socket.receive_all():
-                received.reverse()
                 while received:
-                    text = received.pop()
-                    backlog.add(
-                        read_frame(
-                            text,
-                            arrived_ms=clock.monotonic_ms(),
-                            now_ms=clock.now_ms(),
-                            properties_bytes_max=properties_bytes_max,
-                            keys=self._keys,
-                        )
-                    )
-                    size, text = len(text), b""  # what waits holds the message alone
-                    if HELD_FACTOR * (backlog.size_bytes + self._publishing) >= self._counted + COUNT_BYTES:
-                        self._count()
-                        await self._room()
-                    if backlog.full:
-                        await backlog.room()
-                    if socket.allowance is not None:
-                        await socket.allowance.spend(1, size)
+                    await self._take(received[:READ_AT_ONCE])
+                    del received[:READ_AT_ONCE]
         finally:
             backlog.close()
+
+    async def _take(self, texts: list[bytes]) -> None:
+        backlog, properties_bytes_max = self._backlog, self._limits.max_properties_bytes
+        group = read_frames(texts, self._clock, properties_bytes_max=properties_bytes_max, keys=self._keys)
+        size = sum([item.size for item in group])
+        backlog.extend(group, size)
+        texts.clear()  # what waits holds the messages alone
+        if HELD_FACTOR * (backlog.size_bytes + self._publishing) >= self._counted + COUNT_BYTES:
+            self._count()
+            await self._room()
+        if backlog.full:
+            await backlog.room()
+        if self._socket.allowance is not None:
+            await self._socket.allowance.spend(len(group), size)
 
     async def _publish_all(self) -> None:
         while group := await self._backlog.take(self._group_max):
@@ -161,7 +159,7 @@ class ProducerHandler:
     async def _publish(self, group: list[Incoming]) -> None:
         """Publish a group; each then has its answer."""
         await self._apply_schemas(group)
-        if any(item.timeout_ms is not None for item in group):
+        if [item for item in group if item.timeout_ms is not None]:
             self._ask(group)
         sent = [item for item in group if item.message is not None]
         messages = [item.message for item in sent if item.message is not None]
@@ -177,20 +175,30 @@ class ProducerHandler:
             log.exception("publishing over a WebSocket failed")
             results = [PenstockError(ErrorKind.INTERNAL, "the message could not be stored")] * len(sent)
         self._meter.latency.observe((perf_counter() - began) * 1e6)
-        stored = size = 0
-        for item, message, result in zip(sent, messages, results, strict=True):
+        stored = self._settle(sent, results)
+        if stored < len(group):
+            self._meter.failures.add(len(group) - stored, 0)
+
+    def _settle(self, sent: list[Incoming], results: Sequence[Result]) -> int:
+        """Answer each message with its result; returns how many were stored."""
+        ids = [result for result in results if isinstance(result, MessageId)]
+        texts = iter(id_texts(ids))
+        size = 0
+        for item, result in zip(sent, results, strict=True):
+            message = item.message
+            assert message is not None
             if isinstance(result, MessageId):
-                stored += 1
+                text = next(texts)
                 size += len(message.payload)
-                item.message_id = str(result)
-                item.answer = success(item.message_id, item.context, message.schema_version)
+                item.answer = encode_success(text, item.context, message.schema_version)
+                if item.request is not None:
+                    item.message_id = text.decode()
             else:
                 item.answer = failure(result, item.context)
                 if item.request is not None:
                     self._replies.withdraw(item.request)
-        self._meter.publishes.add(stored, size)
-        if stored < len(group):
-            self._meter.failures.add(len(group) - stored, 0)
+        self._meter.publishes.add(len(ids), size)
+        return len(ids)
 
     def _ask(self, group: list[Incoming]) -> None:
         """Begin the waits of a group's requests (PIP-371), right before it is published."""
@@ -215,8 +223,10 @@ class ProducerHandler:
             refused = None
         except PenstockError as error:
             refused = error
+        if refused is None:
+            group = [item for item in group if item.declared is not None]
         for item in group:
-            if item.message is None or (item.declared is None and refused is None):
+            if item.message is None:
                 continue
             try:
                 if item.declared is not None:
@@ -236,13 +246,15 @@ class ProducerHandler:
             message.schema_version = (await self._schemas.register(scheme)).version
 
     async def _answer(self, group: list[Incoming]) -> None:
-        send = self._socket.send
-        for count, item in enumerate(group, 1):
-            await send(item.answer)
-            if item.request is not None and item.message_id is not None:
-                self._replies.follow(item.request, item.message_id, item.context)
-            if not count % SENDS_BEFORE_OTHERS:
+        send = self._socket.send_all
+        for start in range(0, len(group), ANSWERS_AT_ONCE):
+            if start:
                 await asyncio.sleep(0)
+            items = group[start : start + ANSWERS_AT_ONCE]
+            await send([item.answer for item in items])
+            for item in items:
+                if item.request is not None and item.message_id is not None:
+                    self._replies.follow(item.request, item.message_id, item.context)
 
     async def _expire_all(self) -> None:
         """sendTimeoutMillis: answer what waits for longer. It may still be stored, as with any timeout."""

@@ -1,5 +1,6 @@
 """A produced frame to a message, or to the answer that says why not (Pulsar's WebSocket API)."""
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -8,6 +9,7 @@ from penstock.broker.producer import Request
 from penstock.model.errors import WS_RESULT_TEXT, PenstockError
 from penstock.model.message import EncryptionKey, OutMessage
 from penstock.protocols.declarations import Declaration
+from penstock.runtime.clock import Clock
 
 from .encryption import seal
 from .frames import (
@@ -20,9 +22,10 @@ from .frames import (
     Scalar,
     as_text,
     decode_base64,
+    encode,
     parse_time,
     read_message,
-    write,
+    read_plain,
 )
 
 _INT64_MAX: Final = 2**63 - 1
@@ -40,10 +43,41 @@ class Incoming(msgspec.Struct, gc=False):
     context: str | None = None
     message: OutMessage | None = None
     declared: Declaration | None = None
-    answer: str = ""
+    answer: bytes = b""
     timeout_ms: int | None = None
     request: Request | None = None
     message_id: str | None = None
+
+
+def read_frames(
+    texts: Iterable[bytes], clock: Clock, *, properties_bytes_max: int, keys: tuple[EncryptionKey, ...] = ()
+) -> list[Incoming]:
+    """Read frames that came together. Never raises: what is wrong with one is its answer. With `keys` payloads come
+    encrypted."""
+    arrived_ms, now_ms = clock.monotonic_ms(), clock.now_ms()
+    plain = not keys
+    made: list[Incoming] = []
+    for text in texts:
+        if plain:
+            try:
+                frame = read_plain(text)
+                message = OutMessage(payload=frame.payload, key=frame.key)
+                if frame.properties:
+                    message.properties = _properties(frame.properties, properties_bytes_max)
+                made.append(Incoming(len(text), arrived_ms, frame.context, message))
+                continue
+            except (msgspec.DecodeError, UnicodeError, RecursionError, BadFrame):
+                plain = False  # mostly its neighbours are like it: they are not tried
+        made.append(
+            read_frame(
+                text,
+                arrived_ms=arrived_ms,
+                now_ms=now_ms,
+                properties_bytes_max=properties_bytes_max,
+                keys=keys,
+            )
+        )
+    return made
 
 
 def read_frame(
@@ -54,7 +88,7 @@ def read_frame(
     properties_bytes_max: int,
     keys: tuple[EncryptionKey, ...] = (),
 ) -> Incoming:
-    """Read one frame. Never raises: what is wrong with it is its answer. With `keys` payloads come encrypted."""
+    """Read one frame, of any fields."""
     made = Incoming(len(text), arrived_ms)
     try:
         frame = read_message(text)
@@ -78,31 +112,19 @@ def read_frame(
     return made
 
 
-def refusal(result: int, text: str, context: str | None) -> str:
+def refusal(result: int, text: str, context: str | None) -> bytes:
     """The frame for a message that was not published."""
-    return write(
+    return encode(
         ProducerAck(
             f"send-error:{result}", error_msg=text, context=msgspec.UNSET if context is None else context
         )
     )
 
 
-def failure(error: PenstockError, context: str | None) -> str:
+def failure(error: PenstockError, context: str | None) -> bytes:
     """The same, for an error of the broker: Pulsar tells bad payloads apart from everything else."""
     result = error.kind.codes.ws_result
     return refusal(result if result == BAD_PAYLOAD else UNKNOWN, error.message, context)
-
-
-def success(message_id: str, context: str | None, schema_version: int | None) -> str:
-    """The frame for a message that was published."""
-    return write(
-        ProducerAck(
-            "ok",
-            message_id=message_id,
-            context=msgspec.UNSET if context is None else context,
-            schema_version=schema_version or 0,
-        )
-    )
 
 
 def _message(frame: ProducerMessage, now_ms: int, properties_bytes_max: int) -> OutMessage:
@@ -143,7 +165,7 @@ def _payload(payload: Scalar) -> bytes:
         raise BadFrame(BAD_PAYLOAD, f"Invalid Base64 message-payload error={error}") from None
 
 
-def _properties(given: dict[str, Scalar], bytes_max: int) -> dict[str, str]:
+def _properties(given: Mapping[str, Scalar], bytes_max: int) -> dict[str, str]:
     made: dict[str, str] = {}
     size = 0
     for name, value in given.items():

@@ -15,12 +15,12 @@ from penstock.broker.producer import Reply, Request
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .backlog import Backlog
-from .frames import ProducerReply, encode_base64, write
+from .frames import ProducerReply, encode, encode_base64
 from .socket import Socket
 
 WAITS_MAX: Final = 10_000  # of one socket
 DUE_BYTES_MAX: Final = 32 * 1024 * 1024  # replies that came and were not taken; one more may overdraw it
-SENDS_BEFORE_OTHERS: Final = 64  # as with receipts
+REPLIES_AT_ONCE: Final = 64  # written with one write, before others have their turn on the loop
 
 
 class _Asked(msgspec.Struct, gc=False):
@@ -38,10 +38,10 @@ class _Due(msgspec.Struct, gc=False):
     value: Any = UNSET
     arrived_ms: int = 0
 
-    def frame(self) -> str:
+    def frame(self) -> bytes:
         reply = self.reply
         version = None if reply is None else reply.schema_version
-        return write(
+        return encode(
             ProducerReply(
                 result=self.result,
                 request_message_id=self.asked.message_id,
@@ -109,12 +109,10 @@ class Replies:
 
     async def run(self) -> None:
         """Write what comes, until `close`."""
-        send = self._socket.send
-        while group := await self._due.take():
-            for count, due in enumerate(group, 1):
-                await send(due.frame())
-                if not count % SENDS_BEFORE_OTHERS:
-                    await asyncio.sleep(0)
+        send = self._socket.send_all
+        while group := await self._due.take(REPLIES_AT_ONCE):
+            await send([due.frame() for due in group])
+            await asyncio.sleep(0)
 
     def close(self, reason: str = "") -> None:
         """The requester waits no more. With a `reason` the peer is still there, and gets it."""

@@ -71,7 +71,7 @@ class FrameParser:
         self._bytes_max = bytes_max
         self._deflate = deflate
         self._buffer = bytearray()  # a frame that is not complete
-        self._needed = 0  # bytes of it, as far as they are known
+        self._needed = 0  # bytes of it; 0 where that is not known
         self._parts: bytearray | None = None  # of a message that is not complete
         self._opcode = TEXT  # of that message
         self._fragments = 0
@@ -104,7 +104,7 @@ class FrameParser:
             self._buffer += data
             if len(self._buffer) < self._needed:
                 return texts
-            content, self._buffer = self._buffer, bytearray()
+            content, self._buffer, self._needed = self._buffer, bytearray(), 0
         try:
             at = self._parse(content, texts)
         except _Failed as failed:

@@ -1,20 +1,35 @@
 """Transcripts of the producer endpoint: what a frame becomes, or how it is answered."""
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.protocols.websocket.publishing import Incoming, failure, read_frame, success
+from penstock.protocols.websocket.frames import ProducerAck, decode_base64, encode, encode_success
+from penstock.protocols.websocket.publishing import Incoming, failure, read_frame, read_frames
+from penstock.testing.clock import ManualClock
 
 NOW = 1_700_000_000_000
 
 
 def read(frame: Any) -> Incoming:
-    text = frame if isinstance(frame, str) else json.dumps(frame)
-    return read_frame(text, arrived_ms=1, now_ms=NOW, properties_bytes_max=100)
+    """Read a frame, which is the same among others and alone."""
+    text = (frame if isinstance(frame, str) else json.dumps(frame)).encode()
+    alone = read_frame(text, arrived_ms=1, now_ms=NOW, properties_bytes_max=100)
+    clock = ManualClock(now_ms=NOW)
+    for texts in ([text], [b'{"payload":"","sequenceId":1}', text]):
+        assert without_time(read_frames(texts, clock, properties_bytes_max=100)[-1]) == without_time(alone)
+    return alone
+
+
+def without_time(made: Incoming) -> Incoming:
+    made.arrived_ms = 0
+    return made
 
 
 def message(frame: dict[str, Any]) -> OutMessage:
@@ -193,20 +208,42 @@ def test_what_cannot_be_published(frame: dict[str, Any], result: int, text: str)
     assert told["context"] == "c"
 
 
-def test_answers_field_for_field() -> None:
-    assert json.loads(success("CAAQAw==", "1", None)) == {
-        "result": "ok",
-        "messageId": "CAAQAw==",
-        "context": "1",
-        "errorCode": 0,
-        "schemaVersion": 0,
-    }
-    assert json.loads(success("CAAQAw==", None, 2)) == {
-        "result": "ok",
-        "messageId": "CAAQAw==",
-        "errorCode": 0,
-        "schemaVersion": 2,
-    }
+@given(
+    st.sampled_from([b"CAAQAw==", b"CAAQAAA="]),
+    st.none() | st.text(),
+    st.none() | st.integers(0, 2**63 - 1),
+)
+@example(b"CAAQAw==", "1", None)
+@example(b"CAAQAw==", None, 2)
+@example(b"CAAQAw==", '"\\\u2028\x00é', None)
+def test_answers_of_what_was_published(
+    message_id: bytes, context: str | None, schema_version: int | None
+) -> None:
+    written = encode_success(message_id, context, schema_version)
+    whole = ProducerAck("ok", message_id=message_id.decode(), schema_version=schema_version or 0)
+    if context is not None:
+        whole.context = context
+    assert written == encode(whole)
+
+
+@given(
+    st.binary(max_size=20).map(lambda data: b64encode(data).decode())
+    | st.text(alphabet="ABQRgw+/=-_ \n\r.é", max_size=9)
+    | st.text(max_size=5)
+)
+@example("SGVsbG8")
+@example("QR==")
+def test_a_payload_is_read_as_javas_decoder_does(text: str) -> None:
+    (made,) = read_frames(
+        [json.dumps({"payload": text}).encode()], ManualClock(now_ms=NOW), properties_bytes_max=100
+    )
+    try:
+        wanted = decode_base64(text)
+    except ValueError:
+        assert made.message is None
+        assert b"Invalid Base64" in made.answer
+    else:
+        assert made.message == OutMessage(payload=wanted)
 
 
 @pytest.mark.parametrize("kind", ErrorKind)

@@ -17,7 +17,7 @@ from penstock.model.policy import Hashing, ProducerOptions, Routing
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
 
-from .publish import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Packed, entries_of, internal_error, publish, whole
+from .publish import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Packed, batches_of, internal_error, publish, whole
 from .requests import Request, Requests
 from .topic import Topic
 
@@ -127,34 +127,57 @@ class Producer:
         messages and requests never do. Messages with a sequence id already published are not stored again while deduplication is on.
         """
         self.check()
-        now, tracked = self._clock.now_ms(), self._tracked()
+        now, name = self._clock.now_ms(), self.name if self._tracked() else None
         items: list[Item[OutMessage]] = []
         by_topic: dict[int, list[Item[OutMessage]]] = {}
+        bytes_max, asked, alone = self._bytes_max, self._asked, len(self.topics) == 1
         for message in messages:
-            request = self._asked.pop(id(message), None) if self._asked else None
-            item = Item(message, self.name if tracked else None, request=request)
+            given = message.sequence_id is not None
+            item = Item(message, name, -1, given)
             items.append(item)
-            try:
-                if len(message.payload) > self._bytes_max:
-                    raise PenstockError(
-                        ErrorKind.TOO_LARGE,
-                        f"a message of {len(message.payload)} bytes; the most is {self._bytes_max}",
-                    )
-                number = self._router.choose(message.key, message.partition)
-            except PenstockError as error:
-                item.settle(error)
-                continue
-            item.given = message.sequence_id is not None
+            if asked:
+                item.request = asked.pop(id(message), None)
+            number = 0
+            if not alone or message.partition is not None or len(message.payload) > bytes_max:
+                try:
+                    number = self._choose(message)
+                except PenstockError as error:
+                    item.settle(error)
+                    continue
             item.sequence_id = self.number(message)
-            by_topic.setdefault(number, []).append(item)
+            chosen = by_topic.get(number)
+            if chosen is None:
+                chosen = by_topic[number] = []
+            chosen.append(item)
 
         def pack(new: Sequence[Item[OutMessage]]) -> Packed[OutMessage]:
-            return [(self._encode(run, now), run) for run in entries_of(new, batch=batch)]
+            return self._pack_batches(new, now) if batch else self._pack_each(new, now)
 
         work = [publish(self.topics[number], chosen, pack) for number, chosen in by_topic.items()]
         for done in [await work[0]] if len(work) == 1 else await asyncio.gather(*work):
             self.published += done.messages
         return [internal_error() if item.result is None else item.result for item in items]
+
+    def _choose(self, message: OutMessage) -> int:
+        """The partition of a message; raises why it cannot be published."""
+        size = len(message.payload)
+        if size > self._bytes_max:
+            raise PenstockError(
+                ErrorKind.TOO_LARGE, f"a message of {size} bytes; the most is {self._bytes_max}"
+            )
+        return self._router.choose(message.key, message.partition)
+
+    def _pack_each(self, new: Sequence[Item[OutMessage]], now: int) -> Packed[OutMessage]:
+        messages = [item.content for item in new]
+        entries = self._encoder.encode_each(messages, producer=self.name, publish_time=now)
+        if new[0].producer is None:
+            for entry in entries:
+                entry.producer = ""  # nothing to remember
+        return Packed(entries)
+
+    def _pack_batches(self, new: Sequence[Item[OutMessage]], now: int) -> Packed[OutMessage]:
+        runs = batches_of(new)
+        return Packed([self._encode(run, now) for run in runs], runs)
 
     def _encode(self, run: Sequence[Item[OutMessage]], now: int) -> NewEntry:
         first = run[0]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Generic, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,11 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     repeats: int
 
 
-Packed = Sequence[tuple[NewEntry, Sequence[Item[T]]]]
+class Packed(NamedTuple, Generic[T]):
+    """Entries, and the items that each of them has; None: one each, in order."""
+
+    entries: Sequence[NewEntry]
+    items: Sequence[Sequence[Item[T]]] | None = None
 
 
 async def publish(
@@ -56,14 +60,14 @@ async def publish(
     if new:
         try:
             packed = pack(new)
-            placed = await topic.append([entry for entry, _ in packed])
+            placed = await topic.append(packed.entries)
         except PenstockError as refused:
             _failed(topic, new, refused)
         except BaseException:
             _failed(topic, new, internal_error())
             raise
         else:
-            messages = _placed(topic, placed.entry_id, packed)
+            messages = _placed(topic, placed.entry_id, new, packed)
     for item, earlier in repeats:
         try:
             item.settle(await asyncio.shield(earlier))
@@ -76,6 +80,8 @@ def _admit(
     topic: Topic, items: Sequence[Item[T]]
 ) -> tuple[Sequence[Item[T]], Sequence[tuple[Item[T], asyncio.Future[MessageId]]]]:
     """The items that are new, and the others with the ids that the first got, or will."""
+    if all(item.producer is None for item in items):
+        return items, ()
     new: list[Item[T]] = []
     repeats: list[tuple[Item[T], asyncio.Future[MessageId]]] = []
     for item in items:
@@ -101,12 +107,20 @@ def _settled(topic: Topic, item: Item[T], made: MessageId) -> None:
         topic.sequences.stored(item.producer, item.sequence_id, made)
 
 
-def _placed(topic: Topic, entry_id: int, packed: Packed[T]) -> int:
+def _placed(topic: Topic, entry_id: int, new: Sequence[Item[T]], packed: Packed[T]) -> int:
     """Set the ids of what was appended from `entry_id` on; returns how many messages that are."""
     ledger, number, messages = topic.ledger, topic.name.partition, 0
-    for entry, run in packed:
-        messages += entry.count
+    if packed.items is None:
+        for at, item in enumerate(new, entry_id):
+            made = MessageId(ledger, at, number)
+            if item.request is None and item.producer is None:
+                item.result = made
+            else:
+                _settled(topic, item, made)
+        return sum([entry.count for entry in packed.entries])
+    for run in packed.items:
         count = len(run)
+        messages += count
         for at, item in enumerate(run):
             made = (
                 MessageId(ledger, entry_id, number)
@@ -120,7 +134,7 @@ def _placed(topic: Topic, entry_id: int, packed: Packed[T]) -> int:
 
 def whole(items: Sequence[Item[NewEntry]]) -> Packed[NewEntry]:
     """Entries as they came, for `publish`."""
-    return [(item.content, (item,)) for item in items]
+    return Packed([item.content for item in items])
 
 
 async def publish_bulk(
@@ -143,17 +157,16 @@ async def publish_bulk(
     return done.placed, done.repeats
 
 
-def entries_of(items: Sequence[Item[OutMessage]], *, batch: bool) -> list[list[Item[OutMessage]]]:
-    """Cut messages into entries: where the schema version changes, round one that goes alone, at the bounds."""
+def batches_of(items: Sequence[Item[OutMessage]]) -> list[list[Item[OutMessage]]]:
+    """Cut messages into batches: where the schema version changes, round one that goes alone, at the bounds."""
     runs: list[list[Item[OutMessage]]] = []
     size = 0
     last: OutMessage | None = None
     for item in items:
         message = item.content
-        alone = batch and _goes_alone(message)
+        alone = _goes_alone(message)
         joins = (
-            batch
-            and last is not None
+            last is not None
             and not alone
             and message.schema_version == last.schema_version
             and message.replicate_to == last.replicate_to
