@@ -64,34 +64,26 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     result: int = 3
 
 
-_BRACES: Final = (b"{", b"}")
 _COLONS: Final = (b":", b": ")
 
 Command = Acknowledge | Answering | Negative | Permit | Seek | Unsubscribe | AskEndOfTopic | Broken
 
 
-def parse_command(text: bytes, known: dict[bytes, MessageId] | None = None) -> tuple[Command, str | None]:
+def parse_command(frame: bytes, known: dict[bytes, MessageId] | None = None) -> tuple[Command, str | None]:
     """The command and its context. Never raises. `known` spares the parsing of ids that were given out; one
     that is acknowledged is taken out of it."""
-    # What most frames are: {"messageId":"…"}, with an id that was given out and so needs no escapes.
-    parts = text.split(b'"', 4) if known else ()
-    if (
-        known
-        and len(parts) == 5
-        and parts[1] == b"messageId"
-        and (parts[0], parts[4]) == _BRACES
-        and parts[2] in _COLONS
-    ):
-        message_id = known.pop(parts[3], None)
-        if message_id is not None:
-            return Acknowledge(message_id), None
+    if known:
+        # What most frames are: {"messageId":"…"}, with an id that was given out and so needs no escapes.
+        before, name, colon, text, after = (*frame.split(b'"', 4), b"", b"", b"", b"")[:5]
+        if name == b"messageId" and before == b"{" and after == b"}" and colon in _COLONS and text in known:
+            return Acknowledge(known.pop(text)), None
     try:
-        frame = read_command(text)
+        command = read_command(frame)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return Broken(str(error)), None
-    context = None if frame.context is None else as_text(frame.context)
+    context = None if command.context is None else as_text(command.context)
     try:
-        return _command(frame, {} if known is None else known), context
+        return _command(command, known or {}), context
     except PenstockError as error:
         return Broken(error.message), context
 
