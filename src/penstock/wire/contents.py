@@ -83,8 +83,7 @@ def join_each(many: Iterable[bytes], payloads: Iterable[bytes]) -> list[bytes]:
         b"".join((len(metadata).to_bytes(4, "big"), metadata, payload))
         for metadata, payload in zip(many, payloads, strict=True)
     ]
-    value = google_crc32c.value
-    return [b"".join((MAGIC, value(body).to_bytes(4, "big"), body)) for body in bodies]
+    return [b"".join((MAGIC, crc32c(body).to_bytes(4, "big"), body)) for body in bodies]
 
 
 def parse(data: bytes) -> tuple[MessageMetadata, bytes]:
