@@ -57,11 +57,17 @@ def join(metadata: bytes, payload: bytes) -> bytes:
 
 def parse(data: bytes) -> tuple[MessageMetadata, bytes]:
     """An entry's metadata, and its payload as it is. Raises CHECKSUM or BAD_ENCODING."""
+    metadata, size = parse_head(data)
+    return metadata, data[len(data) - size :]
+
+
+def parse_head(data: bytes) -> tuple[MessageMetadata, int]:
+    """An entry's metadata, and the size of its payload, which is not copied. Raises CHECKSUM or BAD_ENCODING."""
     body = unseal(data)
     until = 4 + int.from_bytes(body[:4], "big")
     if len(body) < 4 or until > len(body):
         raise PenstockError(ErrorKind.BAD_ENCODING, "the entry is shorter than its metadata")
-    return parse_metadata(body[4:until]), body[until:]
+    return parse_metadata(body[4:until]), len(body) - until
 
 
 def is_sealed(metadata: MessageMetadata) -> bool:
