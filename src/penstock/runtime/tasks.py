@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Hashable
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
@@ -18,24 +19,30 @@ SLICE_S: Final = 0.002  # far below what a client notices, far above what a swit
 async def finished(future: "asyncio.Future[T]") -> T:
     """The result of what cannot be undone: a cancellation waits for its end, and comes at the next wait after.
 
-    The caller of an append must learn what became of it, also when its own caller no longer waits.
+    The caller of an append must learn what became of it, also when its own caller no longer waits. This is
+    `asyncio.shield` at half of its cost, which each append pays.
     """
     withheld = 0
     task = asyncio.current_task()
     while not future.done():
+        ended = future.get_loop().create_future()
+        future.add_done_callback(partial(_end, ended))
         try:
-            await asyncio.shield(future)
+            await ended
         except asyncio.CancelledError:
-            if future.cancelled() or task is None:
+            if task is None:
                 raise
             task.uncancel()
             withheld += 1
-        except Exception:  # noqa: S110 - raised below
-            pass
     if task is not None:
         for _ in range(withheld):
             task.cancel()
     return future.result()
+
+
+def _end(ended: "asyncio.Future[None]", future: "asyncio.Future[Any]") -> None:
+    if not ended.done():  # cancelled with the task that waited
+        ended.set_result(None)
 
 
 class Tasks:

@@ -92,6 +92,12 @@ def parse(data: bytes) -> tuple[MessageMetadata, bytes]:
     return parse_metadata(body[METADATA_AT:until]), body[until:]
 
 
+def parse_head(data: bytes) -> tuple[MessageMetadata, int]:
+    """An entry's metadata, and the size of its payload, which is not copied. Raises CHECKSUM or BAD_ENCODING."""
+    body, until = open_body(data)
+    return parse_metadata(body[METADATA_AT:until]), len(body) - until
+
+
 def is_sealed(metadata: MessageMetadata) -> bool:
     """Whether only the receiver can open the payload: it is encrypted, or a chunk of a larger message."""
     return bool(metadata.encryption_keys) or metadata.num_chunks_from_msg > 1

@@ -15,7 +15,7 @@ from penstock.model.message import Message, OutMessage
 
 from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain
 from .compression import UNCOMPRESSED_BYTES_MAX, decompress
-from .contents import changes, is_sealed, join, join_each, parse, sticky_keys, with_checksum
+from .contents import changes, is_sealed, join, join_each, parse, parse_head, sticky_keys, with_checksum
 from .messages import read_alone, read_messages
 from .metadata import (
     batch_metadata,
@@ -149,14 +149,14 @@ def admit(data: bytes) -> NewEntry:
 
 def admit_versioned(data: bytes) -> tuple[NewEntry, int | None]:
     """`admit`, and the schema version that the entry names."""
-    metadata, payload = parse(data)
+    metadata, payload_bytes = parse_head(data)
     publish_time = signed(metadata.publish_time)
     if publish_time < 0:
         raise PenstockError(ErrorKind.BAD_ENCODING, "the publish time does not fit into 63 bits")
     schema_version = schema_version_number(metadata.schema_version)
     entry = NewEntry(
         data=with_checksum(data),
-        count=_claimed_count(metadata, len(payload)),
+        count=_claimed_count(metadata, payload_bytes),
         publish_time=publish_time,
         deliver_at=max(0, metadata.deliver_at_time),
         producer=read_text(metadata.producer_name),

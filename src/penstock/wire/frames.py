@@ -68,13 +68,20 @@ class FrameDecoder:
 
         Raises TOO_LARGE and BAD_ENCODING after the frames before: nothing that follows can be understood.
         """
+        at = 0
         if self._held:
-            self._held += data
-            if len(self._held) < self._wanted:
+            missing = self._wanted - len(self._held)
+            if len(data) < missing:
+                self._held += data
                 return
-            data = bytes(self._held)
-            self._held.clear()
-        at, end = 0, len(data)
+            if self._wanted == 4:  # the size itself came in parts
+                data = bytes(self._held) + data
+                self._held.clear()
+            else:
+                self._held += memoryview(data)[:missing]
+                held, self._held, at = bytes(self._held), bytearray(), missing
+                yield _decode(held, 4, len(held))
+        end = len(data)
         while end - at >= 4:
             size = int.from_bytes(data[at : at + 4], "big")
             if size > self.frame_size_max:

@@ -67,6 +67,19 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(
     assert decoder.empty
 
 
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=5), st.integers(1, 400))
+def test_entries_come_out_as_they_went_in_however_they_are_cut(entries: list[bytes], size: int) -> None:
+    stream = b"".join(b"".join(encode_with_entry(SEND, entry)) for entry in entries)
+    decoder = FrameDecoder()
+    found: list[bytes] = []
+    for at in range(0, len(stream), size):
+        assert decoder.held < size + max(map(len, entries)) + 50
+        found += [frame.entry for frame in decoder.feed(stream[at : at + size])]
+    assert found == entries
+    assert all(type(entry) is bytes for entry in found)
+    assert decoder.empty
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_frames_or_an_error_of_ours(data: bytes) -> None:
     kind = refusal(lambda: list(FrameDecoder(1000).feed(data)))

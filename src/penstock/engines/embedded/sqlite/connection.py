@@ -10,8 +10,12 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .folder import make_private
 from .schema import PAGE_BYTES
 
-# 4 MiB between checkpoints: each is short, which counts more than a tenth of the throughput.
+# 4 MiB between checkpoints: each is short, which counts more than a tenth of the throughput. The writer makes them
+# between commits (`Tables.tend`); SQLite would make them within one, before its callers have their answer.
 WAL_PAGES: Final = 512
+WAL_PAGES_UNSEEN: Final = (
+    2 * WAL_PAGES
+)  # SQLite makes one, where commits wrote more than the writer estimates
 WAL_BYTES_MAX: Final = (
     32 << 20
 )  # where reads prevent that it starts again, they have to make room; see `tend`
@@ -57,7 +61,7 @@ def open_writer(file: Path) -> sqlite3.Connection:
         "fullfsync = ON",  # macOS: reach the disk, not its cache only
         "secure_delete = OFF",  # some builds overwrite what is deleted, at twice the cost
         f"cache_size = {-WRITER_CACHE_BYTES // 1024}",
-        f"wal_autocheckpoint = {WAL_PAGES}",
+        f"wal_autocheckpoint = {WAL_PAGES_UNSEEN}",
         f"journal_size_limit = {WAL_BYTES_MAX}",
     )
 

@@ -42,28 +42,40 @@ def append(works: Sequence[Append], transaction: Transaction) -> Iterator[Statem
     """Place all entries, and give the statements that store them and the producers' sequence ids."""
     rows: list[Any] = []
     producers: dict[tuple[int, str], int] = {}
-    for work in works:
-        ledger = work.ledger
+    for ledger, appends in _by_ledger(works).items():
         extent = transaction.extent(ledger)
         if extent is None:
-            transaction.outcomes.append((work, no_log(ledger)))
+            transaction.outcomes += [(work, no_log(ledger)) for work in appends]
             continue
-        base = first_id(ledger)
-        placed = AppendResult(extent.next_entry, extent.next_offset)
-        row, offset, byte = base + placed.entry_id, placed.offset, extent.next_byte
-        for entry in work.entries:
-            data = entry.data
-            rows += (row, offset, entry.count, entry.publish_time, entry.deliver_at, byte, data)
-            row += 1
-            offset += entry.count
-            byte += len(data)
-            if entry.producer and entry.sequence_id >= 0:
-                key = (ledger, entry.producer)
-                producers[key] = max(entry.sequence_id, producers.get(key, 0))
-        transaction.changed[ledger] = extent.until(row - base, offset, byte)
-        transaction.outcomes.append((work, placed))
+        entry_id, offset, byte = extent.next_entry, extent.next_offset, extent.next_byte
+        row = first_id(ledger) + entry_id
+        for work in appends:
+            work.result = AppendResult(entry_id, offset)  # of use only where the commit succeeds
+            for entry in work.entries:
+                data, count = entry.data, entry.count
+                rows += (row, offset, count, entry.publish_time, entry.deliver_at, byte, data)
+                row += 1
+                offset += count
+                byte += len(data)
+                if entry.producer and entry.sequence_id >= 0:
+                    key = (ledger, entry.producer)
+                    producers[key] = max(entry.sequence_id, producers.get(key, 0))
+            entry_id += len(work.entries)
+        transaction.changed[ledger] = extent.until(entry_id, offset, byte)
     yield from ENTRIES.over(rows)
     yield from _PRODUCERS.over([value for key, number in producers.items() for value in (*key, number)])
+
+
+def _by_ledger(works: Sequence[Append]) -> dict[int, list[Append]]:
+    """The appends to each log, in their order."""
+    found: dict[int, list[Append]] = {}
+    for work in works:
+        appends = found.get(work.ledger)
+        if appends is None:
+            found[work.ledger] = [work]
+        else:
+            appends.append(work)
+    return found
 
 
 def open_logs(works: Sequence[Open], transaction: Transaction) -> None:

@@ -144,7 +144,8 @@ class SqliteStore:
         return self._submit(Open(topic))
 
     def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[AppendResult]:
-        return self._submit(Append(ledger, entries))
+        size = len(entries[0].data) if len(entries) == 1 else sum([len(entry.data) for entry in entries])
+        return self._submit(Append(ledger, entries, size_bytes=size))
 
     def read(
         self, ledger: int, entry_id: int, entries_max: int, bytes_max: int

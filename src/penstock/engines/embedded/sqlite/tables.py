@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from penstock.model.errors import PenstockError
 
@@ -39,8 +39,11 @@ RESERVE_BYTES: Final = 8 << 20  # for cursors, trims and the like when `size_max
 PAGES_MAX: Final = 2**32 - 2  # SQLite's own bound
 READERS_WAIT_S: Final = 0.1  # how long appends may wait for readers to leave the write-ahead log
 SLACK_PAGES: Final = 8  # what is stored may need a few pages more than its bytes
-MEASURE_BYTES: Final = 4 << 20  # files are measured once in so many bytes written
-WAL_BYTES_USUAL: Final = 2 * WAL_PAGES * PAGE_BYTES  # a longer one has readers, or cannot be moved
+MEASURE_BYTES: Final = (
+    WAL_PAGES * PAGE_BYTES
+)  # once in so many bytes written: a checkpoint; files are measured
+COMMIT_BYTES: Final = PAGE_BYTES * 3 // 2  # what a commit writes beside its data: pages that are not full
+SWEEP_BYTES: Final = 16 * PAGE_BYTES  # what a slice of sweeping writes
 
 
 class Tables:
@@ -75,7 +78,7 @@ class Tables:
         When it raises, nothing was done, and `recover` must be called.
         """
         transaction = Transaction(self._connected(), self._extents, self._next_ledger)
-        self._untended_bytes += sum([work.needed_bytes for work in works])
+        self._untended_bytes += COMMIT_BYTES + sum([work.size_bytes or PAGE_BYTES for work in works])
         if works[0].mixes:
             self._mixed(works, transaction)
         else:
@@ -102,6 +105,7 @@ class Tables:
         connection = self._connected()
         with self._transaction():
             left = self.sweeps.sweep(connection)
+        self._untended_bytes += SWEEP_BYTES
         self.sweeps.swept(left)
 
     def recover(self) -> None:
@@ -115,7 +119,8 @@ class Tables:
             self._broken = True
 
     def tend(self) -> bool:
-        """Hold the write-ahead log within its bound; call it now and then. Whether the files outgrew theirs.
+        """Move the write-ahead log into the main file when it is time to; call it after each commit, when its
+        callers have their answers. Whether the files outgrew their bound.
 
         SQLite starts the log again at the first commit that finds it in the main file and without a reader.
         Where there is always a reader, that never happens; so readers have to wait for once.
@@ -127,17 +132,16 @@ class Tables:
         if self._broken or (written < WAL_BYTES_MAX and written - self._measured_bytes < MEASURE_BYTES):
             return False
         self._measured_bytes = written
-        size = self.files.wal_bytes
         if written >= WAL_BYTES_MAX:
             self._untended_bytes = self._measured_bytes = 0
-            if size > WAL_BYTES_MAX:
-                self._wait(READERS_WAIT_S)
-                try:
-                    self._checkpoint("TRUNCATE")
-                finally:
-                    self._wait(BUSY_TIMEOUT_S)
-        elif size > WAL_BYTES_USUAL:
+        if written < WAL_BYTES_MAX or self.files.wal_bytes <= WAL_BYTES_MAX:
             self._checkpoint("PASSIVE")
+        else:
+            self._wait(READERS_WAIT_S)
+            try:
+                self._checkpoint("TRUNCATE")
+            finally:
+                self._wait(BUSY_TIMEOUT_S)
         return self.files.outgrown()
 
     def checkpoint(self, mode: str = "PASSIVE") -> None:
@@ -236,12 +240,15 @@ class Tables:
         self._connection.execute("COMMIT")
 
     def _mixed(self, works: Sequence[Work], transaction: Transaction) -> None:
-        opens = [work for work in works if isinstance(work, Open)]
+        of: dict[type[Work], list[Any]] = {Append: [], Stage: [], SaveCursors: [], SaveMeta: [], Open: []}
+        for work in works:
+            of[type(work)].append(work)
+        opens: list[Open] = of[Open]
         statements: list[Statement] = [
-            *append([work for work in works if isinstance(work, Append)], transaction),
-            *stage([work for work in works if isinstance(work, Stage)], transaction),
-            *save_cursors([work for work in works if isinstance(work, SaveCursors)], transaction),
-            *save_meta([work for work in works if isinstance(work, SaveMeta)]),
+            *append(of[Append], transaction),
+            *stage(of[Stage], transaction),
+            *save_cursors(of[SaveCursors], transaction),
+            *save_meta(of[SaveMeta]),
         ]
         if len(statements) == 1 and not opens:
             self._connection.execute(*statements[0])  # a transaction by itself, and in one step

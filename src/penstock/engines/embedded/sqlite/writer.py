@@ -77,7 +77,11 @@ class Writer:
         self.writes.answered += len(works)
         apply(changes, self.extents)
         for work in works:
-            work.complete()
+            future = work.future
+            if work.error is None and not future.done():
+                future.set_result(work.result)
+            else:
+                work.complete()
 
     def _run(self) -> None:
         try:
@@ -112,9 +116,11 @@ class Writer:
                 self._commit_some(tables, works)
             self.writes.commits.observe(perf_counter() - began)
             self._disk.report(self._complete, works, tables.take_changed())
-            self._tend(tables)
         if tables.sweeps.waiting and not self._sweeps_fail:
             self._sweep(tables)
+            self._tend(tables)
+        elif works:
+            self._tend(tables)
         return True
 
     def _take(self, *, wait: bool) -> None:
@@ -130,16 +136,20 @@ class Writer:
     def _group(self) -> list[Work]:
         """The next works that may share a transaction."""
         works: list[Work] = []
+        backlog = self._backlog
         entries = size = 0
-        while self._backlog and entries < GROUP_ENTRIES and size < GROUP_BYTES:
-            work = self._backlog[0]
-            if works and not (work.mixes and works[0].mixes) and work.kind is not works[0].kind:
-                break
-            works.append(self._backlog.popleft())
-            entries += 1
+        while backlog and entries < GROUP_ENTRIES and size < GROUP_BYTES:
+            work = backlog[0]
+            if type(work) is Append:
+                if works and not works[0].mixes:
+                    break
+                entries += len(work.entries)
+            else:
+                if works and not (work.mixes and works[0].mixes) and work.kind is not works[0].kind:
+                    break
+                entries += 1
+            works.append(backlog.popleft())
             size += work.size_bytes
-            if isinstance(work, Append):
-                entries += len(work.entries) - 1
         return works
 
     def _commit(self, tables: Tables, works: list[Work]) -> None:

@@ -146,7 +146,7 @@ async def test_on_a_full_disk_there_are_logs_cursors_and_deletes(tmp_path: Path,
 async def test_checkpoints_that_fail_are_no_secret(
     tmp_path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite makes them after a commit and hides that they fail; the write-ahead log would take the whole disk."""
+    """Were they hidden, as those that SQLite makes by itself, the write-ahead log would take the whole disk."""
     monkeypatch.setattr(tables, "WAL_BYTES_MAX", 1 << 20)
     store, ledger = await started(tmp_path)
     reader = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)  # keeps the write-ahead log

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 from penstock.engines.embedded.ports import CursorChange
 from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.embedded.sqlite.schema import PAGE_BYTES
 from penstock.engines.embedded.sqlite.store import FILE_NAME
-from penstock.engines.embedded.sqlite.tables import Tables
+from penstock.engines.embedded.sqlite.tables import MEASURE_BYTES, Tables
 from penstock.engines.embedded.sqlite.work import Change, Work
-from penstock.model.entry import NewEntry
+from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 
 
@@ -188,4 +190,74 @@ async def test_the_write_ahead_log_is_cut_back_after_a_long_read(
     reader.close()
     while wal.stat().st_size > bound:
         await store.append(ledger, [NewEntry(bytes(200_000), 1, 1)])
+    await store.close()
+
+
+async def test_a_commit_is_answered_before_the_checkpoint_that_it_makes_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, ledger = await started(tmp_path)
+    begun, may_end = threading.Event(), threading.Event()
+    checkpoint = Tables._checkpoint
+
+    def held_up(self: Tables, mode: str) -> tuple[int, int, int]:
+        begun.set()
+        assert may_end.wait(30)
+        return checkpoint(self, mode)
+
+    monkeypatch.setattr(Tables, "_checkpoint", held_up)
+    try:
+        placed = await store.append(ledger, [NewEntry(bytes(MEASURE_BYTES), 1, 1)])
+        assert placed.entry_id == 0
+        assert await asyncio.to_thread(begun.wait, 30)
+    finally:
+        may_end.set()
+    assert (await store.append(ledger, [NewEntry(b"", 1, 1)])).entry_id == 1
+    await store.close()
+
+
+@pytest.mark.parametrize(("size", "entries"), [(200_000, 1), (200, 1), (200, 500)])
+async def test_checkpoints_come_before_sqlite_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, entries: int
+) -> None:
+    """The estimate of what was written is no less than what was; nor far more, as each checkpoint costs two syncs."""
+    monkeypatch.setattr("penstock.engines.embedded.sqlite.tables.MEASURE_BYTES", 1 << 20)
+    store, ledger = await started(tmp_path)
+    pages: list[int] = []
+    checkpoint = Tables._checkpoint
+
+    def spied(self: Tables, mode: str) -> tuple[int, int, int]:
+        found = checkpoint(self, mode)
+        pages.append(found[1])
+        return found
+
+    monkeypatch.setattr(Tables, "_checkpoint", spied)
+    async with asyncio.timeout(60):
+        while len(pages) < 3:
+            await asyncio.gather(
+                *(store.append(ledger, [NewEntry(bytes(size), 1, 1)]) for _ in range(entries))
+            )
+    assert all(0.4 < number * PAGE_BYTES / (1 << 20) < 1.5 for number in pages), pages
+    await store.close()
+
+
+async def test_appends_to_several_logs_in_one_commit_keep_their_order(
+    tmp_path: Path, groups: list[list[str]]
+) -> None:
+    store, ledger = await started(tmp_path)
+    other = (await store.open("u")).ledger
+    groups.clear()
+    placed = await asyncio.gather(
+        store.append(ledger, [NewEntry(b"0", 2, 1), NewEntry(b"1", 1, 1)]),
+        store.append(other, [NewEntry(b"a", 3, 1)]),
+        store.append(ledger, [NewEntry(b"2", 1, 1)]),
+        store.append(other, [NewEntry(b"b", 1, 1)]),
+        store.append(99, [NewEntry(b"lost", 1, 1)]),
+        return_exceptions=True,
+    )
+    assert groups == [["Append"] * 5]
+    assert placed[:4] == [AppendResult(0, 0), AppendResult(0, 0), AppendResult(2, 3), AppendResult(1, 3)]
+    assert isinstance(placed[4], PenstockError)
+    assert [entry.data for entry in await store.read(ledger, 0, 9, 99)] == [b"0", b"1", b"2"]
+    assert [entry.offset for entry in await store.read(other, 0, 9, 99)] == [0, 3]
     await store.close()

@@ -1,0 +1,80 @@
+"""What cannot be undone is waited for, whoever no longer waits."""
+
+import asyncio
+
+import pytest
+
+from penstock.runtime.tasks import finished
+
+
+async def turn() -> None:
+    """Let every task run that can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_the_result_and_the_error_of_a_future() -> None:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[int] = loop.create_future()
+    loop.call_soon(future.set_result, 7)
+    assert await finished(future) == 7
+    assert await finished(future) == 7  # done already
+    failing: asyncio.Future[int] = loop.create_future()
+    loop.call_soon(failing.set_exception, ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        await finished(failing)
+
+
+async def test_a_cancellation_waits_for_the_end_and_comes_at_the_next_wait() -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    steps: list[object] = []
+
+    async def run() -> None:
+        steps.append(await finished(future))
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            steps.append("cancelled")
+            raise
+
+    task = asyncio.get_running_loop().create_task(run())
+    await turn()
+    task.cancel()
+    await turn()
+    task.cancel()
+    await turn()
+    assert not future.done()
+    assert not task.done()
+    assert steps == []
+    future.set_result(7)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert steps == [7, "cancelled"]
+    assert task.cancelling() == 2
+
+
+async def test_a_timeout_comes_after_the_end() -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    found: list[int] = []
+
+    async def run() -> None:
+        async with asyncio.timeout(0):
+            found.append(await finished(future))
+            await asyncio.sleep(0)
+
+    task = asyncio.get_running_loop().create_task(run())
+    await turn()
+    future.set_result(7)
+    with pytest.raises(TimeoutError):
+        await task
+    assert found == [7]
+
+
+async def test_a_future_that_is_cancelled_itself() -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = asyncio.get_running_loop().create_task(finished(future))
+    await turn()
+    future.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelling() == 0
