@@ -18,7 +18,8 @@ for part in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, part, 60.0)
 
 # Spark's Java machines live for seconds here: to start fast is worth more than to run fast.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+for options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(options, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # Every Python process that a test starts begins with tests/pipeline/startup/sitecustomize.py.
 _STARTUP = str(Path(__file__).parent / "pipeline" / "startup")
