@@ -16,7 +16,7 @@ _FOLDER = Path(__file__).parent
 
 
 class Driver:
-    """The pipelines in a process with Spark, behind a proxy. It starts Spark, and the pipelines when told to `begin`."""
+    """The pipelines in a process with Spark, behind a proxy. It starts Spark, and the pipelines at `begin`."""
 
     def __init__(
         self, proxy: FaultProxy, folder: Path, *files: Path, master: str = "local[2]", how: str = "together"

@@ -161,10 +161,10 @@ def test_schemas_are_declared() -> None:
     ],
 )
 def test_what_is_no_frame(text: str) -> None:
-    told = answer(text)
-    assert told["result"] == "send-error:3"
-    assert told["errorMsg"]
-    assert "context" not in told
+    body = answer(text)
+    assert body["result"] == "send-error:3"
+    assert body["errorMsg"]
+    assert "context" not in body
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ def test_what_is_no_frame(text: str) -> None:
     ],
 )
 def test_what_cannot_be_published(frame: dict[str, Any], result: int, text: str) -> None:
-    told = answer({**frame, "context": "c"})
-    assert told["result"] == f"send-error:{result}"
-    assert text in told["errorMsg"]
-    assert told["context"] == "c"
+    body = answer({**frame, "context": "c"})
+    assert body["result"] == f"send-error:{result}"
+    assert text in body["errorMsg"]
+    assert body["context"] == "c"
 
 
 def test_answers_field_for_field() -> None:
@@ -211,6 +211,6 @@ def test_answers_field_for_field() -> None:
 
 @pytest.mark.parametrize("kind", ErrorKind)
 def test_only_three_results_are_ever_told(kind: ErrorKind) -> None:
-    told = json.loads(failure(PenstockError(kind, "why"), None))
-    assert told["result"] in ("send-error:7", "send-error:8")
-    assert told["errorMsg"] == "why"
+    body = json.loads(failure(PenstockError(kind, "why"), None))
+    assert body["result"] in ("send-error:7", "send-error:8")
+    assert body["errorMsg"] == "why"
