@@ -69,7 +69,7 @@ run: $(STAMPS)/project ## Serve, with the defaults
 
 .PHONY: test
 test: setup lint types layers $(CLIENTS) ## Everything CI checks: style, types, layers, all tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@scripts/test.sh $(ARGS)
 
 .PHONY: clients
 clients: $(STAMPS)/project $(CLIENTS) ## Only the users in Java, Go and Rust (official clients)

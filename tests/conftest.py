@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,7 +18,12 @@ for part in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, part, 60.0)
 
 # Spark's Java machines live for seconds here: to start fast is worth more than to run fast.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+for options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(options, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Every Python process that a test starts begins with tests/pipeline/startup/sitecustomize.py.
+_STARTUP = str(Path(__file__).parent / "pipeline" / "startup")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.get("PYTHONPATH")]))
 
 # `fast` tries the same examples every time, so that a change is judged by what it changes; `deep` looks further.
 settings.register_profile(

@@ -103,10 +103,10 @@ def test_consuming(java: User, step: str) -> None:
 
 def test_failover(java: User) -> None:
     found = java.run("Consuming.failover")
-    told = found.pop("told")
+    notices = found.pop("told")
     assert found == {"first": SIX[:2], "idle": True, "second": SIX[2:4]}
-    assert [one for one in told if one.startswith("a")] == ["a active"]
-    assert [one for one in told if one.startswith("b")] == ["b inactive", "b active"]
+    assert [one for one in notices if one.startswith("a")] == ["a active"]
+    assert [one for one in notices if one.startswith("b")] == ["b inactive", "b active"]
 
 
 @pytest.mark.parametrize("step", READING)

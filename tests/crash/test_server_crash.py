@@ -40,7 +40,7 @@ def call(port: int, method: str, path: str, body: object = None) -> Any:
 
 
 class Life:
-    """What the world did and was told, over all lives of the server."""
+    """What the world did and was answered, over all lives of the server."""
 
     def __init__(self) -> None:
         self.waiting: list[int] = []  # sent, not answered: to be sent again under the same sequence ids

@@ -95,28 +95,28 @@ async def live(folder: Path, life: int) -> None:
 
 
 def kill_one(folder: Path, life: int, dice: random.Random) -> int:
-    """Let a process live for a moment; the last batch that it told of, -1 for none."""
+    """Let a process live for a moment; the last batch that it reported, -1 for none."""
     with subprocess.Popen(
         [sys.executable, __file__, str(folder), str(life)], stdout=subprocess.PIPE
     ) as child:
         assert child.stdout is not None
-        told = [child.stdout.readline()] if dice.random() < 0.8 else []
+        reported = [child.stdout.readline()] if dice.random() < 0.8 else []
         time.sleep(dice.uniform(0, 0.1))  # killed anywhere: not at a condition
         child.kill()
-        told += child.stdout.readlines()
+        reported += child.stdout.readlines()
     assert child.returncode == -signal.SIGKILL, "it never ends by itself"
-    whole = [int(line) for line in told if line.endswith(b"\n")]
+    whole = [int(line) for line in reported if line.endswith(b"\n")]
     return max(whole, default=-1)
 
 
-async def check(folder: Path, told: int) -> int:
+async def check(folder: Path, reported: int) -> int:
     """Every batch up to the last is there once and whole; returns the last."""
     store = SqliteStore(folder)
     await store.start()
     states = [await store.open(topic) for topic in TOPICS]
     commit = await store.find_commit("w", TOPICS)
     last = -1 if commit is None else commit.batch
-    assert last >= told
+    assert last >= reported
     for state in states:
         found: list[Entry] = []
         while more := await store.read(state.ledger, state.first_entry + len(found), 1000, 1 << 24):
@@ -138,8 +138,8 @@ def kill_many(folder: Path, seed: int) -> int:
     dice = random.Random(seed)
     last = -1
     for life in range(ROUNDS):
-        told = kill_one(folder, life, dice)
-        last = asyncio.run(check(folder, max(told, last)))
+        reported = kill_one(folder, life, dice)
+        last = asyncio.run(check(folder, max(reported, last)))
     return last
 
 

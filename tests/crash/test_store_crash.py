@@ -121,7 +121,7 @@ def child(*args: object) -> "subprocess.Popen[bytes]":
 
 
 def reports(process: "subprocess.Popen[bytes]") -> Iterator[list[Any]]:
-    """What the process told until its end; a line cut short by the end was never told."""
+    """What the process reported until its end; a line cut short by the end was not reported."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.endswith(b"\n"):
@@ -129,23 +129,23 @@ def reports(process: "subprocess.Popen[bytes]") -> Iterator[list[Any]]:
 
 
 def kill_one(folder: Path, life: int, dice: random.Random) -> list[list[Any]]:
-    """Let a process live for a moment; returns what it told."""
-    told: list[list[Any]] = []
+    """Let a process live for a moment; returns what it reported."""
+    reported: list[list[Any]] = []
     with child("live", folder, life) as process:
         if dice.random() < 0.8:
-            told.append(next(reports(process)))
+            reported.append(next(reports(process)))
             time.sleep(dice.uniform(0, 0.15))  # killed anywhere: not at a condition
         else:
             time.sleep(dice.uniform(0, 0.3))  # perhaps before it is ready
         process.kill()
-        told += reports(process)
+        reported += reports(process)
         process.wait()
     assert process.returncode == -signal.SIGKILL
-    return told
+    return reported
 
 
-async def check(folder: Path, told: list[list[Any]], seen: dict[int, list[bytes]]) -> None:
-    """Everything told is there, once and in order; `seen` is what was there before."""
+async def check(folder: Path, reported: list[list[Any]], seen: dict[int, list[bytes]]) -> None:
+    """Everything reported is there, once and in order; `seen` is what was there before."""
     store = SqliteStore(folder)
     await store.start()
     for topic in TOPICS:
@@ -157,12 +157,12 @@ async def check(folder: Path, told: list[list[Any]], seen: dict[int, list[bytes]
         assert [entry.entry_id for entry in new] == list(range(first, state.next_entry))
         assert [entry.offset for entry in new] == [2 * entry.entry_id for entry in new]
         before += [b"?"] * (first - len(before)) + [entry.data for entry in new]
-        trims = [report[2] for report in told if report[:2] == ["trimmed", ledger]]
+        trims = [report[2] for report in reported if report[:2] == ["trimmed", ledger]]
         assert state.first_entry >= max(trims, default=0)
-        for _, _, entry_id, data in (report for report in told if report[:2] == ["stored", ledger]):
+        for _, _, entry_id, data in (report for report in reported if report[:2] == ["stored", ledger]):
             if entry_id >= state.first_entry:
                 assert before[entry_id].decode()[:60] == data
-        marks = [report[2] for report in told if report[:2] == ["mark", ledger]]
+        marks = [report[2] for report in reported if report[:2] == ["mark", ledger]]
         if marks:
             (cursor,) = await store.load_cursors(ledger)
             assert cursor.mark >= marks[-1]
@@ -189,8 +189,8 @@ def kill_many(folder: Path, seed: int) -> int:
     dice = random.Random(seed)
     seen: dict[int, list[bytes]] = {}
     for life in range(ROUNDS):
-        told = kill_one(folder, life, dice)
-        asyncio.run(check(folder, told, seen))
+        reported = kill_one(folder, life, dice)
+        asyncio.run(check(folder, reported, seen))
     return check_all(seen)
 
 
@@ -241,14 +241,14 @@ def test_a_damaged_write_ahead_log_leaves_a_beginning(killed: Path, tmp_path: Pa
 
 def test_a_full_disk_refuses_appends_until_there_is_room(tmp_path: Path) -> None:
     with child("fill", tmp_path) as process:
-        told = {kind: values for kind, *values in reports(process)}
+        reported = {kind: values for kind, *values in reports(process)}
 
     assert process.returncode == 0
-    kind, stored = told["full"]
+    kind, stored = reported["full"]
     assert kind == "STORAGE_FULL"
     assert stored > 50
-    assert told["read"] == [stored]
-    assert told["resumed"] == [stored]
+    assert reported["read"] == [stored]
+    assert reported["resumed"] == [stored]
 
 
 async def fill_up(store: SqliteStore, ledger: int) -> int:

@@ -192,7 +192,7 @@ def odd_command(dice: random.Random, command: BaseCommand) -> bytes:
 
 
 def odd_conversation(dice: random.Random) -> bytes:
-    """A client's whole talk, in which some things are wrong."""
+    """A client's whole exchange, in which some things are wrong."""
     hello, *said = commands()
     if dice.random() < 0.3:
         dice.shuffle(said)

@@ -22,12 +22,12 @@ async def test_unload_disconnects_and_keeps_everything() -> None:
         await server.put(f"{ADMIN}/p/subscription/s", "earliest")
         producer = await server.broker.producer(TopicName.parse("p"))
         consumer = await server.broker.subscribe([TopicName.parse("p")], "s", ConsumerOptions(name="c"))
-        told = []
-        producer.ousted = told.append
+        errors = []
+        producer.ousted = errors.append
         await server.put(f"{ADMIN}/p/unload")
         assert producer.closed
         assert consumer.closed
-        assert [error.retriable for error in told] == [True]
+        assert [error.retriable for error in errors] == [True]
         found = await server.get(f"{ADMIN}/p/stats")
         assert found["publishers"] == []
         assert found["subscriptions"]["s"]["consumers"] == []

@@ -209,9 +209,9 @@ async def test_a_server_that_drains_holds_no_publisher() -> None:
         producer = await server.broker.producer(TopicName.parse("t"))
 
         async def publish() -> None:
-            with pytest.raises(PenstockError) as told:
+            with pytest.raises(PenstockError) as refused:
                 await producer.publish_plain([b"b"], None)
-            assert told.value.kind is ErrorKind.UNAVAILABLE
+            assert refused.value.kind is ErrorKind.UNAVAILABLE
 
         async with asyncio.TaskGroup() as group:
             late = group.create_task(publish())
@@ -247,9 +247,9 @@ async def test_a_consumer_creates_no_subscription_where_it_may_not() -> None:
     async with AdminServer.open() as server:
         await server.put(f"{ADMIN}/t")
         await server.post(f"{ADMIN}/t/autoSubscriptionCreation", {"allowAutoSubscriptionCreation": False})
-        with pytest.raises(PenstockError) as told:
+        with pytest.raises(PenstockError) as refused:
             await _subscribe(server)
-        assert told.value.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND
+        assert refused.value.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND
         assert await server.get(f"{ADMIN}/t/subscriptions") == []
         await _subscribe(server, name="reader", durable=False)
         await server.put(f"{ADMIN}/t/subscription/s", "earliest")
@@ -259,10 +259,10 @@ async def test_a_consumer_creates_no_subscription_where_it_may_not() -> None:
 async def test_only_types_that_are_enabled_can_be_used() -> None:
     async with AdminServer.open() as server:
         await server.post(f"{SPACE}/subscriptionTypesEnabled", ["Shared"])
-        with pytest.raises(PenstockError) as told:
+        with pytest.raises(PenstockError) as refused:
             await _subscribe(server, type=SubscriptionType.EXCLUSIVE)
-        assert told.value.kind is ErrorKind.BAD_PARAMETER
-        assert "Exclusive" in told.value.message
+        assert refused.value.kind is ErrorKind.BAD_PARAMETER
+        assert "Exclusive" in refused.value.message
         assert await server.get(f"{ADMIN}/t/subscriptions") == []
         await _subscribe(server)
 

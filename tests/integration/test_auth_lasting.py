@@ -94,14 +94,14 @@ class Renewing:
         self._lives_s = list(lives_s)
         self.asked = 0
         self.times: list[float] = []
-        self.told = threading.Event()
+        self.challenged = threading.Event()
 
     def __call__(self) -> str:
         life = self._lives_s.pop(0) if len(self._lives_s) > 1 else self._lives_s[0]
         self.asked += 1
         self.times.append(time.monotonic())
         if self.asked > 1:
-            self.told.set()
+            self.challenged.set()
         return token("lasting", expires_s=life)
 
 
@@ -115,7 +115,7 @@ def test_the_official_client_renews_its_token(server: Address) -> None:
     try:
         consumer = client.subscribe("renewed", "s")
         producer = client.create_producer("renewed")
-        assert renewing.told.wait(BOUND_S)  # by a challenge: nothing else was asked of it
+        assert renewing.challenged.wait(BOUND_S)  # by a challenge: nothing else was asked of it
         producer.send(b"still here")
         assert consumer.receive(30_000).data() == b"still here"
     finally:

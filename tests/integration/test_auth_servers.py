@@ -106,8 +106,8 @@ def test_keys_tokens_and_permissions_by_the_command_line(tmp_path: Path) -> None
     root = penstock("tokens", "create", "--secret-key", key, "-s", "root", "-e", "1h").stdout.strip()
     alice = tmp_path / "alice"
     alice.write_text(penstock("tokens", "create", "--secret-key", key, "-s", "alice").stdout)
-    told = json.loads(penstock("tokens", "validate", "--secret-key", key, stdin=root).stdout)
-    assert told["role"] == "root"
+    claims = json.loads(penstock("tokens", "validate", "--secret-key", key, stdin=root).stdout)
+    assert claims["role"] == "root"
     garbage = penstock("tokens", "validate", "--secret-key", key, "garbage")
     assert (garbage.returncode, garbage.stderr) == (1, "penstock: the token is no JWT\n")
     flags = ("auth.enabled=true", f"auth.token_secret_key_file={key}", "auth.super_users=root,other")

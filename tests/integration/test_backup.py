@@ -56,12 +56,12 @@ async def test_under_load(tmp_path: Path) -> None:
             publishing = asyncio.get_running_loop().create_task(publish(http))
             await until_async(lambda: len(acknowledged) >= 50)
             before = len(acknowledged)
-            told = await asyncio.to_thread(answer, "backup", copied, "--data", data)
+            report = await asyncio.to_thread(answer, "backup", copied, "--data", data)
             after = len(acknowledged) + 1  # one may be on its way
             await until_async(lambda: len(acknowledged) >= after + 10)
             over.set()
             await publishing
-        assert told == {"file": str(copied), "bytes": copied.stat().st_size}
+        assert report == {"file": str(copied), "bytes": copied.stat().st_size}
         found = await asyncio.to_thread(answer, "check", data)  # the running server's own
         assert (found["sound"], found["messages"]) == (True, len(acknowledged))
 

@@ -253,8 +253,8 @@ def test_writers_are_listed_and_forgotten(server: Address, shell: Shell) -> None
     assert "commit timestamp" in seen
     assert re.search(r"jobs/nightly +- +cli-a, cli-b +7 +0 ", seen)
     names = ["--topic", "cli-b", "--topic", "cli-a"]
-    (told,) = shell.lines("writers", "forget", "jobs/nightly", *names)
-    assert told["topics"] == row["topics"]
+    (cleared,) = shell.lines("writers", "forget", "jobs/nightly", *names)
+    assert cleared["topics"] == row["topics"]
     assert "has no commit to" in shell.run("writers", "forget", "jobs/nightly", *names, code=1).stderr
     shell.run("writers", "forget", "jobs/nightly", "--no-topics", *names, code=2)
     shell.lines("writers", "forget", "jobs/nightly", "--no-topics")

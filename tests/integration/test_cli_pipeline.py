@@ -152,8 +152,8 @@ def test_a_run_survives_a_kill_and_ends_when_asked(server: Address, tmp_path: Pa
     assert json.loads(call(tmp_path, server.url, "status").stdout)["state"] == "stopped"
     assert "is not running" in call(tmp_path, server.url, "stop").stderr
     everybody = [sys.executable, "-m", "penstock", "pipeline", "status", "--url", server.url]
-    told = subprocess.run(everybody, capture_output=True, text=True, timeout=60, check=True)
-    assert json.loads(told.stdout)["state"] == "stopped"
+    listed = subprocess.run(everybody, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(listed.stdout)["state"] == "stopped"
 
 
 def run_the_example(work: Work) -> Done:

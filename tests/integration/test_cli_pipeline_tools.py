@@ -106,6 +106,6 @@ def test_dead_letters_that_are_not_there(line: CommandLine) -> None:
 def test_what_all_pipelines_said(line: CommandLine) -> None:
     done = line.call("status")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["pipeline"], told["state"], told["batch"]) == ("p", "running", 7)
+    shown = json.loads(done.stdout)
+    assert (shown["pipeline"], shown["state"], shown["batch"]) == ("p", "running", 7)
     assert "role 'guest' may not" in refused(line.call("status", role="guest"))

@@ -67,13 +67,13 @@ def test_batches_keep_their_order_and_tell_every_callback(client: penstock.Clien
     producer = client.create_producer(
         topic, batching_enabled=True, block_if_queue_full=True, compression_type=penstock.CompressionType.LZ4
     )
-    told: list[tuple[penstock.Result, penstock.MessageId | None]] = []
+    results: list[tuple[penstock.Result, penstock.MessageId | None]] = []
     for number in range(5000):
-        producer.send_async(b"%d" % number, lambda result, message_id: told.append((result, message_id)))
+        producer.send_async(b"%d" % number, lambda result, message_id: results.append((result, message_id)))
     producer.flush()
 
-    assert {result for result, _ in told} == {penstock.Result.Ok}
-    ids = [message_id for _, message_id in told]
+    assert {result for result, _ in results} == {penstock.Result.Ok}
+    ids = [message_id for _, message_id in results]
     assert ids == sorted(ids)
     assert max(message_id.batch_size() for message_id in ids) > 1
     reader = client.create_reader(topic, penstock.MessageId.earliest)
@@ -84,13 +84,13 @@ def test_batches_keep_their_order_and_tell_every_callback(client: penstock.Clien
 def test_a_full_queue_is_told(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic, max_pending_messages=1, batching_enabled=True,
                                       batching_max_publish_delay_ms=20_000)  # fmt: skip
-    told: list[penstock.Result] = []
+    results: list[penstock.Result] = []
     for _ in range(3):
-        producer.send_async(b"x", lambda result, _: told.append(result))
+        producer.send_async(b"x", lambda result, _: results.append(result))
     producer.flush()
 
-    assert told.count(penstock.Result.ProducerQueueIsFull) >= 1
-    assert told.count(penstock.Result.Ok) >= 1
+    assert results.count(penstock.Result.ProducerQueueIsFull) >= 1
+    assert results.count(penstock.Result.Ok) >= 1
 
 
 def test_nothing_in_time_is_a_timeout(client: penstock.Client, topic: str) -> None:

@@ -39,16 +39,16 @@ def test_messages_have_schemas_of_their_own(client: penstock.Client, topic: str)
     old, new = penstock.AvroSchema(Reading), penstock.AvroSchema(ReadingWithUnit)
     producer = client.create_producer(topic, schema=old, batching_enabled=True)
     consumer = client.subscribe(topic, "sub", schema=new, initial_position=EARLIEST)
-    told: list[penstock.Result] = []
+    results: list[penstock.Result] = []
     for number in range(3):
-        producer.send_async(Reading(sensor="a", value=number), lambda result, _: told.append(result))
+        producer.send_async(Reading(sensor="a", value=number), lambda result, _: results.append(result))
         producer.new_message(ReadingWithUnit(sensor="b", value=number, unit="F"), schema=new).send_async(
-            lambda result, _: told.append(result)
+            lambda result, _: results.append(result)
         )
     producer.flush()
     messages = [consumer.receive(30_000) for _ in range(6)]
 
-    assert told == [penstock.Result.Ok] * 6
+    assert results == [penstock.Result.Ok] * 6
     assert [m.int_schema_version() for m in messages] == [0, 1, 0, 1, 0, 1]
     values = [m.value() for m in messages]
     assert [(v.sensor, v.value, v.unit) for v in values] == [
@@ -61,18 +61,18 @@ def test_messages_have_schemas_of_their_own(client: penstock.Client, topic: str)
 def test_an_incompatible_schema_fails_its_message_alone(client: penstock.Client, topic: str) -> None:
     producer = client.create_producer(topic, schema=penstock.AvroSchema(Reading), batching_enabled=True)
     consumer = client.subscribe(topic, "sub", schema=penstock.AutoConsumeSchema(), initial_position=EARLIEST)
-    told: list[penstock.Result] = []
+    results: list[penstock.Result] = []
 
     def tell(result: penstock.Result, message_id: object) -> None:
-        told.append(result)
+        results.append(result)
 
     producer.send_async(Reading(sensor="a", value=1.0), tell)
     producer.new_message(Unrelated(number=1), schema=penstock.AvroSchema(Unrelated)).send_async(tell)
     producer.send_async(Reading(sensor="b", value=2.0), tell)
     producer.flush()
 
-    assert told.count(penstock.Result.IncompatibleSchema) == 1
-    assert told.count(penstock.Result.Ok) == 2
+    assert results.count(penstock.Result.IncompatibleSchema) == 1
+    assert results.count(penstock.Result.Ok) == 2
     assert [consumer.receive(30_000).value() for _ in range(2)] == [
         {"sensor": "a", "value": 1.0},
         {"sensor": "b", "value": 2.0},

@@ -47,9 +47,9 @@ def test_many_threads_send_and_one_listens(server: Address, topic: str) -> None:
 def test_waiting_and_not_waiting_take_turns(server: Address, topic: str) -> None:
     with penstock.Client(server.pulsar) as client:
         producer = client.create_producer(topic, batching_enabled=True)
-        told: list[penstock.MessageId | None] = []
+        acknowledgements: list[penstock.MessageId | None] = []
         for number in range(200):
-            producer.send_async(b"a%d" % number, lambda _, message_id: told.append(message_id))
+            producer.send_async(b"a%d" % number, lambda _, message_id: acknowledgements.append(message_id))
             if number % 3 == 0:
                 producer.send(b"s%d" % number)
         producer.flush()
@@ -62,7 +62,7 @@ def test_waiting_and_not_waiting_take_turns(server: Address, topic: str) -> None
         if number % 3 == 0:
             expected.append(b"s%d" % number)
     assert seen == expected
-    assert len(told) == 200
+    assert len(acknowledgements) == 200
 
 
 def test_other_connections_are_not_forgotten(server: Address, topic: str) -> None:

@@ -51,7 +51,7 @@ async def served() -> AsyncIterator[Address]:
         await running
 
 
-async def talk(url: str, *sent: bytes) -> bytes:
+async def exchange(url: str, *sent: bytes) -> bytes:
     """Say all of it, hear what comes, and hang up: after a moment of silence, or when the server did."""
     host, _, port = url.partition("://")[2].rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -79,7 +79,7 @@ async def talk(url: str, *sent: bytes) -> bytes:
 
 
 async def hammer(server: Address, one: Callable[[random.Random], Awaitable[bytes]]) -> list[bytes]:
-    """Many talks, some at a time, while somebody else is served; then nothing is left of them."""
+    """Many connections, some at a time, while somebody else is served; then nothing is left of them."""
     async with httpx.AsyncClient(base_url=server.url, timeout=TALK_S) as http:
         over, served_others = asyncio.Event(), 0
 
@@ -159,7 +159,7 @@ async def test_websocket_frames(role: str, heads: str, caplog: pytest.LogCapture
                 websocket_frame(dice, odd_text(dice, role), odd=heads == "odd heads")
                 for _ in range(dice.randint(1, 8))
             ]
-            return await talk(server.url, upgrade, *frames)
+            return await exchange(server.url, upgrade, *frames)
 
         heard = await hammer(server, one)
     assert sum(answer.startswith(b"HTTP/1.1 101") for answer in heard) > TALKS * 0.9
@@ -170,7 +170,7 @@ async def test_commands_of_pulsars_protocol(caplog: pytest.LogCaptureFixture) ->
     async with served() as server:
 
         async def one(dice: random.Random) -> bytes:
-            return await talk(server.pulsar, odd_conversation(dice))
+            return await exchange(server.pulsar, odd_conversation(dice))
 
         heard = await hammer(server, one)
     assert sum(len(answer) > 50 for answer in heard) > TALKS // 2  # most of it was understood
@@ -183,7 +183,7 @@ async def test_noise(endpoint: str, caplog: pytest.LogCaptureFixture) -> None:
         url = server.url if endpoint == "http" else server.pulsar
 
         async def one(dice: random.Random) -> bytes:
-            return await talk(url, dice.randbytes(dice.randint(1, 2000)))
+            return await exchange(url, dice.randbytes(dice.randint(1, 2000)))
 
         await hammer(server, one)
     no_errors(caplog)

@@ -108,8 +108,8 @@ def test_what_a_writer_committed_is_nobody_elses_business(server: Address, root:
     kind = {"content-type": "application/vnd.penstock.sections"}
     held = {"messages": 1, "size_bytes": len(entry)}
     assert root.put("/stages/w/5/s/0", content=body, headers=kind).json() == held
-    told = {"stage": "s", "parts": 1, "messages": 1, "size_bytes": len(entry)}
-    assert root.post("/stages/w/5/commit", json={"stages": [told]}).status_code == 200
+    declared = {"stage": "s", "parts": 1, "messages": 1, "size_bytes": len(entry)}
+    assert root.post("/stages/w/5/commit", json={"stages": [declared]}).status_code == 200
     assert root.put("/stages/w/5/s/0", content=body, headers=kind).json() == held
     with as_("nobody", server) as nobody:
         for given in (body, b""):

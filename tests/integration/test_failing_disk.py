@@ -47,20 +47,20 @@ def test_it_is_told_once_and_ends_by_itself(tmp_path: Path, fault: str) -> None:
         assert server.ready() == (200, {"status": "ready"})
         server.disk.fail(**fails)
         for _ in range(20):
-            status, told = server.publish("refused")
-            assert (status, told["error_code"]) == (503, code), told
-        status, told = server.ready()
-        assert (status, told["status"], told["error_code"], told["reason"]) == (
+            status, body = server.publish("refused")
+            assert (status, body["error_code"]) == (503, code), body
+        status, body = server.ready()
+        assert (status, body["status"], body["error_code"], body["reason"]) == (
             503,
             "not ready",
             code,
             reason,
         )
         assert server.call("GET", "/health/live")[0] == 200
-        status, told = server.call("GET", "/admin/v2/brokers/health")
-        assert (status, told["error_code"]) == (503, code)
-        status, told = server.publish("refused", "new")
-        assert (status, told["error_code"]) == (503, code)
+        status, body = server.call("GET", "/admin/v2/brokers/health")
+        assert (status, body["error_code"]) == (503, code)
+        status, body = server.publish("refused", "new")
+        assert (status, body["error_code"]) == (503, code)
         status, topics = server.call("GET", "/admin/v2/persistent/public/default")
         assert (status, topics) == (200, ["persistent://public/default/t"])
         assert server.values() == ["first"]  # reading goes on
@@ -186,12 +186,12 @@ def everything(server: FaultyServer) -> list[int]:
     offset = 0
     while True:
         path = f"/topics/public/default/t/partitions/0/messages?max_messages=500&offset={offset}"
-        status, told = server.call("GET", path)
-        assert status == 200, told
-        if not told["messages"]:
+        status, body = server.call("GET", path)
+        assert status == 200, body
+        if not body["messages"]:
             return found
-        found += [int(message["value"].split()[0]) for message in told["messages"]]
-        offset = told["messages"][-1]["offset"] + 1
+        found += [int(message["value"].split()[0]) for message in body["messages"]]
+        offset = body["messages"][-1]["offset"] + 1
 
 
 def whole(folder: Path) -> None:

@@ -39,8 +39,8 @@ def log(server: str, request: pytest.FixtureRequest) -> str:
 class Curled:
     """What curl got."""
 
-    def __init__(self, told: bytes) -> None:
-        head, _, self.body = told.partition(b"\r\n\r\n")
+    def __init__(self, answer: bytes) -> None:
+        head, _, self.body = answer.partition(b"\r\n\r\n")
         while head.startswith(b"HTTP/1.1 100"):
             head, _, self.body = self.body.partition(b"\r\n\r\n")
         first, *lines = head.decode().split("\r\n")
@@ -103,8 +103,8 @@ def test_producing(log: str, md5: str) -> None:
     sent = headers("Content-Type: application/x-kafka", "Content-Encoding: gzip")
     digest = hashlib.md5(body)
     if md5 != "none":
-        told = digest.hexdigest() if md5 == "hex" else b64encode(digest.digest()).decode()
-        sent += headers(f"Content-MD5: {told}")
+        checksum = digest.hexdigest() if md5 == "hex" else b64encode(digest.digest()).decode()
+        sent += headers(f"Content-MD5: {checksum}")
     got = curl(*sent, log, data=body)
     assert (got.status, got.body) == (204, b"")
     size = len(framed(*LINES))

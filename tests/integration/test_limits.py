@@ -30,7 +30,7 @@ def target(url: str) -> tuple[str, int]:
 
 
 @contextmanager
-def talk(server: Address, *sent: bytes) -> Iterator[socket.socket]:
+def connected(server: Address, *sent: bytes) -> Iterator[socket.socket]:
     with socket.create_connection(target(server.url), timeout=60) as connection:
         for piece in sent:
             connection.sendall(piece)
@@ -59,7 +59,7 @@ def test_connections_in_all() -> None:
         held = [stack.enter_context(closing(socket.create_connection(target(server.pulsar)))) for _ in "ab"]
         http = stack.enter_context(httpx.Client(base_url=server.url))
         assert http.get("/health/live").status_code == 200  # the third
-        with talk(server) as one_more:
+        with connected(server) as one_more:
             refused(rest_of(one_more), 503, "limits.max_connections = 3")
         with closing(socket.create_connection(target(server.pulsar), timeout=60)) as one_more:
             assert rest_of(one_more) == b""
@@ -78,7 +78,7 @@ def again(server: Address) -> None:
 
 def test_connections_of_an_address() -> None:
     with running(limits=Limits(max_connections_per_address=2)) as server:
-        with talk(server) as first, talk(server), talk(server) as third:
+        with connected(server) as first, connected(server), connected(server) as third:
             refused(rest_of(third), 503, "limits.max_connections_per_address = 2")
             first.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             assert b"200 OK" in rest_of(first)
@@ -94,13 +94,13 @@ async def test_a_websocket_is_counted_until_it_is_closed() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:"], ids=["nothing", "half a head"])
 def test_a_head_that_does_not_come(sent: bytes) -> None:
-    with running(limits=Limits(head_ms=100)) as server, talk(server, sent) as slow:
+    with running(limits=Limits(head_ms=100)) as server, connected(server, sent) as slow:
         refused(rest_of(slow), 408, "limits.head_ms = 100 ms")
 
 
 def test_the_second_head_of_a_connection() -> None:
     whole = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
-    with running(limits=Limits(head_ms=700)) as server, talk(server, whole, b"GET") as slow:
+    with running(limits=Limits(head_ms=700)) as server, connected(server, whole, b"GET") as slow:
         first, _, second = rest_of(slow).partition(b'"ok"}')
         assert first.startswith(b"HTTP/1.1 200")
         refused(second, 408, "limits.head_ms")
@@ -111,7 +111,7 @@ def test_a_body_that_does_not_come(path: str) -> None:
     method = b"PUT" if path.startswith("/admin") else b"POST"
     head = b"%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n" % (method, path.encode())
     head += b"Content-Type: application/json\r\n\r\n"
-    with running(limits=Limits(body_ms=100)) as server, talk(server, head, b'{"mess') as slow:
+    with running(limits=Limits(body_ms=100)) as server, connected(server, head, b'{"mess') as slow:
         refused(rest_of(slow), 408, "limits.body_ms = 100 ms")
 
 
@@ -156,8 +156,8 @@ async def test_slow_senders_by_the_hundred() -> None:
             httpx.get, f"{server.url}/topics/public/default/t/partitions/0/offsets"
         )
         assert stored.json()["latest"] == served  # none of the halves
-        told = [answer for answer in answers if b" 408 " in answer]
-        assert len(told) > MANY // 2, answers[:3]
+        late = [answer for answer in answers if b" 408 " in answer]
+        assert len(late) > MANY // 2, answers[:3]
 
 
 async def test_slow_readers_by_the_hundred() -> None:
@@ -245,7 +245,7 @@ def test_headers_by_number() -> None:
 
 
 def test_a_head_without_end() -> None:
-    with running() as server, talk(server, b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000) as endless:
+    with running() as server, connected(server, b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000) as endless:
         refused(rest_of(endless), 431, "64 KiB")
 
 
@@ -269,7 +269,7 @@ def test_a_head_that_is_too_large_however_it_is_cut(size: int, cut: int) -> None
     with running() as server:
         for lines in ((), UPGRADE):
             whole = head_of(size, *lines)
-            with talk(server, *(whole[at : at + cut] for at in range(0, size, cut))) as large:
+            with connected(server, *(whole[at : at + cut] for at in range(0, size, cut))) as large:
                 refused(rest_of(large), 431, "64 KiB")
         assert httpx.get(f"{server.url}/health/live").status_code == 200
 
@@ -277,7 +277,7 @@ def test_a_head_that_is_too_large_however_it_is_cut(size: int, cut: int) -> None
 @pytest.mark.parametrize("cut", [1_000_000, 60_000, 1_000])
 def test_a_head_that_just_fits_however_it_is_cut(cut: int) -> None:
     whole = head_of(65_536)
-    with running() as server, talk(server) as fits:
+    with running() as server, connected(server) as fits:
         for _ in range(2):  # on one connection
             for at in range(0, len(whole), cut):
                 fits.sendall(whole[at : at + cut])
@@ -288,7 +288,7 @@ def test_the_second_head_of_one_packet_is_too_large() -> None:
     with running() as server:
         small = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
         for whole in (small + head_of(100_000), small + head_of(66_000) + small):
-            with talk(server, whole) as large:
+            with connected(server, whole) as large:
                 assert b"HTTP/1.1 431 " in rest_of(large)
 
 
@@ -299,8 +299,8 @@ def test_bytes_in_flight() -> None:
     body = json.dumps({"messages": [{"value": "x" * 60_000}]}).encode()
     head += b"Content-Length: %d\r\n\r\n" % len(body)
     with running(limits=limits) as server:
-        with talk(server, head, body[:-1]) as first, talk(server, head, body[:-1]) as second:
-            with talk(server, head, body[:-1]) as third:
+        with connected(server, head, body[:-1]) as first, connected(server, head, body[:-1]) as second:
+            with connected(server, head, body[:-1]) as third:
                 refused(rest_of(third), 503, "limits.max_bytes_in_flight = 150000")
             for connection in (first, second):
                 connection.sendall(body[-1:])
@@ -359,7 +359,7 @@ def test_a_refused_body_is_not_read_for_ever() -> None:
     limits = Limits(max_request_bytes=100_000)
     head = b"POST /topics/public/default/t HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"10000\r\n" + b"a" * 0x10000 + b"\r\n"
-    with running(limits=limits) as server, talk(server, head) as endless:
+    with running(limits=limits) as server, connected(server, head) as endless:
         sent = 0
         try:
             while sent < 1 << 30:
@@ -368,7 +368,7 @@ def test_a_refused_body_is_not_read_for_ever() -> None:
         except OSError:
             pass
         assert sent < 1 << 30
-    with running(limits=limits) as server, talk(server, head, chunk, chunk, b"0\r\n\r\n") as over:
+    with running(limits=limits) as server, connected(server, head, chunk, chunk, b"0\r\n\r\n") as over:
         assert over.recv(12) == b"HTTP/1.1 413"  # and it is heard
 
 

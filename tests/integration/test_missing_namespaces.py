@@ -85,8 +85,8 @@ NOT_FOUND: Final = {  # 404 with PIP-64's 40401
 def test_over_http(server: Address, what: str) -> None:
     answer = NOT_FOUND[what](server, None)
     assert answer.status == 404, answer.text
-    told = json.loads(answer.text)
-    assert told.get("error_code", 40401) == 40401
+    body = json.loads(answer.text)
+    assert body.get("error_code", 40401) == 40401
     assert f"there is no namespace {TYPO}" in answer.text
 
 
@@ -121,10 +121,10 @@ ADMINISTERED: Final = {
 
 @pytest.mark.parametrize("what", ADMINISTERED)
 def test_over_the_admin_paths(server: Address, what: str) -> None:
-    ask, told = ADMINISTERED[what]
+    ask, body = ADMINISTERED[what]
     answer = ask(server, None)
     assert answer.status == 404, answer.text
-    assert told in answer.text
+    assert body in answer.text
 
 
 _LETTERS: Final = f"maxRedeliverCount=1&deadLetterTopic={FULL}"

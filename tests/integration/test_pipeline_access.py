@@ -50,7 +50,7 @@ def test_rights(tmp_path: Path, role: str, kind: ErrorKind | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "resource"),
     [
         (
             ('topics = ["in"]', 'topics = ["pubic/defalt/in"]'),
@@ -63,7 +63,7 @@ def test_rights(tmp_path: Path, role: str, kind: ErrorKind | None) -> None:
         ),
     ],
 )
-def test_a_namespace_that_is_missing(tmp_path: Path, change: tuple[str, str], told: str) -> None:
+def test_a_namespace_that_is_missing(tmp_path: Path, change: tuple[str, str], resource: str) -> None:
     text = FILE.replace('[server]\ntoken_file = "token"\n', "")
     assert change[0] in text
     (tmp_path / "p.toml").write_text(text.replace(*change))
@@ -74,5 +74,5 @@ def test_a_namespace_that_is_missing(tmp_path: Path, change: tuple[str, str], to
             preflight(load_spec(tmp_path / "p.toml", url=server.url))
     assert refused.value.kind is ErrorKind.TOPIC_NOT_FOUND
     assert refused.value.message.endswith(
-        f"p.toml: {told} does not exist: there is no namespace pubic/defalt"
+        f"p.toml: {resource} does not exist: there is no namespace pubic/defalt"
     )

@@ -292,13 +292,13 @@ async def test_avro_by_schema_then_by_version() -> None:
             server, {"value_schema": {"type": "STRING"}, "messages": [{"value": "text"}]}, 409, 40903
         )
         narrow = {**RECORD, "fields": [{"name": "z", "type": "int"}]}
-        told = await refused(
+        refusal = await refused(
             server,
             {"value_schema": {"type": "AVRO", "schema": narrow}, "messages": [{"value": {"z": 1}}]},
             409,
             40903,
         )
-        assert "z" in told
+        assert "z" in refusal
         partly = await server.post(
             TOPIC, {"schema_version": 1, "messages": [{"value": {"x": "no"}}, {"value": {"x": 5}}]}
         )

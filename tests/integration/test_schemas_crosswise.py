@@ -42,7 +42,7 @@ def test_one_producer_many_schemas_over_websocket(endpoints: Endpoints) -> None:
     assert "it ends too early" in answers[4]["errorMsg"]
     assert "version 9" in answers[6]["errorMsg"]
     expected = [({"a": 1}, 0), ({"a": 2, "b": "x"}, 1), ({"a": 3}, 0), ({"a": 4, "b": "y"}, 1), ({"a": 5}, 0)]
-    assert endpoints.told() == expected
+    assert endpoints.values_and_versions() == expected
     assert [v["version"] for v in endpoints.versions()] == [0, 1]
 
 
@@ -123,7 +123,7 @@ def test_types_without_a_definition(endpoints: Endpoints, kind: str, value: Any,
     # the same bytes from the other side are the same value
     given = {} if kind == "bytes" else {"schemaVersion": 0}
     assert endpoints.frames({"payload": raw, **given})[0]["result"] == "ok"
-    assert endpoints.told() == [(value, version)] * 2
+    assert endpoints.values_and_versions() == [(value, version)] * 2
     assert [v["type"] for v in endpoints.versions()] == ([] if kind == "bytes" else [kind.upper()])
 
 
@@ -186,7 +186,7 @@ def test_protobuf_native(endpoints: Endpoints) -> None:
         {"payload": b64(b"\x08\3"), "schemaVersion": 1}, {"payload": b64(b"\x08"), "schemaVersion": 1}
     )
     assert (ok["result"], bad["result"]) == ("ok", "send-error:7")
-    assert endpoints.told() == [({"x": 1}, 0), ({"x": 2, "s": "é"}, 1), ({"x": 3, "s": ""}, 1)]
+    assert endpoints.values_and_versions() == [({"x": 1}, 0), ({"x": 2, "s": "é"}, 1), ({"x": 3, "s": ""}, 1)]
 
 
 def test_protobuf_by_field_numbers(endpoints: Endpoints) -> None:
@@ -201,7 +201,7 @@ def test_protobuf_by_field_numbers(endpoints: Endpoints) -> None:
     endpoints.publish(value_schema=numbered(1), messages=[{"value": {"x": 1}}])
     endpoints.publish(value_schema=numbered(2), messages=[{"value": {"x": 2}}])
     assert [frame["payload"] for frame in endpoints.reader(2)] == [b64(b"\x08\1"), b64(b"\x10\2")]
-    assert endpoints.told() == [({"x": 1}, 0), ({"x": 2}, 1)]  # other bytes: another version
+    assert endpoints.values_and_versions() == [({"x": 1}, 0), ({"x": 2}, 1)]  # other bytes: another version
 
 
 def test_include_schema_gives_those_that_occur(endpoints: Endpoints) -> None:

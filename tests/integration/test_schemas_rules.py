@@ -95,7 +95,7 @@ def test_where_schemas_are_enforced(server: Address, http: httpx.Client) -> None
     endpoints.publish(409, encoding="base64", messages=[{"value": "Ag=="}])
     bare, typed = endpoints.frames({"payload": "Ag=="}, {"payload": "Ag==", "schemaVersion": 0})
     assert (bare["result"] == "ok", typed["result"] == "ok") == (False, True)
-    assert endpoints.told() == [("AA==", None), ({"a": 1}, 0)]
+    assert endpoints.values_and_versions() == [("AA==", None), ({"a": 1}, 0)]
 
 
 @pytest.mark.parametrize(
@@ -189,4 +189,4 @@ def test_texts_of_any_client_are_one_version(endpoints: Endpoints) -> None:
     assert endpoints.publish(messages=[{"value": "é"}])["schema_version"] == 0
     latin = {"type": "STRING", "properties": {"__charset": "ISO-8859-1"}}
     assert endpoints.publish(value_schema=latin, messages=[{"value": "é"}])["schema_version"] == 1
-    assert endpoints.told() == [("é", 0), ("é", 0), ("é", 1)]
+    assert endpoints.values_and_versions() == [("é", 0), ("é", 0), ("é", 1)]

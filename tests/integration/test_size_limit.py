@@ -23,18 +23,18 @@ def test_publishes_are_refused_until_there_is_room(tmp_path: Path) -> None:
         assert call(server.port, "PUT", f"{ADMIN}/subscription/s", "earliest")[0] == 204
         stored = 0
         while True:
-            status, told = call(server.port, "POST", TOPIC, {"messages": [{"value": LARGE}]})
+            status, body = call(server.port, "POST", TOPIC, {"messages": [{"value": LARGE}]})
             if status != 200:
                 break
             stored += 1
-        assert (status, told["error_code"]) == (503, 50302)
-        assert "storage.size_max_bytes" in told["message"]
+        assert (status, body["error_code"]) == (503, 50302)
+        assert "storage.size_max_bytes" in body["message"]
         assert stored * len(LARGE) > BOUND // 3
         size = sum(file.stat().st_size for file in (tmp_path / "data").iterdir())
         assert size <= BOUND
         # It is ready: out of service, consumers could not make room.
-        status, told = call(server.port, "GET", "/health/ready")
-        assert (status, told["status"], told["reason"]) == (200, "ready", "size_limit")
+        status, body = call(server.port, "GET", "/health/ready")
+        assert (status, body["status"], body["reason"]) == (200, "ready", "size_limit")
         page = call(server.port, "GET", "/metrics")[1].decode()
         assert 'penstock_storage_failing{cause="limit"} 1.0' in page
         assert f"penstock_storage_size_max_bytes {BOUND:.12g}".split()[0] in page

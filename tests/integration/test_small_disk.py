@@ -69,9 +69,9 @@ def fill(port: int, value: str = LARGE) -> int:
     """Publish until it is refused; how many were stored."""
     stored = 0
     while True:
-        status, told = call(port, "POST", TOPIC, {"messages": [{"value": value}]})
+        status, body = call(port, "POST", TOPIC, {"messages": [{"value": value}]})
         if status != 200:
-            assert (status, told["error_code"]) == (503, 50302), told
+            assert (status, body["error_code"]) == (503, 50302), body
             return stored
         stored += 1
 
@@ -80,11 +80,11 @@ def values(port: int) -> list[Any]:
     found: list[Any] = []
     while True:
         path = f"{TOPIC}/partitions/0/messages?max_messages=20&offset={len(found)}"
-        status, told = call(port, "GET", path)
-        assert status == 200, told
-        if not told["messages"]:
+        status, body = call(port, "GET", path)
+        assert status == 200, body
+        if not body["messages"]:
             return found
-        found += [message["value"] for message in told["messages"]]
+        found += [message["value"] for message in body["messages"]]
 
 
 def test_it_fills_and_empties_again(tmp_path: Path) -> None:
@@ -104,15 +104,15 @@ def test_it_fills_and_empties_again(tmp_path: Path) -> None:
         until(lambda: not call(port, "GET", f"{ADMIN}/stats")[1]["storageSize"])
         again, end = 0, time.monotonic() + 60
         while again < stored // 2:  # as room is swept together
-            status, told = call(port, "POST", TOPIC, {"messages": [{"value": f"{again}"}, {"value": LARGE}]})
+            status, body = call(port, "POST", TOPIC, {"messages": [{"value": f"{again}"}, {"value": LARGE}]})
             if status == 200:
                 again += 1
             else:
-                assert told["error_code"] == 50302
+                assert body["error_code"] == 50302
             assert call(port, "POST", f"{ADMIN}/subscription/s/skip_all")[0] == 204
             assert time.monotonic() < end
-        status, told = call(port, "GET", f"{TOPIC}/partitions/0/offsets")
-        assert told["latest"] == stored + 2 * again  # numbers go on where they were
+        status, body = call(port, "GET", f"{TOPIC}/partitions/0/offsets")
+        assert body["latest"] == stored + 2 * again  # numbers go on where they were
 
 
 def eat(other: Path) -> None:
@@ -132,8 +132,8 @@ def test_on_a_disk_without_a_byte_deletes_retention_and_acknowledgements_make_ro
         eat(other)
         fill(port, "x" * 10_000)
         eat(other)  # the reserve is what the server has; its own files keep their blocks
-        status, told = call(port, "GET", "/health/ready")
-        assert (status, told["error_code"], told["reason"]) == (503, 50302, "storage_full"), told
+        status, body = call(port, "GET", "/health/ready")
+        assert (status, body["error_code"], body["reason"]) == (503, 50302, "storage_full"), body
         # No other program frees room: it comes of what the server deletes.
         assert call(port, "DELETE", "/admin/v2/persistent/public/default/gone?force=true")[0] == 204
         assert call(port, "POST", f"{ADMIN}/subscription/s/skip_all")[0] == 204
@@ -142,5 +142,5 @@ def test_on_a_disk_without_a_byte_deletes_retention_and_acknowledgements_make_ro
         until(lambda: not call(port, "GET", f"{ADMIN}/stats")[1]["storageSize"])
         until(lambda: call(port, "GET", "/health/ready")[0] == 200)
         for _ in range(20):
-            status, told = call(port, "POST", TOPIC, {"messages": [{"value": LARGE}]})
-            assert status == 200, told
+            status, body = call(port, "POST", TOPIC, {"messages": [{"value": LARGE}]})
+            assert status == 200, body

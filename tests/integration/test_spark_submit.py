@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("pyspark") is None, reason="needs the extra spark"),
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(650),
 ]
 
 
@@ -43,7 +43,7 @@ def submit_twice(work: Work) -> tuple[list[Done], Counter[str]]:
         (work.folder / "copy.toml").write_text(f'{COPY}\n[server]\nurl = "{server.url}"\n')
         for _ in range(2):
             command = [submit, "--master", "local[1]", "job.py", "copy.toml"]
-            runs.append(work.run(command, timeout_s=180, environment=environment))
+            runs.append(work.run(command, timeout_s=300, environment=environment))
             publish(server.url, "c")
         assert not (work.folder / "penstock-pipelines" / "copy" / "scratch").exists()
         return runs, copied(server.url)

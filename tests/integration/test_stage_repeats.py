@@ -58,8 +58,8 @@ def test_batches_below_the_last_are_a_conflict(server: Address, client: Stages) 
     held = stage(client, "nightly", 20261121, "s", night=5)
     error = refused(client.commit, "nightly", 20261121, [held], [topic("night")])
     assert error.kind is ErrorKind.BATCH_CONFLICT
-    for told in ("nightly", "20261122", "20261121", "persistent://public/default/night"):
-        assert told in error.message
+    for name in ("nightly", "20261122", "20261121", "persistent://public/default/night"):
+        assert name in error.message
     assert latest(server, "night") == 7
     # Nothing changed: what was staged is there, and comes with another number.
     assert client.status("nightly")["staged"][0]["stages"][0]["messages"] == 5
@@ -226,15 +226,15 @@ def test_stages_of_another_set_of_topics_stay(server: Address, client: Stages) -
 
 
 def test_a_repeat_is_logged_with_its_numbers(client: Stages, caplog: pytest.LogCaptureFixture) -> None:
-    held = [stage(client, "told", 8, "s", told=11)]
+    held = [stage(client, "counted", 8, "s", counted=11)]
     with caplog.at_level(logging.INFO, "penstock.engines.embedded.broker.commits"):
-        client.commit("told", 8, held, [topic("told")])
+        client.commit("counted", 8, held, [topic("counted")])
         assert not caplog.records
-        client.commit("told", 8, held, [topic("told")])
+        client.commit("counted", 8, held, [topic("counted")])
     (line,) = [vars(record) for record in caplog.records]
-    assert (line["msg"], line["writer"], line["batch"]) == ("skipped a repeated batch", "told", 8)
-    assert line["topics"] == "persistent://public/default/told"
-    assert line["committed"] == "11 messages (11 to persistent://public/default/told)"
+    assert (line["msg"], line["writer"], line["batch"]) == ("skipped a repeated batch", "counted", 8)
+    assert line["topics"] == "persistent://public/default/counted"
+    assert line["committed"] == "11 messages (11 to persistent://public/default/counted)"
 
 
 def test_a_server_that_is_killed_around_a_repeat(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def test_the_whole_way(server: Address, client: Stages) -> None:
         assert since.at == 0, "a log finds what was committed by the time of the commit"
     again = client.commit("w", 1, [StageCount("s", 1, 6, 3 * len(one))])
     assert again == {**done, "repeated": True}
-    told = client.status("w")
-    assert [(t["topics"], t["batch"], t["messages"]) for t in told["targets"]] == [([], 1, 6)]
+    writer_status = client.status("w")
+    assert [(t["topics"], t["batch"], t["messages"]) for t in writer_status["targets"]] == [([], 1, 6)]
 
 
 def test_a_consumer_gets_what_was_committed_at_once(server: Address, client: Stages) -> None:

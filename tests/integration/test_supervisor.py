@@ -107,8 +107,8 @@ def test_what_may_pass_is_tried_again_and_sums_go_on(runs: Runs) -> None:
     assert (last["rows_total"], last["rejected"], last["error"]) == (9, 3, None)
     status = Folder(runs.spec.home).status()
     assert status == last
-    (told,) = last_events(runs.url)
-    assert (told["pipeline"], told["state"], told["rejected"]) == ("p", "stopped", 3)
+    (latest,) = last_events(runs.url)
+    assert (latest["pipeline"], latest["state"], latest["rejected"]) == ("p", "stopped", 3)
 
 
 @pytest.mark.parametrize("kind", ["user_code", "data_loss", "plan", "expectation", "access"])

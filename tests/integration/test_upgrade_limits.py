@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.integration.test_limits import UPGRADE, head_of, refused, rest_of, talk
+from tests.integration.test_limits import UPGRADE, connected, head_of, refused, rest_of
 
 from penstock.engines.embedded.broker.producers import Producers
 from penstock.protocols.limits import Limits
@@ -28,7 +28,7 @@ def head(*lines: bytes, path: bytes = PRODUCER) -> bytes:
 
 
 def opens(server: Address, sent: bytes, cut: int = 1_000_000) -> None:
-    with talk(server, *(sent[at : at + cut] for at in range(0, len(sent), cut))) as client:
+    with connected(server, *(sent[at : at + cut] for at in range(0, len(sent), cut))) as client:
         assert client.recv(1000).startswith(b"HTTP/1.1 101 ")
 
 
@@ -52,13 +52,13 @@ def test_as_many_headers_as_the_limit_says() -> None:
     with running(limits=Limits(max_headers=1000)) as server:
         lines = [b"X-%d: a" % number for number in range(1000 - 5)]
         opens(server, head(*lines))
-        with talk(server, head(*lines, b"Y: a")) as one_more:
+        with connected(server, head(*lines, b"Y: a")) as one_more:
             refused(rest_of(one_more), 431, "too many lines")
 
 
 def test_a_large_head_counts_while_it_is_kept() -> None:
     with running() as server:
-        with talk(server, head_of(60_000, *UPGRADE, path=PRODUCER)) as client:
+        with connected(server, head_of(60_000, *UPGRADE, path=PRODUCER)) as client:
             assert client.recv(1000).startswith(b"HTTP/1.1 101 ")
             assert _held(server) == 60_000
         assert any(not _held(server) for _ in range(1000))
@@ -72,12 +72,12 @@ def _held(server: Address) -> float:
 @pytest.mark.parametrize("kind", BODIES)
 def test_an_upgrade_with_a_body(kind: str) -> None:
     line, body = BODIES[kind]
-    with running() as server, talk(server, head(line) + body) as client:
+    with running() as server, connected(server, head(line) + body) as client:
         refused(rest_of(client), 400, "must have no body")
 
 
 def test_a_path_that_is_not_ascii() -> None:
-    with running() as server, talk(server, head(path=PRODUCER + b"\xc3\xa4")) as client:
+    with running() as server, connected(server, head(path=PRODUCER + b"\xc3\xa4")) as client:
         assert rest_of(client).startswith(b"HTTP/1.1 400 ")
 
 
@@ -86,17 +86,17 @@ def test_a_handshake_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Producers, "open", never)
-    with running(limits=Limits(head_ms=700)) as server, talk(server, head()) as client:
+    with running(limits=Limits(head_ms=700)) as server, connected(server, head()) as client:
         refused(rest_of(client), 503, "limits.head_ms = 700 ms")
 
 
 def test_a_server_with_such_upgrades_stops(tmp_path: Path) -> None:
     with (
         launch(tmp_path, "--set", "limits.max_headers=1000") as server,
-        talk(server, head(b"Cookie: " + b"a" * 9_000)),
-        talk(server, head(*[b"X-%d: a" % number for number in range(200)])),
-        talk(server, head(b"Content-Length: 5"), b"hello"),
-        talk(server, b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n") as last,
+        connected(server, head(b"Cookie: " + b"a" * 9_000)),
+        connected(server, head(*[b"X-%d: a" % number for number in range(200)])),
+        connected(server, head(b"Content-Length: 5"), b"hello"),
+        connected(server, b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n") as last,
     ):
         assert last.recv(1000).startswith(b"HTTP/1.1 200 ")
         assert server.terminate() == 0
@@ -118,7 +118,7 @@ def test_a_connection_that_cannot_be_closed_holds_up_no_other(
     request = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
     with ExitStack() as stack:
         with running() as server:
-            clients = [stack.enter_context(talk(server, request)) for _ in range(3)]
+            clients = [stack.enter_context(connected(server, request)) for _ in range(3)]
             for client in clients:
                 assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
             monkeypatch.setattr(HttpConnection, "shutdown", shutdown)

@@ -143,13 +143,13 @@ async def test_pings_of_a_client_are_answered() -> None:
 
 async def test_the_node_examples() -> None:
     async with WebSocketServer.open() as server:
-        told = await elsewhere(node, "producer.mjs", server.ws)
-        ack = json.loads(told.removeprefix("received ack: "))
+        printed = await elsewhere(node, "producer.mjs", server.ws)
+        ack = json.loads(printed.removeprefix("received ack: "))
         assert (ack["result"], ack["context"]) == ("ok", "1")
         for script in ("consumer.mjs", "reader.mjs"):
-            told = await elsewhere(node, script, server.ws)
-            assert told.endswith(" - payload: Hello World\n")
-            frame = json.loads(told.removeprefix("Received: ").removesuffix(" - payload: Hello World\n"))
+            printed = await elsewhere(node, script, server.ws)
+            assert printed.endswith(" - payload: Hello World\n")
+            frame = json.loads(printed.removeprefix("Received: ").removesuffix(" - payload: Hello World\n"))
             assert frame["messageId"] == ack["messageId"]
             assert frame["properties"] == {"key1": "value1", "key2": "value2"}
         await until_async(lambda: len(server.sockets) == 0)
@@ -166,5 +166,5 @@ async def test_pull_mode_from_node() -> None:
 
 async def test_a_refusal_seen_from_node() -> None:
     async with WebSocketServer.open() as server:
-        told = await elsewhere(node, "refused.mjs", server.ws)
-        assert told == "400 Invalid query params: Invalid subscriptionType X\n"
+        printed = await elsewhere(node, "refused.mjs", server.ws)
+        assert printed == "400 Invalid query params: Invalid subscriptionType X\n"

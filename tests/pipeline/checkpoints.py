@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 
-WAIT_S = 250  # for a run on a busy machine
+WAIT_S = 500  # for a run on a busy machine
 
 
 def publish(url: str, topic: str, first: int, until: int) -> None:

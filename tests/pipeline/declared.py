@@ -13,7 +13,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.run.handle import Pipeline
 from penstock.pipeline.spec.parse import load_spec
 
-WAIT_S = 250  # for a run on a busy machine
+WAIT_S = 500  # for a run on a busy machine
 
 HOUR = 3600
 

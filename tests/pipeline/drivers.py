@@ -13,13 +13,10 @@ from tests.support.fault_proxy import FaultProxy
 LIFE_S = 500  # on a busy machine
 
 _FOLDER = Path(__file__).parent
-_PATH = [
-    path for path in (os.environ.get("PYTHONPATH"),) if path
-]  # where the code under test is, if it is said
 
 
 class Driver:
-    """The pipelines in a process with Spark, behind a proxy. It starts Spark, and the pipelines when told to `begin`."""
+    """The pipelines in a process with Spark, behind a proxy. It starts Spark, and the pipelines at `begin`."""
 
     def __init__(
         self, proxy: FaultProxy, folder: Path, *files: Path, master: str = "local[2]", how: str = "together"
@@ -28,7 +25,6 @@ class Driver:
         scratch.mkdir(exist_ok=True)
         environment = os.environ | {
             "PENSTOCK_TEST_PROXY": proxy.address,
-            "PYTHONPATH": os.pathsep.join([str(_FOLDER / "faults"), *_PATH]),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "TMPDIR": str(scratch),  # what the killed leave behind

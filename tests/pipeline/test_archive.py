@@ -88,11 +88,11 @@ def test_the_archive_is_the_topic(spark: SparkSession, server: TopicServer, spec
     fill(server, 7, 0)
     fill(server, 4, 1)
     server.append("t", lone(b"alone", properties={"a": "b"}), partition=1)
-    told: list[Progress] = []
+    reports: list[Progress] = []
     given = spec(rows_max=50)
-    report = run_archive(spark, given, progress=told.append)
+    report = run_archive(spark, given, progress=reports.append)
     assert (report.rows, report.batches) == (111, 3)
-    assert [each.rows_total for each in told] == [50, 100, 111]
+    assert [each.rows_total for each in reports] == [50, 100, 111]
     original = live(spark, server)
     assert rows(table(spark, given).select(original.columns)) == rows(original)
     assert [row.timestamp_day.isoformat() for row in table(spark, given).limit(1).collect()] == ["2023-11-14"]
@@ -227,17 +227,17 @@ def test_a_continuous_archive_until_it_is_stopped(
 ) -> None:
     server.create("t")
     fill(server, 1)
-    told: list[Progress] = []
+    reports: list[Progress] = []
 
     def progress(step: Progress) -> None:
-        told.append(step)
-        if len(told) < 3:
-            fill(server, len(told))
+        reports.append(step)
+        if len(reports) < 3:
+            fill(server, len(reports))
 
     report = run_archive(
-        spark, spec(once=False, every_ms=0), progress=progress, stopped=lambda: len(told) == 3
+        spark, spec(once=False, every_ms=0), progress=progress, stopped=lambda: len(reports) == 3
     )
-    assert [step.rows for step in told] == [10, 10, 20]
+    assert [step.rows for step in reports] == [10, 10, 20]
     assert report.rows == 40
 
 
@@ -279,11 +279,11 @@ def test_what_is_replayed_is_what_was_archived(spark: SparkSession, tmp_path: Pa
         given = ArchiveSpec(server=server, topics=("t",), table=str(tmp_path / "table"))
         assert run_archive(spark, given).rows == 300
         wanted = ReplaySpec(server=server, table=given.table, topic="again", id="r1", rows_max=120)
-        told: list[Progress] = []
-        broken_off = run_replay(spark, wanted, progress=told.append, stopped=lambda: len(told) == 2)
+        reports: list[Progress] = []
+        broken_off = run_replay(spark, wanted, progress=reports.append, stopped=lambda: len(reports) == 2)
         assert broken_off.rows == 240
-        assert run_replay(spark, wanted, progress=told.append).rows == 300
-        assert [each.batch for each in told] == [0, 1, 1, 2], (
+        assert run_replay(spark, wanted, progress=reports.append).rows == 300
+        assert [each.batch for each in reports] == [0, 1, 1, 2], (
             "it goes on, and compares the last batch once more"
         )
         run_replay(spark, wanted)

@@ -73,13 +73,13 @@ def results(url: str, folder: Path) -> dict[str, Counter[str]]:
     table = DeltaTable(folder / "delays").to_pyarrow_table().to_pylist()
     said = ("x-dlq-topic", "x-dlq-partition", "x-dlq-offset", "x-dlq-error", "x-dlq-batch")
 
-    def told(message: dict[str, Any]) -> str:
+    def as_text(message: dict[str, Any]) -> str:
         properties = {name: message["properties"][name] for name in said}
         return repr((message["key"], message["value"], properties))
 
     return {
         "topic": Counter(repr((m["key"], m["value"])) for m in census.raw(url, "delays")),
-        "dead": Counter(told(m) for m in census.raw(url, "flights-dead")),
+        "dead": Counter(as_text(m) for m in census.raw(url, "flights-dead")),
         "table": Counter(repr(sorted(row.items())) for row in table),
     }
 

@@ -111,7 +111,7 @@ class Orders:
                 client.publish(b"".join(pack_sections(sections)), deduplicate=False)
 
 
-def told(value: dict[str, Any]) -> str:
+def as_text(value: dict[str, Any]) -> str:
     return json.dumps(value, sort_keys=True)
 
 
@@ -136,16 +136,16 @@ def test_versions_and_broken_records_interleaved(spark: SparkSession, tmp_path: 
         assert run.progress["rows_total"] == COUNT
         assert run.progress["dead_letters"] == len(orders.bad)
 
-        wanted = Counter((place, told(value)) for place, value in orders.good.items())
+        wanted = Counter((place, as_text(value)) for place, value in orders.good.items())
         rows = DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
         assert wanted == Counter(
-            ((row["partition"], row["offset"]), told({name: row[name] for name in ("id", "to", "tags")}))
+            ((row["partition"], row["offset"]), as_text({name: row[name] for name in ("id", "to", "tags")}))
             for row in rows
         )
         assert all(row["key"] == b"k%d" % (row["offset"] * 2 + row["partition"]) for row in rows)
         out = census.raw(server.url, "out")
         values = [dict(m["value"]) for m in out]
-        assert wanted == Counter(((v.pop("partition"), v.pop("offset")), told(v)) for v in values)
+        assert wanted == Counter(((v.pop("partition"), v.pop("offset")), as_text(v)) for v in values)
 
         # Versions that alternate cost neither files nor entries: one file a task, entries that are full.
         files = DeltaTable(tmp_path / "table").file_uris()

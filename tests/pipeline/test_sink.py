@@ -183,14 +183,14 @@ def test_a_batch_that_is_named_is_written_once(spark: SparkSession, server: Addr
 
 def test_what_cannot_be_written_is_told_in_a_sentence(spark: SparkSession, server: Address) -> None:
     frame = spark.range(3).selectExpr("string(id) value")
-    for options, told in (
+    for options, message in (
         ({"topic": "x", "colour": "red"}, "unknown option colour"),
         ({}, "option topic or a column topic is needed"),
         ({"topic": "x", "delivery": "never"}, "option delivery: 'never'"),
         ({"topic": "pubic/defalt/x"}, "there is no namespace pubic/defalt"),
         ({"topic": "x-partition-7"}, "topic .*x-partition-7 does not exist"),
     ):
-        with pytest.raises(Exception, match=told):
+        with pytest.raises(Exception, match=message):
             write(frame, server, **options)
     with pytest.raises(Exception, match="cannot be reached"):
         write(frame, Address("http://127.0.0.1:9"), topic="x")
@@ -329,8 +329,8 @@ def test_rejected_rows_go_to_the_dead_letters_in_the_same_commit(
     assert values(spark, server, "good") == ["0", "2"]
     bad = read(spark, server, "bad", "properties").collect()
     assert sorted((bytes(r.value), bytes(r.key)) for r in bad) == [(b"raw1", b"k1"), (b"raw3", b"k3")]
-    told = next(r.properties for r in bad if r.value == b"raw3")
-    assert told == {
+    properties = next(r.properties for r in bad if r.value == b"raw3")
+    assert properties == {
         "p": "1",
         "x-dlq-topic": "persistent://public/default/src",
         "x-dlq-partition": "2",

@@ -49,7 +49,7 @@ class Stream:
     def _take(self, frame: DataFrame, number: int) -> None:
         rows = frame.select("topic", "partition", "offset").collect()
         if self.fail_in == number:
-            raise RuntimeError("told to fail")
+            raise RuntimeError("made to fail")
         with self._news:
             self.batches[number] = sorted((r.topic.rsplit("/", 1)[1], r.partition, r.offset) for r in rows)
             self._news.notify_all()
@@ -184,7 +184,7 @@ def test_a_batch_is_run_again_as_it_was(server: TopicServer, stream: Stream) -> 
     stream.run(subscribe="t", startingOffsets="earliest")
     fill(server, "t", 10)
     stream.fail_in = 1
-    with pytest.raises(StreamingQueryException, match="told to fail"):
+    with pytest.raises(StreamingQueryException, match="made to fail"):
         stream.run(subscribe="t", maxOffsetsPerTrigger=60)
     # Since then there are more messages, partitions and limits; the batch that failed is what it was.
     stream.fail_in = None
@@ -202,7 +202,7 @@ def test_the_first_batch_too(server: TopicServer, stream: Stream) -> None:
     fill(server, "t", 1)
     stream.fail_in = 0
     query = stream.start(subscribe="t", subscription="s")
-    with pytest.raises(StreamingQueryException, match="told to fail"):
+    with pytest.raises(StreamingQueryException, match="made to fail"):
         query.awaitTermination(WAIT_S)
     fill(server, "t", 5)
     stream.fail_in = None

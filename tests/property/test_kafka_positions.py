@@ -84,8 +84,8 @@ async def _sealed(server: KafkaRestServer, payloads: list[bytes]) -> list[bytes]
     entry = _entry(payloads)
     metadata, payload = parse(entry.data)
     metadata.encryption_keys.add(key="k", value=b"v")
-    told = metadata.SerializeToString()
-    entry.data = seal(len(told).to_bytes(4, "big") + told + payload)
+    packed = metadata.SerializeToString()
+    entry.data = seal(len(packed).to_bytes(4, "big") + packed + payload)
     await _appended(server, entry)
     return [payload]
 

@@ -270,8 +270,8 @@ class StagingMachine(RuleBasedStateMachine):
             for writer in ("v", "w")
             for number, batch in self.broker.staging.batches(writer).items()
         }
-        told = {key: {name: h.expected for name, h in held.items()} for key, held in self.staged.items()}
-        assert found == told
+        wanted = {key: {name: h.expected for name, h in held.items()} for key, held in self.staged.items()}
+        assert found == wanted
         size = sum(held.expected.size_bytes for by in self.staged.values() for held in by.values())
         assert self.broker.staging.size_bytes == size
 

@@ -132,13 +132,13 @@ class Official:
                 for number in writer.take(3):
                     value = writer.value(number).encode()
 
-                    def told(result: pulsar.Result, _: object, n: int = number, w=writer) -> None:  # type: ignore[no-untyped-def]
+                    def on_sent(result: pulsar.Result, _: object, n: int = number, w=writer) -> None:  # type: ignore[no-untyped-def]
                         if result == pulsar.Result.Ok:
                             w.acknowledged.add(n)
                         else:
                             crowd.count(f"official: {result}")
 
-                    producer.send_async(value, told, partition_key=writer.key(number))
+                    producer.send_async(value, on_sent, partition_key=writer.key(number))
             self._over.wait(crowd.pace_s)
 
     def _consume(self) -> None:

@@ -1,4 +1,4 @@
-"""What the clients of a soak did and were told, to be compared with what the server has at the end."""
+"""What the clients of a soak did and were answered, to be compared with what the server has at the end."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator

@@ -130,7 +130,7 @@ async def ws_producer(crowd: Crowd, *, tls: bool) -> None:
     path = "/ws/v2/producer/persistent/public/default/ws" + (f"?producerName={writer.name}" if once else "")
     waiting: list[int] = []
 
-    async def talk(ws: ClientConnection) -> None:
+    async def exchange(ws: ClientConnection) -> None:
         nonlocal waiting
         while not crowd.over.is_set():
             waiting = waiting or writer.take(1 if once else crowd.dice.randint(1, 10))
@@ -157,11 +157,11 @@ async def ws_producer(crowd: Crowd, *, tls: bool) -> None:
             await crowd.rest()
         waiting = []
 
-    await _connected(crowd, path, tls, talk, crowd.over)
+    await _connected(crowd, path, tls, exchange, crowd.over)
 
 
-async def _connected(crowd: Crowd, path: str, tls: bool, talk: Any, over: asyncio.Event) -> None:
-    """Connect, talk, and again."""
+async def _connected(crowd: Crowd, path: str, tls: bool, exchange: Any, over: asyncio.Event) -> None:
+    """Connect, exchange frames, and again."""
     base = crowd.server.wss if tls else crowd.server.ws
     trust = {"ssl": crowd.server.trust} if tls else {}
     while not over.is_set():
@@ -170,7 +170,7 @@ async def _connected(crowd: Crowd, path: str, tls: bool, talk: Any, over: asynci
             async with connect(
                 base + path, additional_headers=headers, proxy=None, open_timeout=20, **trust
             ) as ws:
-                await talk(ws)
+                await exchange(ws)
         except NETWORK as error:
             crowd.count(f"ws: {type(error).__name__}")
             with suppress(TimeoutError):
@@ -185,7 +185,7 @@ async def ws_consumer(crowd: Crowd, topic: str, *, tls: bool) -> None:
     """Acknowledges everything, and remembers which of it was answered."""
     book = crowd.book
 
-    async def talk(ws: ClientConnection) -> None:
+    async def exchange(ws: ClientConnection) -> None:
         owed: dict[str, str] = {}
         while not crowd.drained.is_set():
             try:
@@ -208,7 +208,7 @@ async def ws_consumer(crowd: Crowd, topic: str, *, tls: bool) -> None:
     path = (
         f"/ws/v2/consumer/persistent/public/default/{topic}/all?subscriptionType=Shared&receiverQueueSize=100"
     )
-    await _connected(crowd, path, tls, talk, crowd.drained)
+    await _connected(crowd, path, tls, exchange, crowd.drained)
 
 
 # -- trouble

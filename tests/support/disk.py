@@ -98,9 +98,9 @@ class FaultyServer:
         return self.call("POST", f"/topics/public/default/{topic}", {"messages": [{"value": value}]})
 
     def values(self, topic: str = "t") -> list[Any]:
-        status, told = self.call("GET", f"/topics/public/default/{topic}/partitions/0/messages")
-        assert status == 200, told
-        return [message["value"] for message in told["messages"]]
+        status, page = self.call("GET", f"/topics/public/default/{topic}/partitions/0/messages")
+        assert status == 200, page
+        return [message["value"] for message in page["messages"]]
 
     def ready(self) -> tuple[int, Any]:
         return self.call("GET", "/health/ready")

@@ -4,7 +4,7 @@ It forwards bytes. A rule names a request by its first line; when it comes, befo
 answer has begun, something happens (a kill, a restart, an admin's call) while that client waits. Then the connection
 is cut, unless the rule lets it go on. So a process dies exactly there, and no test has to sleep for it.
 
-Processes can also ask the proxy whether to go on without a request to the server: see pipeline/faults/sitecustomize.py.
+Processes can also ask the proxy whether to go on without a request to the server: see pipeline/startup/commit_faults.py.
 """
 
 import re

@@ -68,8 +68,8 @@ class KafkaRestServer(RunningServer):
 
 def consumed(response: httpx.Response) -> tuple[int, int, int]:
     """First, last and size of a Content-Range."""
-    unit, _, told = response.headers["content-range"].partition(" ")
+    unit, _, content_range = response.headers["content-range"].partition(" ")
     assert unit == "bytes"
-    span, size = told.split("/")
+    span, size = content_range.split("/")
     first, last = span.split("-")
     return int(first), int(last), int(size)

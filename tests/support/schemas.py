@@ -47,7 +47,7 @@ class Endpoints:
     def read(self, **params: Any) -> Any:
         return self.http.get(f"{self.topic}/partitions/0/messages", params=params).json()
 
-    def told(self) -> list[tuple[Any, int | None]]:
+    def values_and_versions(self) -> list[tuple[Any, int | None]]:
         """Values and versions as read."""
         return [(m["value"], m["schema_version"]) for m in self.read(include_schema=True)["messages"]]
 

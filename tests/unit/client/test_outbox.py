@@ -35,7 +35,7 @@ def payloads(outbox: Outbox) -> list[list[bytes]]:
     return [[message.payload for message in FORMAT.decode(entry)] for entry in entries]
 
 
-def told(outbox: Outbox) -> list[tuple[list[Any], Any]]:
+def results(outbox: Outbox) -> list[tuple[list[Any], Any]]:
     return [(settled.tokens, settled.error and type(settled.error)) for settled in outbox.settled()]
 
 
@@ -139,7 +139,7 @@ def test_messages_without_a_receipt_time_out_in_order() -> None:
     outbox.add_plain(b"1", "young", 4.0)
     assert outbox.deadline() == pytest.approx(4.01)
     outbox.tick(6.5)
-    assert told(outbox) == [(["old"], Timeout)]
+    assert results(outbox) == [(["old"], Timeout)]
     outbox.attach("ann", -1, None, 1 << 20)
     assert payloads(outbox) == [[b"1"]]
 
@@ -151,7 +151,7 @@ def test_what_is_refused_fails_alone() -> None:
     outbox.refused(0, InvalidMessage("no"))
     outbox.receipt(1, 1, 1)
 
-    assert told(outbox) == [([0], InvalidMessage), ([1], None)]
+    assert results(outbox) == [([0], InvalidMessage), ([1], None)]
 
 
 def test_what_cannot_be_encoded_fails_alone() -> None:
@@ -160,7 +160,7 @@ def test_what_cannot_be_encoded_fails_alone() -> None:
     outbox.add(OutMessage(payload=b"b", key="k"), "good", 1.0)
     outbox.flush(1.0)
 
-    assert told(outbox) == [(["bad"], InvalidMessage)]
+    assert results(outbox) == [(["bad"], InvalidMessage)]
     assert payloads(outbox) == [[b"b"]]
 
 
@@ -190,7 +190,7 @@ def test_batches_by_key() -> None:
 def test_large_messages_are_refused_or_split() -> None:
     outbox = attached(size=200)
     outbox.add_plain(b"x" * 500, "large", 1.0)
-    assert told(outbox) == [(["large"], MessageTooBig)]
+    assert results(outbox) == [(["large"], MessageTooBig)]
 
     outbox = attached(Sending(chunking=True), size=200)
     outbox.add_plain(b"x" * 500, "large", 1.0)
@@ -249,7 +249,7 @@ def test_a_refused_schema_fails_its_message_alone() -> None:
     outbox.add_plain(b"1", 1, 1.0)
     outbox.unregistered(refused, IncompatibleSchema("no"))
 
-    assert told(outbox) == [([0], IncompatibleSchema)]
+    assert results(outbox) == [([0], IncompatibleSchema)]
     assert payloads(outbox) == [[b"1"]]
     outbox.add(OutMessage(payload=b"2"), 2, 1.0, refused)
     assert outbox.wanted is refused, "it may be compatible later"
@@ -261,10 +261,10 @@ def test_the_answer_for_a_message_that_timed_out_concerns_nobody_else() -> None:
     outbox.add(OutMessage(payload=b"0"), 0, 1.0, first)
     outbox.add(OutMessage(payload=b"1"), 1, 5.0, second)
     outbox.tick(7.0)
-    assert told(outbox) == [([0], Timeout)]
+    assert results(outbox) == [([0], Timeout)]
     outbox.unregistered(first, IncompatibleSchema("no"))
 
-    assert told(outbox) == []
+    assert results(outbox) == []
     assert outbox.wanted is second
 
 
@@ -307,5 +307,5 @@ def test_the_end_fails_everything() -> None:
     outbox.add(OutMessage(payload=b"2"), 2, 1.0, schema("int"))
     outbox.fail()
 
-    assert told(outbox) == [([0], NotConnected), ([1], NotConnected), ([2], NotConnected)]
+    assert results(outbox) == [([0], NotConnected), ([1], NotConnected), ([2], NotConnected)]
     assert outbox.count == 0

@@ -48,10 +48,10 @@ def test_the_first_lines_and_then_their_number(
     caplog.clear()
     limits.tell()
     limits.tell()
-    (told,) = caplog.records
-    assert told.getMessage() == "lines kept back"
-    assert (vars(told)["of"], vars(told)["text"]) == (NAME, "closed a connection")
-    assert vars(told)["count"] == 3000 - LINES_PER_MINUTE
+    (record,) = caplog.records
+    assert record.getMessage() == "lines kept back"
+    assert (vars(record)["of"], vars(record)["text"]) == (NAME, "closed a connection")
+    assert vars(record)["count"] == 3000 - LINES_PER_MINUTE
     logger.warning("closed a connection")
     assert caplog.records[-1].getMessage() == "closed a connection"
 

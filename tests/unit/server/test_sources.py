@@ -138,8 +138,8 @@ def test_rates_of_roles(tmp_path: Path) -> None:
     limits = load(file=file).limits
     assert (limits.max_requests_per_s, limits.role_rates["spark"].max_requests_per_s) == (5, 0)
     assert limits.role_rates["spark"].max_bytes_per_s is None
-    told = load(environment={"PENSTOCK_LIMITS__ROLE_RATES": '{"a": {"max_bytes_per_s": 7}}'}).limits
-    assert told.role_rates["a"].max_bytes_per_s == 7
+    loaded = load(environment={"PENSTOCK_LIMITS__ROLE_RATES": '{"a": {"max_bytes_per_s": 7}}'}).limits
+    assert loaded.role_rates["a"].max_bytes_per_s == 7
     for bad in ('{"a": {"max_bytes_per_s": -1}}', '{"a": {"max_bytes": 1}}', '{"a": 1}'):
         with pytest.raises(ConfigError, match=r"limits\.role_rates"):
             load(environment={"PENSTOCK_LIMITS__ROLE_RATES": bad})

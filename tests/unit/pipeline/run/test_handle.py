@@ -71,17 +71,17 @@ def keeper(
 
 
 def test_what_passes_is_waited_for_and_said() -> None:
-    told: list[Any] = []
+    events: list[Any] = []
     made = keeper(
         Attempt(ends=AWAY),
         Attempt(starts=PenstockError(ErrorKind.UNAVAILABLE, "away")),
         Attempt(ends=NEW),
         Attempt(),
-        report=told.append,
+        report=events.append,
     )
     made.start()
     assert made.keep() is None
-    assert [(event["state"], event["error_class"]) for event in told] == [
+    assert [(event["state"], event["error_class"]) for event in events] == [
         ("restarting", "broker"),
         ("restarting", "broker"),
         ("running", None),

@@ -127,14 +127,14 @@ def test_headers_are_properties(rows: list[list[tuple[str, bytes]]], cut: int) -
 
 
 @pytest.mark.parametrize(
-    ("headers", "told"),
+    ("headers", "reason"),
     [
         ([{"key": "a", "value": None}], "without a name or a value"),
         ([{"key": "a", "value": b"\xff"}], "not UTF-8"),
     ],
 )
-def test_what_no_property_can_be_is_refused(headers: list[dict[str, Any]], told: str) -> None:
-    with pytest.raises(PipelineError, match=told):
+def test_what_no_property_can_be_is_refused(headers: list[dict[str, Any]], reason: str) -> None:
+    with pytest.raises(PipelineError, match=reason):
         sent(frame([{"value": b"v", "headers": headers}], headers=HEADERS))
 
 

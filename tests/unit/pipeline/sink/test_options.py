@@ -18,7 +18,7 @@ def test_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "streaming", "told"),
+    ("given", "streaming", "message"),
     [
         ({}, False, "option url is missing"),
         ({**URL, "tpoic": "a"}, False, "unknown option tpoic"),
@@ -36,8 +36,8 @@ def test_defaults() -> None:
         ({**URL, "deadLetterTopic": ""}, False, "option deadLetterTopic: "),
     ],
 )
-def test_options_that_cannot_be(given: dict[str, str], streaming: bool, told: str) -> None:
-    with pytest.raises(PipelineError, match=told):
+def test_options_that_cannot_be(given: dict[str, str], streaming: bool, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
         parse_options(given, streaming=streaming)
 
 
@@ -46,7 +46,7 @@ STRINGS = MapType(StringType(), StringType())
 
 
 @pytest.mark.parametrize(
-    ("columns", "topic", "told"),
+    ("columns", "topic", "message"),
     [
         ({"key": "string"}, True, "column value is missing"),
         ({"value": "string", "colour": "string"}, True, "column colour is none that a topic takes"),
@@ -79,8 +79,8 @@ STRINGS = MapType(StringType(), StringType())
         ({"value": "string", "_error": "string"}, True, "option deadLetterTopic"),
     ],
 )
-def test_columns_that_cannot_be(columns: dict[str, str | DataType], topic: bool, told: str) -> None:
-    with pytest.raises(PipelineError, match=told):
+def test_columns_that_cannot_be(columns: dict[str, str | DataType], topic: bool, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
         check_columns(schema(columns), topic=topic, dead_letter_topic=False)
 
 

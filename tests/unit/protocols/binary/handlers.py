@@ -57,7 +57,7 @@ class Heard:
         self.reason = reason
 
 
-class Talk:
+class ClientSession:
     """One client's session with a broker in memory."""
 
     def __init__(self, made: Bench, context: ServerContext, tasks: Tasks) -> None:
@@ -131,17 +131,17 @@ def entry(*payloads: bytes, producer: str = "p", sequence_id: int = 0, **fields:
 
 
 @asynccontextmanager
-async def talk(
+async def sessions(
     *, count: int = 1, auth: AuthSettings | None = None, **options: Any
-) -> AsyncIterator[list[Talk]]:
+) -> AsyncIterator[list[ClientSession]]:
     """Sessions with one broker, not connected yet."""
     async with bench(**options) as made:
         context, tasks = ServerContext(made.broker, auth=auth and authenticator(auth, made.broker)), Tasks()
         context.pulsar_url = "pulsar://here:6650"
-        talks = [Talk(made, context, tasks) for _ in range(count)]
+        clients = [ClientSession(made, context, tasks) for _ in range(count)]
         try:
-            yield talks
+            yield clients
         finally:
-            for one in talks:
+            for one in clients:
                 await one.session.close()
             await tasks.close()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC as NAME
-from tests.unit.protocols.binary.handlers import Talk, entry, talk
+from tests.unit.protocols.binary.handlers import ClientSession, entry, sessions
 from tests.unit.protocols.binary.test_session import producer, subscribe
 
 from penstock.model.entry import Entry
@@ -30,7 +30,7 @@ SHARED = CommandSubscribe.Shared
 INDIVIDUAL, CUMULATIVE = CommandAck.Individual, CommandAck.Cumulative
 
 
-async def begin(one: Talk, *batches: int, type: Any = SHARED, **features: bool) -> list[Any]:
+async def begin(one: ClientSession, *batches: int, type: Any = SHARED, **features: bool) -> list[Any]:
     """Publish batches of so many messages, and have them delivered."""
     await one.connect(**features)
     await one.ask(producer())
@@ -45,7 +45,7 @@ async def begin(one: Talk, *batches: int, type: Any = SHARED, **features: bool) 
     return [m for m in await one.heard() if hasattr(m, "redelivery_count")]
 
 
-async def backlog(one: Talk) -> int:
+async def backlog(one: ClientSession) -> int:
     topic = await one.bench.broker.topics.get(NAME)
     return topic.subscriptions["s"].backlog
 
@@ -59,7 +59,7 @@ def at(number: int, unacked: int = 0) -> MessageIdData:
 
 
 async def test_receipts_come_when_it_is_durable() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, 1, 1, 1)
         one.say(ack(at(0)))
         assert await one.heard() == []
@@ -70,7 +70,7 @@ async def test_receipts_come_when_it_is_durable() -> None:
 
 
 async def test_ids_of_nobody() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, 1)
         one.say(ack(at(99)))
         elsewhere = await one.ask(ack(MessageIdData(ledgerId=77, entryId=0), request_id=1))
@@ -83,7 +83,7 @@ async def test_ids_of_nobody() -> None:
 
 
 async def test_part_of_a_batch() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, 70)
         left = 1 << 69 | 1 << 3
         one.say(ack(at(0, left)))
@@ -98,7 +98,7 @@ async def test_part_of_a_batch() -> None:
 
 async def test_the_rest_of_a_batch_comes_as_its_client_can_take_it() -> None:
     for knows_parts in (True, False):
-        async with talk() as (one,):
+        async with sessions() as (one,):
             await begin(one, 5, supports_request_reply=knows_parts)
             await acknowledge_elsewhere(one, 0, 2)
             one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=[at(0)]))
@@ -115,7 +115,7 @@ async def test_the_rest_of_a_batch_comes_as_its_client_can_take_it() -> None:
 
 
 async def test_an_excerpt_is_acknowledged_by_its_own_indexes() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, 5)
         await acknowledge_elsewhere(one, 0, 2)
         one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=[at(0)]))
@@ -136,7 +136,7 @@ async def test_an_acknowledgement_by_the_indexes_of_another_form_takes_nothing_e
     """The client may hold messages of the whole batch while it was sent the rest as a batch, and the other way round."""
     rest = [b"5", b"6", b"7", b"8", b"9"]
     for bits in (0b1111000000, 0b11110):  # the sixth by the whole batch, and the first of the rest
-        async with talk() as (one,):
+        async with sessions() as (one,):
             await begin(one, 10)
             await acknowledge_elsewhere(one, 0, 1, 2, 3, 4)
             one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1))
@@ -155,7 +155,7 @@ async def test_an_acknowledgement_by_the_indexes_of_another_form_takes_nothing_e
             assert await backlog(one) == 0
 
 
-async def acknowledge_elsewhere(one: Talk, *indexes: int) -> None:
+async def acknowledge_elsewhere(one: ClientSession, *indexes: int) -> None:
     """Acknowledge messages of the first entry, as another protocol does: one by one."""
     topic = await one.bench.broker.topics.get(NAME)
     for index in indexes:
@@ -163,7 +163,7 @@ async def acknowledge_elsewhere(one: Talk, *indexes: int) -> None:
 
 
 async def test_a_batch_that_its_client_acknowledged_in_part_keeps_its_indexes() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, 5)
         one.say(ack(at(0, 0b11010)))
         await one.heard()
@@ -179,7 +179,7 @@ async def test_a_batch_that_its_client_acknowledged_in_part_keeps_its_indexes() 
         assert await backlog(one) == 0
 
 
-async def check_payloads(one: Talk, wanted: list[bytes]) -> None:
+async def check_payloads(one: ClientSession, wanted: list[bytes]) -> None:
     await settle(100)
     (frame,) = one.output.frames
     one.output.frames = []
@@ -188,7 +188,7 @@ async def check_payloads(one: Talk, wanted: list[bytes]) -> None:
 
 
 async def test_cumulative_acknowledgements() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, 1, 4, 1, type=CommandSubscribe.Exclusive)
         one.say(ack(at(1, 0b1100), type=CUMULATIVE))
         await one.heard()
@@ -201,14 +201,14 @@ async def test_cumulative_acknowledgements() -> None:
 
 
 async def test_cumulative_is_not_for_shared_subscriptions() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, 1)
         assert (await one.ask(ack(at(0), type=CUMULATIVE, request_id=1))).HasField("error")
         assert await backlog(one) == 1
 
 
 async def test_redelivery_counts() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, 1, 1, 1)
         one.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=[at(1), at(50)]))
         (again,) = await one.heard()
@@ -223,7 +223,7 @@ async def test_redelivery_counts() -> None:
 
 
 async def test_what_the_client_never_read_does_not_count_as_delivered() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         await one.ask(producer())
         one.say(CommandSend(producer_id=1, sequence_id=0), entry(b"x"))
@@ -241,7 +241,7 @@ async def test_what_the_client_never_read_does_not_count_as_delivered() -> None:
 
 
 async def test_seek_closes_the_consumer_first() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, 1, 1, 1, type=CommandSubscribe.Exclusive)
         one.say(CommandSeek(consumer_id=1, request_id=3, message_id=at(1)))
         closed, done = await one.heard()
@@ -261,7 +261,7 @@ def request(timeout_ms: object = 1000) -> bytes:
 
 
 async def test_a_request_and_its_reply() -> None:
-    async with talk(count=2) as (one, other):
+    async with sessions(count=2) as (one, other):
         await begin(other)
         await one.connect(supports_request_reply=True)
         await one.ask(producer(3, producer_name="p2"))
@@ -280,7 +280,7 @@ async def test_a_request_and_its_reply() -> None:
 
 
 async def test_nothing_is_heard_when_the_time_is_over() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, supports_request_reply=True)
         one.say(CommandSend(producer_id=1, sequence_id=0), request())
         _, message = await one.heard()
@@ -292,7 +292,7 @@ async def test_nothing_is_heard_when_the_time_is_over() -> None:
 
 
 async def test_clients_that_did_not_announce_it_do_not_wait() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one)
         one.say(CommandSend(producer_id=1, sequence_id=0), request())
         await one.heard()
@@ -300,7 +300,7 @@ async def test_clients_that_did_not_announce_it_do_not_wait() -> None:
 
 
 async def test_a_senseless_timeout_is_refused() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, supports_request_reply=True)
         for timeout in ("soon", 0, 10**9):
             answer = await one.ask(CommandSend(producer_id=1, sequence_id=0), request(timeout))
@@ -308,7 +308,7 @@ async def test_a_senseless_timeout_is_refused() -> None:
 
 
 async def test_who_goes_waits_no_more() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await begin(one, supports_request_reply=True)
         one.say(CommandSend(producer_id=1, sequence_id=0), request())
         await one.heard()

@@ -4,7 +4,7 @@ import itertools
 from typing import Any, Final
 
 import pytest
-from tests.unit.protocols.binary.handlers import TOPIC, Talk, talk
+from tests.unit.protocols.binary.handlers import TOPIC, ClientSession, sessions
 
 from penstock.model.names import NamespaceName
 from penstock.model.policy import NamespacePolicies
@@ -87,7 +87,7 @@ def subscribe(**fields: Any) -> CommandSubscribe:
     ],
 )
 async def test_who_may_name_whom(role: str, original: str | None, connects: bool) -> None:
-    async with talk(auth=SETTINGS) as (one,):
+    async with sessions(auth=SETTINGS) as (one,):
         answer = await one.ask(hello(role, original))
         assert isinstance(answer, CommandConnected) is connects, answer
         assert one.output.closed is not connects
@@ -98,7 +98,7 @@ async def test_who_may_name_whom(role: str, original: str | None, connects: bool
 @pytest.mark.parametrize(("proxy", "original"), list(itertools.product(("proxy", "blind"), ("may", "none"))))
 async def test_both_must_be_allowed(proxy: str, original: str) -> None:
     allowed = (proxy, original) == ("proxy", "may")
-    async with talk(auth=SETTINGS) as (one,):
+    async with sessions(auth=SETTINGS) as (one,):
         await one.ask(hello(proxy, original))
         for command in (producer(), subscribe()):
             answer = await one.ask(command)
@@ -116,7 +116,7 @@ async def test_both_must_be_allowed(proxy: str, original: str) -> None:
 
 
 async def test_a_super_user_through_a_proxy_has_the_proxys_rights() -> None:
-    async with talk(auth=SETTINGS, count=2) as (one, two):
+    async with sessions(auth=SETTINGS, count=2) as (one, two):
         await one.ask(hello("blind", "boss"))
         assert refused(await one.ask(producer())) == ServerError.AuthorizationError
         await two.ask(hello("proxy", "boss"))
@@ -124,7 +124,7 @@ async def test_a_super_user_through_a_proxy_has_the_proxys_rights() -> None:
 
 
 async def test_without_authentication_it_is_passed_over() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         answer = await one.ask(hello("may", "other", auth_data=b""))
         assert isinstance(answer, CommandConnected)
 
@@ -150,7 +150,7 @@ async def test_without_authentication_it_is_passed_over() -> None:
 async def test_forwarded_credentials_are_verified(
     original: str | None, credentials: dict[str, str], error: ServerError | None
 ) -> None:
-    async with talk(auth=SETTINGS) as (one,):
+    async with sessions(auth=SETTINGS) as (one,):
         answer = await one.ask(hello("proxy", original, **credentials))
         if error is None:
             assert isinstance(answer, CommandConnected), answer
@@ -159,12 +159,12 @@ async def test_forwarded_credentials_are_verified(
 
 
 async def test_forwarded_credentials_of_who_is_no_proxy_are_refused() -> None:
-    async with talk(auth=SETTINGS) as (one,):
+    async with sessions(auth=SETTINGS) as (one,):
         answer = await one.ask(hello("may", None, **forwarded("other")))
         assert refused(answer) == ServerError.AuthorizationError
 
 
-def ending(one: Talk, role: str, after_ms: int) -> str:
+def ending(one: ClientSession, role: str, after_ms: int) -> str:
     return issuer.token(role, exp=(one.bench.clock.now_ms() + after_ms) / 1000)
 
 
@@ -172,7 +172,7 @@ async def test_the_connection_ends_with_the_first_of_both_and_either_can_be_rene
     settings = issuer.settings(
         leeway_s=0, proxy_roles=("proxy",), permissions={"public/default": {"proxy": BOTH, "may": BOTH}}
     )
-    async with talk(auth=settings) as (one,):
+    async with sessions(auth=settings) as (one,):
         data = ending(one, "proxy", 1_000_000).encode()
         shown = {"original_auth_method": "token", "original_auth_data": ending(one, "may", 100_000)}
         assert isinstance(await one.ask(hello("proxy", "may", auth_data=data, **shown)), CommandConnected)
@@ -202,7 +202,7 @@ def _response(token: str) -> CommandAuthResponse:
 
 async def test_the_connection_ends_with_the_originals_credentials() -> None:
     settings = issuer.settings(leeway_s=0, proxy_roles=("proxy",))
-    async with talk(auth=settings) as (one,):
+    async with sessions(auth=settings) as (one,):
         shown = {"original_auth_method": "token", "original_auth_data": ending(one, "may", 100_000)}
         await one.ask(hello("proxy", "may", **shown))
         await one.bench.clock.advance(100_001)
@@ -227,7 +227,7 @@ async def test_the_connection_ends_with_the_originals_credentials() -> None:
 async def test_lookups_name_originals_of_their_own(
     role: str, connected_for: str | None, named: str, found: bool
 ) -> None:
-    async with talk(auth=SETTINGS) as (one,):
+    async with sessions(auth=SETTINGS) as (one,):
         await one.ask(hello(role, connected_for))
         answer = await one.ask(CommandLookupTopic(topic=TOPIC, request_id=3, original_principal=named))
         assert (answer.response == CommandLookupTopicResponse.Connect) is found
@@ -241,7 +241,7 @@ async def test_lookups_name_originals_of_their_own(
 
 
 async def test_lookups_verify_credentials() -> None:
-    async with talk(auth=SETTINGS) as (one,):
+    async with sessions(auth=SETTINGS) as (one,):
         await one.ask(hello("proxy", "may"))
         named = {"topic": TOPIC, "request_id": 3, "original_principal": "other"}
         good = await one.ask(CommandLookupTopic(**named, **forwarded("other")))
@@ -259,7 +259,7 @@ async def test_lookups_verify_credentials() -> None:
 @pytest.mark.parametrize("loser", ["proxy", "may"])
 async def test_either_ones_revoked_permission_ends_what_lasts(loser: str) -> None:
     settings = issuer.settings(proxy_roles=("proxy",))
-    async with talk(auth=settings) as (one,):
+    async with sessions(auth=settings) as (one,):
         namespaces, name = one.bench.broker.namespaces, NamespaceName("public", "default")
         await namespaces.update(name, NamespacePolicies(permissions={"proxy": BOTH, "may": BOTH}))
         await one.ask(hello("proxy", "may"))
@@ -274,7 +274,7 @@ async def test_either_ones_revoked_permission_ends_what_lasts(loser: str) -> Non
 
 
 async def test_what_is_made_belongs_to_the_original() -> None:
-    async with talk(auth=SETTINGS) as (one,):
+    async with sessions(auth=SETTINGS) as (one,):
         await one.ask(hello("proxy", "may"))
         await one.ask(producer())
         await one.ask(subscribe())

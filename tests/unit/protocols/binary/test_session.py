@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.unit.engines.embedded.brokers import TOPIC as NAME
-from tests.unit.protocols.binary.handlers import TOPIC, Talk, entry, talk
+from tests.unit.protocols.binary.handlers import TOPIC, ClientSession, entry, sessions
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.hashing import sticky_hash
@@ -53,7 +53,7 @@ def producer(number: int = 1, **fields: Any) -> CommandProducer:
 
 
 async def test_connect() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         answer = await one.connect()
         assert isinstance(answer, CommandConnected)
         assert answer.protocol_version == 21
@@ -62,14 +62,14 @@ async def test_connect() -> None:
 
 
 async def test_nothing_goes_before_connect() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         one.say(CommandPing())
         assert await one.heard() == []
         assert one.output.closed
 
 
 async def test_connecting_twice_is_the_end() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         one.say(CommandConnected(server_version="?"))
         await one.heard()
@@ -77,13 +77,13 @@ async def test_connecting_twice_is_the_end() -> None:
 
 
 async def test_ping() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         assert type(await one.ask(CommandPing())).__name__ == "CommandPong"
 
 
 async def test_lookup_leads_here_the_way_the_client_came() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         answer = await one.ask(CommandLookupTopic(topic=TOPIC, request_id=3))
         assert answer.response == CommandLookupTopicResponse.Connect
@@ -95,7 +95,7 @@ async def test_lookup_leads_here_the_way_the_client_came() -> None:
 
 
 async def test_partitioned_metadata() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         answer = await one.ask(CommandPartitionedTopicMetadata(topic=TOPIC, request_id=1))
         assert answer.partitions == 0
@@ -109,7 +109,7 @@ async def test_partitioned_metadata() -> None:
 
 
 async def test_publishing_and_receiving() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         made = await one.ask(producer())
         assert (made.request_id, made.producer_name, made.last_sequence_id) == (5, "p", -1)
@@ -134,7 +134,7 @@ async def test_publishing_and_receiving() -> None:
 
 
 async def test_what_is_refused_does_not_disturb_the_order_of_receipts() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         await one.ask(producer())
         good = entry(b"x")
@@ -152,7 +152,7 @@ async def test_what_is_refused_does_not_disturb_the_order_of_receipts() -> None:
 
 
 async def test_send_for_a_producer_of_nobody_closes_the_connection() -> None:
-    async with talk(count=2) as (one, other):
+    async with sessions(count=2) as (one, other):
         await one.connect()
         await other.connect()
         one.say(CommandSend(producer_id=9, sequence_id=0), entry(b"x"))
@@ -162,7 +162,7 @@ async def test_send_for_a_producer_of_nobody_closes_the_connection() -> None:
 
 
 async def test_a_producer_closes_after_what_it_sent() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         await one.ask(producer())
         one.say(CommandSend(producer_id=1, sequence_id=0), entry(b"x"))
@@ -172,7 +172,7 @@ async def test_a_producer_closes_after_what_it_sent() -> None:
 
 
 async def test_waiting_for_exclusive_access_takes_two_answers() -> None:
-    async with talk(count=2) as (one, other):
+    async with sessions(count=2) as (one, other):
         await one.connect()
         await other.connect()
         await one.ask(producer(producer_access_mode=ProducerAccessMode.Exclusive))
@@ -186,7 +186,7 @@ async def test_waiting_for_exclusive_access_takes_two_answers() -> None:
 
 
 async def test_who_waits_may_give_up() -> None:
-    async with talk(count=2) as (one, other):
+    async with sessions(count=2) as (one, other):
         await one.connect()
         await other.connect()
         await one.ask(producer(producer_access_mode=ProducerAccessMode.Exclusive))
@@ -198,7 +198,7 @@ async def test_who_waits_may_give_up() -> None:
 
 
 async def test_a_producer_of_an_epoch_that_is_over_is_fenced() -> None:
-    async with talk(count=2) as (one, other):
+    async with sessions(count=2) as (one, other):
         await one.connect()
         await other.connect()
         exclusive = ProducerAccessMode.Exclusive
@@ -216,7 +216,7 @@ async def test_a_producer_of_an_epoch_that_is_over_is_fenced() -> None:
 
 
 async def test_a_subscription_from_before_the_first_message() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         await one.ask(producer(initial_subscription_name="early"))
         topic = await one.bench.broker.topics.get(NAME)
@@ -224,7 +224,7 @@ async def test_a_subscription_from_before_the_first_message() -> None:
 
 
 async def test_subscribing_where_somebody_is() -> None:
-    async with talk(count=2) as (one, other):
+    async with sessions(count=2) as (one, other):
         await one.connect()
         await other.connect()
         await one.ask(subscribe())
@@ -234,7 +234,7 @@ async def test_subscribing_where_somebody_is() -> None:
 
 
 async def test_failover_says_who_is_active() -> None:
-    async with talk(count=2) as (one, other):
+    async with sessions(count=2) as (one, other):
         await one.connect()
         await other.connect()
         failover = CommandSubscribe.Failover
@@ -258,7 +258,7 @@ async def test_an_exclusive_consumer_gets_the_ranges_of_hashes_that_it_names() -
     keys = [f"key-{number}" for number in range(20)]
     found: list[list[int]] = []
     for start, end in ((0, 32767), (32768, 65535)):
-        async with talk() as (one,):
+        async with sessions() as (one,):
             await one.connect()
             await one.ask(producer())
             for number, key in enumerate(keys):
@@ -279,7 +279,7 @@ async def test_an_exclusive_consumer_gets_the_ranges_of_hashes_that_it_names() -
 
 
 async def test_the_end_of_a_topic_is_told_once_after_the_last_message() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         await one.ask(producer())
         await one.ask(CommandSend(producer_id=1, sequence_id=0), entry(b"x"))
@@ -296,7 +296,7 @@ async def test_the_end_of_a_topic_is_told_once_after_the_last_message() -> None:
 
 
 async def test_unsubscribing_by_force_closes_the_others() -> None:
-    async with talk(count=2) as (one, other):
+    async with sessions(count=2) as (one, other):
         await one.connect()
         await other.connect()
         shared = subscribe(subType=CommandSubscribe.Shared)
@@ -311,7 +311,7 @@ async def test_unsubscribing_by_force_closes_the_others() -> None:
 
 
 async def test_requests_about_consumers_of_nobody() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         for command in (
             CommandGetLastMessageId(consumer_id=9, request_id=1),
@@ -326,7 +326,7 @@ async def test_requests_about_consumers_of_nobody() -> None:
 
 
 async def test_there_are_no_transactions() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         assert (await one.ask(CommandNewTxn(request_id=1))).error == ServerError.NotAllowedError
 
@@ -334,13 +334,13 @@ async def test_there_are_no_transactions() -> None:
 # -- topics of a namespace
 
 
-async def make(one: Talk, *names: str) -> None:
+async def make(one: ClientSession, *names: str) -> None:
     for name in names:
         await one.bench.broker.topics.create(NAME.sibling(name), 2 if name.endswith("2") else 0)
 
 
 async def test_the_topics_of_a_namespace() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         await make(one, "a", "b2", "c")
         command = CommandGetTopicsOfNamespace(request_id=1, namespace="public/default")
@@ -361,7 +361,7 @@ async def test_the_topics_of_a_namespace() -> None:
 
 
 async def test_watching_the_topics_of_a_namespace() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         await make(one, "wanted-1", "other")
         watch = CommandWatchTopicList(
@@ -392,7 +392,7 @@ def avro(definition: bytes) -> Schema:
 
 
 async def test_getting_or_creating_schemas() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         missing = await one.ask(CommandGetOrCreateSchema(request_id=1, topic=TOPIC, schema=avro(AVRO)))
         assert missing.error_code == ServerError.TopicNotFound
@@ -415,7 +415,7 @@ async def test_getting_or_creating_schemas() -> None:
 
 
 async def test_schemas_that_do_not_parse() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         refused = await one.ask(producer(schema=avro(b"{")))
         assert refused.error == ServerError.IncompatibleSchema
@@ -424,7 +424,7 @@ async def test_schemas_that_do_not_parse() -> None:
 
 
 async def test_large_commands_that_wait_count_as_what_they_are() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         one.say(producer())  # waits for the topic
         large = CommandProducer(topic=TOPIC, producer_id=2, request_id=6, producer_name="x" * (1 << 20))
@@ -441,7 +441,7 @@ async def test_large_commands_that_wait_count_as_what_they_are() -> None:
 
 async def test_a_store_that_refuses_disconnects_the_producer(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was sent behind the refused message is not stored either: it comes again, in order."""
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         await one.ask(producer())
         topic = await one.bench.broker.topics.get(NAME)
@@ -466,7 +466,7 @@ async def test_a_store_that_refuses_disconnects_the_producer(monkeypatch: pytest
 
 
 async def test_a_text_that_is_none_ends_the_connection() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         command = CommandLookupTopic.FromString(
             CommandLookupTopic(topic="topic", request_id=1)
@@ -479,7 +479,7 @@ async def test_a_text_that_is_none_ends_the_connection() -> None:
 
 
 async def test_a_connection_holds_no_more_than_its_bound() -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         bound = one.session.context.limits.max_connection_bytes_in_flight
         one.session.pend(bound - 1)

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.unit.protocols.binary.handlers import Talk, talk
+from tests.unit.protocols.binary.handlers import ClientSession, sessions
 
 from penstock.broker.patterns import Pattern
 from penstock.model.names import NamespaceName, TopicName
@@ -49,7 +49,7 @@ def name(local: str) -> TopicName:
     return TopicName.parse(f"persistent://public/default/{local}")
 
 
-async def heard(one: Talk, count: int) -> list[Any]:
+async def heard(one: ClientSession, count: int) -> list[Any]:
     """So many answers: on a busy machine they come in many slices of time."""
     found: list[Any] = []
     while len(found) < count:
@@ -59,11 +59,11 @@ async def heard(one: Talk, count: int) -> list[Any]:
 
 
 async def test_a_change_matches_its_own_name_once_for_each_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with talk(count=3) as talks:
-        topics = talks[0].bench.broker.topics
+    async with sessions(count=3) as clients:
+        topics = clients[0].bench.broker.topics
         for number in range(TOPICS):
             await topics.create(name(f"topic-{number}"), 0)
-        for one in talks:
+        for one in clients:
             await one.connect()
             for number in range(WATCHES):
                 one.say(watch(number, f"public/default/topic-{number % PATTERNS}.*"))
@@ -73,13 +73,13 @@ async def test_a_change_matches_its_own_name_once_for_each_pattern(monkeypatch: 
         began = time.process_time()
         await topics.create(name("topic-7x"), 0)
         wanted = sum(number % PATTERNS == 7 for number in range(WATCHES))
-        for one in talks:
+        for one in clients:
             for update in await heard(one, wanted):
                 assert list(update.new_topics) == [str(name("topic-7x"))]
         assert counted.names == ["public/default/topic-7x"] * PATTERNS
         counted.names.clear()
         await topics.delete(name("topic-7x"), force=False)
-        for one in talks:
+        for one in clients:
             for update in await heard(one, wanted):
                 assert list(update.deleted_topics) == [str(name("topic-7x"))]
         assert counted.names == ["public/default/topic-7x"] * PATTERNS
@@ -87,7 +87,7 @@ async def test_a_change_matches_its_own_name_once_for_each_pattern(monkeypatch: 
 
 
 async def test_another_namespaces_changes_match_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         await one.connect()
         await one.ask(watch(1, "public/default/.*"))
         counted = Counted(monkeypatch)
@@ -98,7 +98,7 @@ async def test_another_namespaces_changes_match_nothing(monkeypatch: pytest.Monk
 
 
 async def test_consumers_of_a_pattern_match_the_changed_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with talk() as (one,):
+    async with sessions() as (one,):
         broker = one.bench.broker
         for number in range(20):
             await broker.topics.create(name(f"other-{number}"), 0)
@@ -131,7 +131,7 @@ async def test_the_list_is_always_as_if_made_anew() -> None:
     """Topics whose names begin alike come, grow and go in any order, also while lists are made."""
     dice = random.Random(1)
     alike = ["t", "t-partition-5x", "t-", "tt", "t-partition-", "u", "t-partition", "t.partition-1"]
-    async with talk(count=2) as (one, other):
+    async with sessions(count=2) as (one, other):
         await one.connect()
         await other.connect()
         topics = one.bench.broker.topics

@@ -1,4 +1,4 @@
-"""A peer that leaves as soon as it came: its disconnect is there before the talk's tasks have begun."""
+"""A peer that leaves as soon as it came: its disconnect is there before the connection's tasks have begun."""
 
 import asyncio
 from typing import Any

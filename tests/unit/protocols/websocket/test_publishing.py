@@ -176,10 +176,10 @@ def test_schemas_are_declared() -> None:
     ],
 )
 def test_what_is_no_frame(text: str) -> None:
-    told = answer(text)
-    assert told["result"] == "send-error:3"
-    assert told["errorMsg"]
-    assert "context" not in told
+    body = answer(text)
+    assert body["result"] == "send-error:3"
+    assert body["errorMsg"]
+    assert "context" not in body
 
 
 @pytest.mark.parametrize(
@@ -202,10 +202,10 @@ def test_what_is_no_frame(text: str) -> None:
     ],
 )
 def test_what_cannot_be_published(frame: dict[str, Any], result: int, text: str) -> None:
-    told = answer({**frame, "context": "c"})
-    assert told["result"] == f"send-error:{result}"
-    assert text in told["errorMsg"]
-    assert told["context"] == "c"
+    body = answer({**frame, "context": "c"})
+    assert body["result"] == f"send-error:{result}"
+    assert text in body["errorMsg"]
+    assert body["context"] == "c"
 
 
 @given(
@@ -248,6 +248,6 @@ def test_a_payload_is_read_as_javas_decoder_does(text: str) -> None:
 
 @pytest.mark.parametrize("kind", ErrorKind)
 def test_only_three_results_are_ever_told(kind: ErrorKind) -> None:
-    told = json.loads(failure(PenstockError(kind, "why"), None))
-    assert told["result"] in ("send-error:7", "send-error:8")
-    assert told["errorMsg"] == "why"
+    body = json.loads(failure(PenstockError(kind, "why"), None))
+    assert body["result"] in ("send-error:7", "send-error:8")
+    assert body["errorMsg"] == "why"

@@ -235,7 +235,7 @@ def test_what_was_staged(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "text"),
     [
         ("DELETE FROM writers", "there is no such writer"),
         ("UPDATE commits SET batch = -2", "its batch is -2"),
@@ -246,14 +246,14 @@ def test_what_was_staged(folder: Path) -> None:
         ("UPDATE stages SET numbers = x'00'", "its entries differ"),
     ],
 )
-def test_stages_and_commits_that_are_wrong(folder: Path, statement: str, told: str) -> None:
+def test_stages_and_commits_that_are_wrong(folder: Path, statement: str, text: str) -> None:
     asyncio.run(stage(folder))
     if "topics =" in statement:
         change(folder, "DELETE FROM commits WHERE batch < 1")
     change(folder, statement)
     findings = report_of(folder).findings
     assert findings
-    assert all(told in finding.message for finding in findings), findings
+    assert all(text in finding.message for finding in findings), findings
 
 
 @pytest.mark.parametrize(

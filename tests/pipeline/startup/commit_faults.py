@@ -1,8 +1,7 @@
 """Makes Spark's Python processes ask a test's proxy where they are about to commit, or have just done so.
 
-Python imports this at its start in every process that has the folder on PYTHONPATH: a driver that a test kills, and
-the workers in which Spark runs writers. A place is passed when the proxy answers "go"; else the process ends there, as one
-does that is killed.
+A driver that a test kills, and the workers in which Spark runs writers, install this at their start (sitecustomize.py).
+A place is passed when the proxy answers "go"; else the process ends there, as one does that is killed.
 """
 
 import importlib.abc
@@ -92,5 +91,5 @@ class Finder(importlib.abc.MetaPathFinder):
         return found
 
 
-if "PENSTOCK_TEST_PROXY" in os.environ:
+def install() -> None:
     sys.meta_path.insert(0, Finder())
