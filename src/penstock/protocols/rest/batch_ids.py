@@ -9,7 +9,8 @@ partition's.
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
+from binascii import b2a_base64
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -53,8 +54,20 @@ def _texts(ending: Ending) -> Sequence[str]:
     return [tail.decode() for tail in tails(ending)]
 
 
+def alone_texts(ledger: int, entry_ids: Iterable[int], partition: int) -> list[str]:
+    """The ids of messages that were sent alone."""
+    start = b"\x08" + varint(ledger) + b"\x10"
+    end = b"\x18" + varint(partition) if partition >= 0 else b""
+    return [b2a_base64(start + varint(number) + end, newline=False).decode() for number in entry_ids]
+
+
+def id_parts(ledger: int, entry_id: int, partition: int, count: int) -> tuple[str, Sequence[str]]:
+    """What all ids of a batch begin with, and how each goes on."""
+    head, ending = split(ledger, entry_id, partition, count)
+    return head.decode(), _texts(ending)
+
+
 def id_texts(ledger: int, entry_id: int, partition: int, count: int) -> list[str]:
     """The ids of all messages of a batch."""
-    head, ending = split(ledger, entry_id, partition, count)
-    start = head.decode()
-    return [start + tail for tail in _texts(ending)]
+    start, ends = id_parts(ledger, entry_id, partition, count)
+    return [start + end for end in ends]
