@@ -132,6 +132,6 @@ lock: $(STAMPS)/project ## Resolve pyproject.toml again (ARGS=--upgrade: newest 
 
 .PHONY: clean
 clean: ## Remove everything that can be made again
-	@rm -rf .venv tests/js/node_modules tests/clients/build build dist .coverage .coverage.* htmlcov
+	@rm -rf .venv tests/js/node_modules tests/clients/build benchmarks/load/build build dist .coverage .coverage.* htmlcov
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
