@@ -8,13 +8,13 @@ import resource
 import sys
 import time
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import cast
 
 import msgspec
 import uvloop
 
 from .generator import STAMP, Peer, Result, Run
+from .servers import process_cpu_s
 
 DRAIN_S = 2.0  # for answers to what was sent before the end
 
@@ -39,9 +39,12 @@ class Meter:
             self.delays += seconds
 
     async def measure(self, run: Run) -> Result:
-        await self._wait(run.warm_s)
+        counted = 0
+        if run.warm_s > 0:
+            await self._wait(run.warm_s)
+            counted = self.count
         self.measuring = True
-        at, counted, server, own = time.perf_counter(), self.count, process_cpu_s(run.pid), own_cpu_s()
+        at, server, own = time.perf_counter(), process_cpu_s(run.pid), own_cpu_s()
         await self._wait(run.seconds)
         self.measuring = False
         self.delays.sort()
@@ -64,14 +67,6 @@ class Meter:
     def _share(self, share: float) -> float:
         at = min(len(self.delays) - 1, int(share * len(self.delays)))
         return self.delays[at] * 1000 if self.delays else 0.0
-
-
-def process_cpu_s(pid: int) -> float:
-    stat = Path(f"/proc/{pid}/stat")
-    if not stat.exists():
-        return 0.0
-    fields = stat.read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / 100
 
 
 def own_cpu_s() -> float:

@@ -1,5 +1,6 @@
 """Processes that a benchmark measures: the echo floors, and Penstock itself with its data in a fresh folder."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -43,6 +44,22 @@ def penstock_urls(*flags: str) -> Iterator[list[str]]:
     """A Penstock server; yields its URLs, HTTP's and that of Pulsar's protocol."""
     with _launched(*flags) as (urls, _):
         yield urls
+
+
+@contextmanager
+def penstock_binary(*flags: str, folder: Path | None = None) -> Iterator[tuple[str, int]]:
+    """A Penstock server; yields the URL of Pulsar's protocol and its process id."""
+    with _launched(*flags, folder=folder) as (urls, process):
+        yield urls[1], process
+
+
+def process_cpu_s(pid: int) -> float:
+    """What a process has used of its processors (Linux; else 0)."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return 0.0
+    fields = stat.read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -58,9 +58,13 @@ func (m *meter) took(delays ...time.Duration) {
 }
 
 func (m *meter) measure(run *Run) *Result {
-	m.wait(run.Warm)
+	counted := int64(0)
+	if run.Warm > 0 {
+		m.wait(run.Warm)
+		counted = m.count.Load()
+	}
 	m.measuring.Store(true)
-	at, counted, server, own := time.Now(), m.count.Load(), processCPU(run.Pid), ownCPU()
+	at, server, own := time.Now(), processCPU(run.Pid), ownCPU()
 	m.wait(run.Seconds)
 	m.measuring.Store(false)
 	result := &Result{
