@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 import uvloop
 
-from .generator import STAMP, Peer, Result, Run
+from .generator import STAMP, Peer, Result, Run, post
 from .servers import process_cpu_s
 
 DRAIN_S = 2.0  # for answers to what was sent before the end
@@ -102,7 +102,7 @@ class HttpConnection(Connection):
     """Sends requests one after the other, and acknowledges what a fetch brought."""
 
     number = 0
-    acknowledging = 0  # messages
+    fetched = 0  # messages, until they are acknowledged
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -121,22 +121,24 @@ class HttpConnection(Connection):
             return
         self.meter.failed += not self.buffer.startswith(b"HTTP/1.1 2")
         self.buffer = b""
-        ids = [] if self.peer.kind == "http" or self.acknowledging else body.split(b'"messageId":"')[1:]
-        if ids:
-            self.acknowledging = len(ids)
-            listed = b",".join(b'"' + each[: each.index(b'"') + 1] for each in ids)
-            head = f"POST {self.peer.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
-            body = b'{"messageIds":[' + listed + b"]}"
-            self.transport.write(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-            return
+        if self.peer.kind == "fetch" and not self.fetched:
+            ids = [each[: each.index(b'"')] for each in body.split(b'"messageId":"')[1:]]
+            self.fetched = len(ids)
+            if ids and self.peer.path:
+                self._acknowledge(ids)
+                return
         if self.peer.measured:
-            self.meter.add(1 if self.peer.kind == "http" else self.acknowledging)
+            self.meter.add(1 if self.peer.kind == "http" else self.fetched)
             self.meter.took(time.perf_counter() - self.sent)
-        self.acknowledging = 0
+        self.fetched = 0
         if self.stopped:
             self.done.set()
         else:
             self.start()
+
+    def _acknowledge(self, ids: list[bytes]) -> None:
+        body = b'{"messageIds":[' + b",".join(b'"' + each + b'"' for each in ids) + b"]}"
+        self.transport.write(post(self.peer.path, body))
 
 
 class WebSocket(Connection):

@@ -130,10 +130,11 @@ def http(*requests: bytes, connections: int) -> Peer:
     return Peer(kind="http", requests=[each.decode() for each in requests], connections=connections)
 
 
-def fetch(messages: bytes, cursor: str, *, connections: int) -> Peer:
-    """REST's consumers: fetches, each followed by one request to `cursor` that acknowledges what came, id by id.
-    Messages are counted."""
-    return Peer(kind="fetch", requests=[messages.decode()], path=cursor, connections=connections)
+def fetch(*messages: bytes, cursor: str = "", connections: int) -> Peer:
+    """REST's readers, and with a `cursor` its consumers: each request for messages is then followed by one to `cursor`
+    that acknowledges what came, id by id. Messages are counted."""
+    requests = [each.decode() for each in messages]
+    return Peer(kind="fetch", requests=requests, path=cursor, connections=connections)
 
 
 def post(path: str, body: bytes) -> bytes:

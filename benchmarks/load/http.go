@@ -50,7 +50,8 @@ func (h *httpConnection) run() {
 	}
 }
 
-// fetch asks for messages and acknowledges what came, one by one in one request; messages are counted.
+// fetch asks for messages and acknowledges what came, id by id in one request, where the group has a path for that;
+// messages are counted.
 func (h *httpConnection) fetch(request []byte) error {
 	h.body = h.body[:0]
 	if err := h.exchange(request, &h.body); err != nil {
@@ -69,11 +70,13 @@ func (h *httpConnection) fetch(request []byte) error {
 	if count == 0 {
 		return nil
 	}
-	list = append(list, "]}"...)
-	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\n\r\n", h.peer.Path, len(list))
-	if err := h.exchange(append([]byte(head), list...), nil); err != nil {
-		return err
+	if h.peer.Path != "" {
+		list = append(list, "]}"...)
+		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\n\r\n", h.peer.Path, len(list))
+		if err := h.exchange(append([]byte(head), list...), nil); err != nil {
+			return err
+		}
 	}
 	if h.peer.Measured {
 		h.meter.add(count)

@@ -109,6 +109,13 @@ def test_a_refused_request_is_a_failure(server: Address, topic: str) -> None:
         run(server, 2, peer)
 
 
+def test_fetch_counts_what_is_read(server: Address, topic: str) -> None:
+    base = f"/topics/{TOPIC}/{topic}"
+    httpx.post(f"{server.url}{base}", json={"messages": [{"value": str(n)} for n in range(50)]})
+    reads = [generator.get(f"{base}/partitions/0/messages?max_messages={count}") for count in (20, 30)]
+    assert run(server, 100, generator.fetch(*reads, connections=1)).count % 10 == 0
+
+
 def test_fetch_acknowledges_what_came(server: Address, topic: str) -> None:
     base = f"/topics/{TOPIC}/{topic}"
     options = {"subscription_type": "Shared", "initial_position": "earliest"}
@@ -116,5 +123,5 @@ def test_fetch_acknowledges_what_came(server: Address, topic: str) -> None:
     httpx.post(f"{server.url}{base}", json={"messages": [{"value": str(n)} for n in range(50)]})
     path = created["base_uri"].removeprefix(server.url)
     fetch = generator.get(f"{path}/messages?timeout=1000&max_messages=10")
-    run(server, 50, generator.fetch(fetch, f"{base}/subscription/s/cursor", connections=1))
+    run(server, 50, generator.fetch(fetch, cursor=f"{base}/subscription/s/cursor", connections=1))
     assert backlog(server, topic) == 0
