@@ -17,6 +17,7 @@ import msgspec
 
 SOURCES: Final = Path(__file__).parent / "load"
 BINARY: Final = SOURCES / "build" / "load"
+SLACK_S: Final = 60.0  # for a generator to connect, and to wait for the last answers
 STAMP: Final = "0" * 19  # in the text of a paced frame: the generator puts the time there
 
 
@@ -156,7 +157,9 @@ def run(
 ) -> Result:
     """Put a server under load for `warm_s` and then `seconds`, or until `count` answers came; fails where one did."""
     given = msgspec.json.encode(Run(server.port, server.pid, warm_s, seconds, count, list(peers)))
-    done = subprocess.run(command(), input=given, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        command(), input=given, stdout=subprocess.PIPE, check=True, timeout=warm_s + seconds + SLACK_S
+    )
     result = msgspec.json.decode(done.stdout, type=Result)
     assert not result.failed, f"{result.failed} of {result.count} failed"
     assert result.count, f"nothing was answered within {seconds} s"

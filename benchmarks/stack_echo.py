@@ -6,7 +6,7 @@
 import asyncio
 import gc
 import sys
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
@@ -18,29 +18,43 @@ from penstock.server.listeners import Listener, bind
 
 from . import echo, websocket_echo
 
-
-async def answer_http(receive: Any, send: Any) -> None:
-    parts, more = [], True
-    while more:
-        event = await receive()
-        parts.append(event.get("body", b""))
-        more = event.get("more_body", False)
-    body = echo.answer(b"".join(parts))
-    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+BODY_BYTES_MAX: Final = 1 << 20
+CONNECTION_KEY: Final = "penstock.websocket"  # in the state of an ASGI scope
 
 
-async def answer(scope: Any, receive: Any, send: Any) -> None:
-    """The ASGI application."""
-    if scope["type"] == "websocket":
-        await websocket_echo.Echo()(scope, receive, send)
-    else:
-        await answer_http(receive, send)
+class Echo:
+    """The application: `serve` has one request, the call one upgrade. What the server gives depends on its version:
+    where HTTP or WebSockets are ASGI's, events are answered."""
+
+    async def serve(self, exchange: Any) -> None:
+        await exchange.answer(echo.answer(await exchange.body(BODY_BYTES_MAX)))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await self.serve(exchange_of(scope, receive, send))
+        elif (connection := scope.get("state", {}).get(CONNECTION_KEY)) is not None:
+            await self._answer_frames(connection)
+        else:
+            await websocket_echo.Echo()(scope, receive, send)
+
+    async def _answer_frames(self, connection: Any) -> None:
+        """All messages of a read at once, as the WebSocket endpoint does."""
+        connection.accept()
+        while texts := await connection.receive():
+            connection.send([websocket_echo.answer(text) for text in texts])
+            await connection.writable.wait()
+
+
+def exchange_of(scope: Any, receive: Any, send: Any) -> Any:
+    """An exchange over ASGI."""
+    from penstock.protocols.http import exchange
+
+    kind: Any = getattr(exchange, "AsgiExchange", exchange.Exchange)
+    return kind(scope, receive, send)
 
 
 async def serve(port: int) -> None:
-    server = HttpServer(answer, HttpSettings(), Limits(), Load(1000, 1000, 1 << 30))
+    server = HttpServer(Echo(), HttpSettings(), Limits(), Load(1000, 1000, 1 << 30))
     await server.open([Listener(bind(f"127.0.0.1:{port}"))])
     # As `penstock serve` does.
     gc.collect()

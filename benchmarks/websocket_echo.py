@@ -58,6 +58,11 @@ read = msgspec.json.Decoder(Message, strict=False).decode
 encode = msgspec.json.Encoder().encode
 
 
+def answer(text: str | bytes) -> bytes:
+    """The answer to a frame."""
+    return encode(Ack("ok", message_id=MESSAGE_ID, context=read(text).context))
+
+
 class Echo:
     """The ASGI application of one socket; a class, because Starlette takes a function for a handler of its own."""
 
@@ -65,9 +70,7 @@ class Echo:
         await receive()
         await send({"type": "websocket.accept"})
         while (event := await receive())["type"] == "websocket.receive":
-            context = read(event["text"]).context
-            answer = encode(Ack("ok", message_id=MESSAGE_ID, context=context)).decode()
-            await send({"type": "websocket.send", "text": answer})
+            await send({"type": "websocket.send", "text": answer(event["text"]).decode()})
 
 
 async def serve(port: int) -> None:
