@@ -2,6 +2,7 @@
 
 Servers are up for all rounds of a case, and each round runs them one after the other for a short time: the machine is
 then in the same state for both, and the ratio is that of a pair. A line shows medians; a ratio also its least and most.
+`by CPU` is the ratio of what a message costs the processor: where others use the machine it says more than the rates.
 """
 
 import argparse
@@ -20,6 +21,7 @@ COLUMNS: Final = (
     ("echo floor/s", 12),
     ("Penstock/s", 10),
     ("ratio (least to most)", 21),
+    ("by CPU", 6),
     ("of own stack's", 14),
     ("CPU µs: floor, own stack, Penstock", 34),
     ("p99 ms", 7),
@@ -90,6 +92,7 @@ def compare(case: Runs, rounds: int) -> None:
         f"{median(floors, 'per_second'):,.0f}",
         f"{median(ours, 'per_second'):,.0f}",
         f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+        f"{statistics.median(cpu_ratios_of(ours, floors)):.2f}",
         f"{statistics.median(ratios_of(ours, stacks)):.2f}",
         ", ".join(f"{median(each, 'server_us'):.1f}" for each in (floors, stacks, ours)),
         f"{median(ours, 'p99_ms'):.1f}" if ours[0].p99_ms else "",
@@ -114,6 +117,13 @@ def note(name: str, results: Sequence[Result]) -> None:
 def ratios_of(ours: Sequence[Result], floors: Sequence[Result]) -> list[float]:
     """Of the rates of each pair."""
     return [our.per_second / floor.per_second for our, floor in zip(ours, floors, strict=True)]
+
+
+def cpu_ratios_of(ours: Sequence[Result], floors: Sequence[Result]) -> list[float]:
+    """What an answer costs the floor's processor, of what it costs ours: the ratio of rates where others use the
+    machine. 0 where it cannot be measured."""
+    pairs = zip(ours, floors, strict=True)
+    return [floor.server_us / our.server_us if our.server_us else 0.0 for our, floor in pairs]
 
 
 def median(results: Sequence[Result], name: str) -> float:
