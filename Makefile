@@ -112,7 +112,7 @@ soak: $(STAMPS)/project ## Hammer a server for long, with faults (half an hour; 
 	@PENSTOCK_SOAK=1 $(BIN)/python -m pytest -s --timeout=3600 $(SOAKS) $(ARGS)
 
 .PHONY: bench
-NAME ?= startup rest websocket requests latency memory schemas idle store_floor codec kafka_rest binary client spark_scan spark_stream spark_decode spark_sink spark_lake spark_latency
+NAME ?= startup rest rest_consume websocket requests latency memory schemas idle store_floor codec kafka_rest binary binary_pulsar client spark_scan spark_stream spark_decode spark_sink spark_lake spark_latency
 bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)
 	@for bench in $(NAME); do echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 
@@ -132,6 +132,6 @@ lock: $(STAMPS)/project ## Resolve pyproject.toml again (ARGS=--upgrade: newest 
 
 .PHONY: clean
 clean: ## Remove everything that can be made again
-	@rm -rf .venv tests/js/node_modules tests/clients/build build dist .coverage .coverage.* htmlcov
+	@rm -rf .venv tests/js/node_modules tests/clients/build benchmarks/load/build build dist .coverage .coverage.* htmlcov
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,6 +1,7 @@
-"""The echo floor: the same server stack, decoding and answering the same JSON, storing nothing.
+"""The echo floor of HTTP: uvicorn and Starlette, decoding and answering the same JSON, storing nothing. It is a
+constant reference and uses nothing of Penstock.
 
-Run as `python -m benchmarks.echo PORT`; prints `ready` when it accepts.
+`python -m benchmarks.echo PORT`; prints `ready` when it accepts.
 """
 
 import sys
@@ -37,10 +38,15 @@ _decode = msgspec.json.Decoder(Body).decode
 _encode = msgspec.json.Encoder().encode
 
 
-async def produce(request: Request) -> Response:
-    body = _decode(await request.body())
+def answer(content: bytes) -> bytes:
+    """The body of the answer to the body of a request."""
+    body = _decode(content)
     receipts = [Receipt("CAAQACAAMAI=", 0, None, None) for _ in body.messages]
-    return Response(_encode(Answer(0, receipts)), media_type="application/json")
+    return _encode(Answer(0, receipts))
+
+
+async def produce(request: Request) -> Response:
+    return Response(answer(await request.body()), media_type="application/json")
 
 
 app = Starlette(routes=[Route("/topics/{tenant}/{namespace}/{topic}", produce, methods=["POST"])])

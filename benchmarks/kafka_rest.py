@@ -50,11 +50,17 @@ async def floor(port: int) -> None:
         (b"content-length", b"%d" % len(body)),
     ]
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 206, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+    class Ranges:
+        """The application: `serve` where a server hands over requests, the call where it speaks ASGI."""
 
-    server = HttpServer(app, HttpSettings(), Limits(), Load(1000, 1000, 1 << 30))
+        async def serve(self, exchange: Any) -> None:
+            await self(exchange.scope, exchange.receive, exchange.send)
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 206, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+    server = HttpServer(Ranges(), HttpSettings(), Limits(), Load(1000, 1000, 1 << 30))
     await server.open([Listener(bind(f"127.0.0.1:{port}"))])
     print("ready", flush=True)
     await server.run_until(asyncio.Event(), lambda: None)

@@ -3,9 +3,8 @@
 import sys
 from pathlib import Path
 
-import uvloop
-
-from . import load, servers
+from . import servers
+from .generator import http, post, run
 from .rest import CONNECTIONS, PATH, body
 
 
@@ -19,15 +18,14 @@ def resident_mb(pid: int) -> float:
 
 def main() -> None:
     wanted = float(sys.argv[1]) * 1e6 if len(sys.argv) > 1 else 5e6
-    request = load.post(PATH, body(100))
-    with servers.penstock() as (port, pid):
+    peer = http(post(PATH, body(100)), connections=CONNECTIONS)
+    with servers.penstock() as server:
+        pid = server.pid
         print(f"{'messages':>10} {'resident MB':>12}")
         print(f"{0:>10} {resident_mb(pid):>12.0f}")
         published = 0
         while published < wanted:
-            done = uvloop.run(load.run(port, request, CONNECTIONS, 2.0))
-            assert not done.failed, "a publish failed"
-            published += len(done.latencies) * 100
+            published += run(server, [peer], 2.0, warm_s=0).count * 100
         print(f"{published:>10} {resident_mb(pid):>12.0f}")
 
 

@@ -1,50 +1,54 @@
-"""REST publish, durable, against the echo floor: `python -m benchmarks.rest [SECONDS]`.
+"""REST publish, durable, beside its floors: 1 and 100 messages a request, in both dialects.
 
-Both servers run in turn, several times, on the same machine; the ratio of each pair is what counts.
+    python -m benchmarks.rest [--seconds 2] [--rounds 5] [--quick] [--folder DIR]
+
+Both floors are asked in the native dialect, of which they decode and answer the same JSON.
 """
 
 import json
-import statistics
-import sys
+from typing import Final
 
-import uvloop
+from . import servers
+from .generator import Result, Server, http, post, run
+from .measuring import Options, Runs, compare, head, options
 
-from . import load, servers
-
-CONNECTIONS = 32
-ROUNDS = 5
-PATH = "/topics/public/default/bench"
+CONNECTIONS: Final = 32
+PATH: Final = "/topics/public/default/bench"
+SHIPPED: Final = "/topics/persistent/public/default/bench-shipped"
 
 
-def body(messages: int) -> bytes:
-    return json.dumps({"messages": [{"value": "x" * 100}] * messages}, separators=(",", ":")).encode()
+def body(messages: int, field: str = "value") -> bytes:
+    """A request's body; `field` is where a dialect has the payload."""
+    return json.dumps({"messages": [{field: "x" * 100}] * messages}, separators=(",", ":")).encode()
+
+
+def publish(server: Server, request: bytes, options: Options, connections: int = CONNECTIONS) -> Result:
+    """The same request again and again on each connection."""
+    return run(server, [http(request, connections=connections)], options.seconds, warm_s=options.warm_s)
 
 
 def main() -> None:
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
-    print(
-        f"{'messages':>8} {'floor req/s':>12} {'penstock':>10} {'ratio':>6} {'min':>6} {'max':>6} {'p99 ms':>7}"
-    )
-    for messages in (1, 100):
-        request = load.post(PATH, body(messages))
-        floors, ours, ratios, p99 = [], [], [], []
-        with servers.echo() as floor, servers.penstock() as (port, _):
-            for each in (floor, port):
-                uvloop.run(load.run(each, request, CONNECTIONS, 1.0))  # warm
-            for _ in range(ROUNDS):
-                low = uvloop.run(load.run(floor, request, CONNECTIONS, seconds))
-                high = uvloop.run(load.run(port, request, CONNECTIONS, seconds))
-                assert not low.failed, "the floor failed"
-                assert not high.failed, "a publish failed"
-                floors.append(low.per_second)
-                ours.append(high.per_second)
-                ratios.append(high.per_second / low.per_second)
-                p99.append(high.percentile(0.99) * 1000)
-        print(
-            f"{messages:>8} {statistics.median(floors):>12.0f} {statistics.median(ours):>10.0f}"
-            f" {statistics.median(ratios):>6.2f} {min(ratios):>6.2f} {max(ratios):>6.2f}"
-            f" {statistics.median(p99):>7.1f}"
-        )
+    given = options(__doc__)
+    head()
+    with (
+        servers.echo() as echo,
+        servers.echo("stack_echo") as stack,
+        servers.penstock(folder=given.folder) as penstock,
+    ):
+        for messages in (1, 100):
+            native = post(PATH, body(messages))
+            shipped = post(SHIPPED, body(messages, "payload"))
+            for dialect, request in (("native", native), ("shipped", shipped)):
+                name = f"REST publish, durable, {messages} of 100 bytes a request, {dialect}"
+                compare(
+                    Runs(
+                        name,
+                        lambda n=native: publish(echo, n, given),
+                        lambda n=native: publish(stack, n, given),
+                        lambda r=request: publish(penstock, r, given),
+                    ),
+                    given.rounds,
+                )
 
 
 if __name__ == "__main__":

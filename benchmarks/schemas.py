@@ -8,9 +8,8 @@ import json
 import statistics
 import sys
 
-import uvloop
-
-from . import load, servers
+from . import servers
+from .generator import Server, get, http, post, run
 
 CONNECTIONS = 8
 ROUNDS = 5
@@ -63,17 +62,11 @@ def bodies() -> dict[str, bytes]:
     }
 
 
-def get(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-
-
-def compare(port: int, name: str, requests: dict[str, bytes], seconds: float) -> None:
+def compare(server: Server, name: str, requests: dict[str, bytes], seconds: float) -> None:
     rates: dict[str, list[float]] = {"avro": [], "plain": []}
     for _ in range(ROUNDS):
         for kind, request in requests.items():
-            done = uvloop.run(load.run(port, request, CONNECTIONS, seconds))
-            assert not done.failed, f"{name} {kind} failed"
-            rates[kind].append(done.per_second)
+            rates[kind].append(run(server, [http(request, connections=CONNECTIONS)], seconds).per_second)
     ratios = [a / p for a, p in zip(rates["avro"], rates["plain"], strict=True)]
     print(
         f"{name:>8} {statistics.median(rates['plain']):>12.0f} {statistics.median(rates['avro']):>10.0f}"
@@ -84,12 +77,12 @@ def compare(port: int, name: str, requests: dict[str, bytes], seconds: float) ->
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
     print(f"{'':>8} {'plain req/s':>12} {'avro':>10} {'ratio':>6} {'min':>6} {'max':>6}")
-    with servers.penstock() as (port, _):
-        publishes = {kind: load.post(f"{TOPICS}/{kind}", body) for kind, body in bodies().items()}
-        compare(port, "publish", publishes, seconds)
+    with servers.penstock() as server:
+        publishes = {kind: post(f"{TOPICS}/{kind}", body) for kind, body in bodies().items()}
+        compare(server, "publish", publishes, seconds)
         path = "partitions/0/messages?max_messages=100&offset=1000"
         reads = {kind: get(f"{TOPICS}/{kind}/{path}") for kind in ("avro", "plain")}
-        compare(port, "read", reads, seconds)
+        compare(server, "read", reads, seconds)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from penstock.pipeline.session import session
 from penstock.wire.bulk import pack_sections
 
 from . import servers
-from .load import post
+from .generator import post
 from .spark_scan import entry
 
 RATE = 200  # requests a second
@@ -125,7 +125,7 @@ def main() -> None:
         found: list[float] = ours.recv()
         return found
 
-    with servers.echo() as echo, servers.penstock() as (port, _):
+    with servers.echo() as (echo, _), servers.penstock() as (port, _):
         url = f"http://127.0.0.1:{port}"
         fill(url, given.rows)
         os.nice(given.nice)  # for Spark's processes, which inherit it

@@ -1,0 +1,3 @@
+module penstock/benchmarks/load
+
+go 1.24
