@@ -89,9 +89,8 @@ class Producer:
             publish_time=self._clock.now_ms(),
             schema_version=schema_version,
         )
-        if (
-            not self._tracked()
-        ):  # a made-up name repeats nothing: nothing to look for, and nothing to remember
+        if not self._tracked():
+            # A made-up name repeats nothing: there is nothing to look for, and nothing to remember.
             entry.producer = ""
             placed = await topic.append((entry,))
             self.published += entry.count
