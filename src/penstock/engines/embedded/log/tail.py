@@ -1,6 +1,7 @@
 """The newest entries of every topic, in memory within one bound, so that followers do not touch the store."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.model.entry import Entry
@@ -45,17 +46,20 @@ class TailCache:
         self.bytes = 0
         self._order: deque[tuple[Tail, Entry]] = deque()
 
-    def put(self, tail: Tail, entry: Entry) -> None:
+    def put(self, tail: Tail, entries: Sequence[Entry], size: int) -> None:
+        """Keep entries with consecutive ids, whose data has `size` bytes together."""
+        first = entries[0].entry_id
         if not tail.entries:
-            tail.first = entry.entry_id
-        elif tail.first + len(tail.entries) != entry.entry_id:
+            tail.first = first
+        elif tail.first + len(tail.entries) != first:
             tail.entries.clear()
-            tail.first = entry.entry_id
-        tail.entries.append(entry)
-        self._order.append((tail, entry))
-        self.bytes += len(entry.data) + ENTRY_BYTES
-        while self.bytes > self._bytes_max and len(self._order) > 1:
-            oldest, gone = self._order.popleft()
+            tail.first = first
+        tail.entries.extend(entries)
+        order = self._order
+        order.extend([(tail, entry) for entry in entries])
+        self.bytes += size + ENTRY_BYTES * len(entries)
+        while self.bytes > self._bytes_max and len(order) > 1:
+            oldest, gone = order.popleft()
             self.bytes -= len(gone.data) + ENTRY_BYTES
             if oldest.entries and oldest.entries[0] is gone:
                 oldest.entries.popleft()
