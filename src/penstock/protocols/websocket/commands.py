@@ -64,27 +64,26 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     result: int = 3
 
 
-_NONE_KNOWN: Final[Mapping[bytes, MessageId]] = {}
 _COLONS: Final = (b":", b": ")
 
 Command = Acknowledge | Answering | Negative | Permit | Seek | Unsubscribe | AskEndOfTopic | Broken
 
 
-def parse_command(text: bytes, known: Mapping[bytes, MessageId] = _NONE_KNOWN) -> tuple[Command, str | None]:
-    """The command and its context. Never raises. `known` spares the parsing of ids that were given out."""
-    # What most frames are: {"messageId":"…"}, with an id that was given out and so needs no escapes.
-    parts = text.split(b'"', 4)
-    if len(parts) == 5 and parts[1] == b"messageId" and parts[0] == b"{" and parts[4] == b"}":
-        message_id = known.get(parts[3])
-        if message_id is not None and parts[2] in _COLONS:
-            return Acknowledge(message_id), None
+def parse_command(frame: bytes, known: dict[bytes, MessageId] | None = None) -> tuple[Command, str | None]:
+    """The command and its context. Never raises. `known` spares the parsing of ids that were given out; one
+    that is acknowledged is taken out of it."""
+    if known:
+        # What most frames are: {"messageId":"…"}, with an id that was given out and so needs no escapes.
+        before, name, colon, text, after = (*frame.split(b'"', 4), b"", b"", b"", b"")[:5]
+        if name == b"messageId" and before == b"{" and after == b"}" and colon in _COLONS and text in known:
+            return Acknowledge(known.pop(text)), None
     try:
-        frame = read_command(text)
+        command = read_command(frame)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return Broken(str(error)), None
-    context = None if frame.context is None else as_text(frame.context)
+    context = None if command.context is None else as_text(command.context)
     try:
-        return _command(frame, known), context
+        return _command(command, known or {}), context
     except PenstockError as error:
         return Broken(error.message), context
 

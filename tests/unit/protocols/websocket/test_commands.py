@@ -99,6 +99,8 @@ def test_an_id_that_was_given_out_is_known(text: str) -> None:
     known = {b"CAAQAw==": MessageId(7, 7)}  # another, to see where it comes from
     assert parse_command((text % "CAAQAw==").encode(), known) == (Acknowledge(MessageId(7, 7)), None)
     assert parse_command((text % "CAAQBA==").encode(), known) == (Acknowledge(MessageId(0, 4)), None)
+    known.clear()
+    assert parse_command((text % "CAAQAw==").encode(), known) == (Acknowledge(ID), None)
 
 
 @pytest.mark.parametrize(

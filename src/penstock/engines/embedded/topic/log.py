@@ -1,7 +1,6 @@
 """The log of a topic: its entries, in memory or in the store, and how far they go."""
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -119,9 +118,9 @@ class TopicLog:
             return self.next_entry
         if offset <= self.first_offset:
             return self.first_entry
-        held = self._tail.entries
-        if held and held[0].offset <= offset < held[-1].end:
-            return held[bisect_right(held, offset, key=lambda entry: entry.offset) - 1].entry_id
+        held = self._tail.find(offset)
+        if held is not None:
+            return held.entry_id
         found = await self.store.find_offset(self.ledger, offset)
         return self.next_entry if found is None else found.entry_id
 

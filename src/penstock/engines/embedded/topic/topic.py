@@ -167,7 +167,7 @@ class Topic(TopicLog):
 
     def committed(self, span: Span) -> None:
         """Entries were appended by a commit of what was staged; they are in the store only."""
-        self._tail.entries.clear()
+        self._tail.clear()
         self._grew(span.entry_id + span.entries, span.offset + span.messages, span.messages, span.size_bytes)
 
     def _grew(self, next_entry: int, next_offset: int, messages: int, size: int) -> None:
