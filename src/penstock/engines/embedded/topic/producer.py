@@ -80,7 +80,7 @@ class Producer:
         For a topic of one partition, or with `partition` given; all within the bounds of a batch.
         """
         self.check()
-        topic = self.topics[self._router.choose(None, partition)]
+        topic = self.topics[0 if partition is None else self._router.choose(None, partition)]
         first, self._next_sequence = self._next_sequence, self._next_sequence + len(payloads)
         entry = self._encoder.encode_plain(
             payloads,
