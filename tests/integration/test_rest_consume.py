@@ -10,6 +10,7 @@ from tests.support.rest import TOPIC, RestServer, Visit
 
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.protocols.http.exchange import AsgiExchange
 from penstock.protocols.limits import Limits
 from penstock.testing.clock import settle
 from penstock.wire import pulsar_pb2 as pb
@@ -216,7 +217,7 @@ async def test_a_write_that_fails_comes_again() -> None:
             if message["type"] == "http.response.body":
                 raise OSError("broken pipe")
 
-        await server.endpoint(scope, receive, send)
+        await server.endpoint(AsgiExchange(scope, receive, send))
         assert await values(server, path) == ["a"]
 
 

@@ -52,8 +52,7 @@ class HttpConnection(Http1Connection):
         return self.transport is not None
 
     def abandon(self) -> None:
-        """The parser knows this object: without it the memory of both is free at once, without the collector."""
-        self.parser = cast(Any, None)
+        self.forget()
 
     # -- the transport's calls
 
@@ -128,13 +127,12 @@ class HttpConnection(Http1Connection):
             head = sum([len(name) + len(value) for name, value in self.headers])
             if head > max(self._head, HEAD_BYTES_FREE):
                 self._hold(head - self._head)
-        if self.upgrading and self._has_body():
-            self._end(UPGRADE_WITH_BODY)
-            return
         self._unfinished, self._overlap = 0, self._piece
         self._whole = False
         self._body = self._head = 0
         super().on_headers_complete()
+        if self.upgrading and self._has_body():
+            self._end(UPGRADE_WITH_BODY)
 
     def _has_body(self) -> bool:
         """Whether the head announces a body."""
@@ -220,7 +218,7 @@ class HttpConnection(Http1Connection):
         made.counted, self.counted = self.counted, ""  # it is the WebSocket's from now on
         self.transport.set_protocol(made)
         self._holding.close()
-        self.parser = cast(Any, None)  # it knows this object, and does not learn that the connection is lost
+        self.forget()  # it does not learn that the connection is lost
         self.app_state = {}
 
     # -- time
@@ -290,6 +288,7 @@ class HttpConnection(Http1Connection):
             if request.started:
                 answer = b""
             request.disconnect()
+        self.following.clear()
         self.resume_reading()
         if answer:
             self.transport.write(answer)

@@ -58,28 +58,31 @@ class Application:
 
     async def serve(self, exchange: Exchange) -> None:
         """Answer one request over HTTP."""
+        path: str = exchange.scope["path"]
+        end = path.find("/", 1)
+        name = path[1:end] if end > 0 else path[1:]
+        endpoint = self._endpoints.get(name)
+        if endpoint is None:
+            name, endpoint = "pages", self._pages
         requests = self._requests
         began = perf_counter()
         requests.in_progress += 1
         span = None if self._tracing is None else self._tracing.begin(exchange)
         try:
-            await self._answer(exchange)
+            await self._answer(exchange, endpoint)
         finally:
             requests.in_progress -= 1
-            requests.count(exchange, perf_counter() - began)
+            requests.count(name, exchange, perf_counter() - began)
             if span is not None:
                 span.end(exchange.status)
 
-    async def _answer(self, exchange: Exchange) -> None:
+    async def _answer(self, exchange: Exchange, endpoint: Endpoint) -> None:
         scope = exchange.scope
         try:
             preflight = self._origins.check(exchange)
             if preflight is not None:
                 await exchange.give(preflight)
                 return
-            path: str = scope["path"]
-            end = path.find("/", 1)
-            endpoint = self._endpoints.get(path[1:end] if end > 0 else path[1:], self._pages)
             await endpoint(exchange)
         except PenstockError as error:
             await refuse(exchange, error)

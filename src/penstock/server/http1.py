@@ -77,6 +77,7 @@ class Http1Connection(asyncio.Protocol):
         self.headers = cast(list[tuple[bytes, bytes]], None)
         self.request: Request | None = None
         self.in_head = True  # of the request that is being read, or is to come first
+        self.upgrading = False  # that request is a WebSocket's handshake
         self.expects_continue = False
         self.idle_since: float | None = None  # all requests so far are answered
         self.read_paused = False
@@ -84,7 +85,7 @@ class Http1Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._ready: Request | None = None  # to be started
         self._running: Request | None = None  # the last that was
-        self._following: deque[Request] = deque()  # when those before are answered
+        self.following: deque[Request] = deque()  # when those before are answered
 
     @property
     def default_lines(self) -> bytes:
@@ -119,11 +120,17 @@ class Http1Connection(asyncio.Protocol):
         for request in (self._running, self.request):
             if request is not None:
                 request.disconnect()
+        self.forget()
         self.resume_writing()
         self.idle_since = None
         if exc is None:
             self.transport.close()
-        self.parser = cast(Any, None)  # it knows this object
+
+    def forget(self) -> None:
+        """Drop what knows this object: the memory of both is free at once, without the collector."""
+        self.parser = cast(Any, None)
+        self.request = self._running = self._ready = None
+        self.following.clear()
 
     def pause_writing(self) -> None:
         if not self.write_paused:
@@ -145,7 +152,8 @@ class Http1Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self.read_paused:
+        """Read on, unless there are requests that wait for others to be answered."""
+        if self.read_paused and not self.following:
             self.read_paused = False
             self.transport.resume_reading()
 
@@ -155,6 +163,7 @@ class Http1Connection(asyncio.Protocol):
         self.url = b""
         self.headers = []
         self.in_head = True
+        self.upgrading = False
         self.expects_continue = False
 
     def on_url(self, url: bytes) -> None:
@@ -168,6 +177,7 @@ class Http1Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         parser = self.parser
+        self.upgrading = bool(parser.should_upgrade()) and self._upgrades()
         if self.upgrading:
             return
         version = parser.get_http_version()
@@ -195,7 +205,7 @@ class Http1Connection(asyncio.Protocol):
             self._ready = self.request
         else:
             self.pause_reading()
-            self._following.append(self.request)
+            self.following.append(self.request)
 
     def on_body(self, body: bytes) -> None:
         request = self.request
@@ -231,11 +241,11 @@ class Http1Connection(asyncio.Protocol):
     def on_answered(self) -> None:
         if self.transport.is_closing():
             return
-        self.resume_reading()
-        if self._following:
-            self.start(self._following.popleft(), self.serve)
+        if self.following:
+            self.start(self.following.popleft(), self.serve)
         else:
             self.idle_since = self.loop.time()
+        self.resume_reading()
 
     def shutdown(self) -> None:
         """Close the connection once its request is answered."""
@@ -251,11 +261,6 @@ class Http1Connection(asyncio.Protocol):
         self.transport.close()
 
     # -- upgrades
-
-    @property
-    def upgrading(self) -> bool:
-        """Whether the request that is being read is a WebSocket's handshake."""
-        return bool(self.parser.should_upgrade()) and self._upgrades()
 
     def _upgrades(self) -> bool:
         asked, to = False, b""

@@ -9,7 +9,6 @@ from penstock.runtime.statistics import SECONDS, Histogram
 access = logging.getLogger("penstock.access")
 
 # Labels are of a small set, whatever is asked for: each value is a series for ever.
-_ENDPOINTS: Final = frozenset(("topics", "stages", "entries", "kafka", "admin", "lookup", "ws", "metrics"))
 _METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
 
 
@@ -22,22 +21,17 @@ class RequestMetrics:
         self.seconds: dict[str, Histogram] = {}
         self.in_progress = 0
 
-    def count(self, exchange: Exchange, seconds: float) -> None:
-        """Count a request that is over, after so many seconds."""
-        scope, status = exchange.scope, exchange.status
-        path: str = scope["path"]
-        end = path.find("/", 1)
-        endpoint = path[1:end] if end > 0 else path[1:]
-        if endpoint not in _ENDPOINTS:
-            endpoint = "pages"
-        method = exchange.method
-        key = (endpoint, method if method in _METHODS else "other", status)
+    def count(self, endpoint: str, exchange: Exchange, seconds: float) -> None:
+        """Count a request to `endpoint` (one of few names) that is over, after so many seconds."""
+        method, status = exchange.method, exchange.status
+        key = endpoint, method if method in _METHODS else "other", status
         self.requests[key] = self.requests.get(key, 0) + 1
         histogram = self.seconds.get(endpoint)
         if histogram is None:
             histogram = self.seconds[endpoint] = Histogram(SECONDS)
         histogram.observe(seconds)
         if self.log_access:
+            scope = exchange.scope
             client = scope.get("client") or ("", 0)
             # The path alone: a query may hold a token.
             access.info(
@@ -45,7 +39,7 @@ class RequestMetrics:
                 extra={
                     "client": client[0],
                     "method": method,
-                    "path": path,
+                    "path": scope["path"],
                     "status": status,
                     "bytes": exchange.size,
                     "ms": round(seconds * 1000, 3),

@@ -80,7 +80,7 @@ class Producer:
         For a topic of one partition, or with `partition` given; all within the bounds of a batch.
         """
         self.check()
-        topic = self.topics[self._router.choose(None, partition)]
+        topic = self.topics[0 if partition is None else self._router.choose(None, partition)]
         first, self._next_sequence = self._next_sequence, self._next_sequence + len(payloads)
         entry = self._encoder.encode_plain(
             payloads,
@@ -89,9 +89,8 @@ class Producer:
             publish_time=self._clock.now_ms(),
             schema_version=schema_version,
         )
-        if (
-            not self._tracked()
-        ):  # a made-up name repeats nothing: nothing to look for, and nothing to remember
+        if not self._tracked():
+            # A made-up name repeats nothing: there is nothing to look for, and nothing to remember.
             entry.producer = ""
             placed = await topic.append((entry,))
             self.published += entry.count

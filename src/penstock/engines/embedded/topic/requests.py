@@ -9,6 +9,7 @@ not kept: an ended wait stays in the heap of the timer until its time, or until 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
@@ -23,6 +24,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.runtime.clock import Clock, Timers
+
+log = logging.getLogger(__name__)
 
 # By what a wait is found: topic, producer and sequence id, or the message's id once that is known.
 _Key = tuple[str, str, int] | tuple[int, int, int]
@@ -76,7 +79,10 @@ class Request:
         if on_end is None:
             self._ended = ended
         else:
-            on_end(self, ended)
+            try:
+                on_end(self, ended)
+            except Exception:  # the consumer that replies has no part in it
+                log.exception("the end of a request could not be handed over")
         return True
 
     def withdraw(self) -> None:

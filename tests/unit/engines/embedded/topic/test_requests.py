@@ -11,7 +11,7 @@ from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply, ReplyOrError
 from penstock.engines.embedded.topic.producer import Producer
-from penstock.engines.embedded.topic.requests import Requests
+from penstock.engines.embedded.topic.requests import REPLY_BYTES_MAX, Requests
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 from penstock.model.message_id import MessageId
@@ -292,6 +292,41 @@ async def test_a_reply_is_not_kept_once_it_was_handed_over() -> None:
         if not early:
             request.call_when_ended(lambda _, ended: got.append(ended))
         assert not gc.get_referrers(got.pop())  # but for the list that had it
+
+
+async def test_a_requester_that_fails_is_not_the_consumers_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError
+
+    async with bench() as b:
+        consumer = await b.consumer()
+        (message_id,) = await b.publish(b"?")
+        request = b.broker.requests.wait((str(TOPIC), "p", 1), 3000)
+        request.placed(message_id)
+        request.call_when_ended(fail)
+        await b.taken(consumer)
+        assert await consumer.reply(message_id, b"!") is Outcome.DELIVERED
+        assert (consumer.unacked, len(b.broker.requests)) == (0, 0)
+    assert "could not be handed over" in caplog.text
+
+
+async def test_a_reply_at_once_leaves_the_acknowledgement_to_the_caller() -> None:
+    async with bench() as b:
+        holder, other = await b.consumer(), await b.consumer()
+        task, _ = await ask(b)
+        if other.unacked:
+            holder, other = other, holder
+        ((message_id, _, _),) = await b.taken(holder)
+        reply = Reply(message_id, b"!", False)
+        assert not other.reply_at_once(reply)  # it was not given the message
+        assert not holder.reply_at_once(Reply(MessageId(99, 0), b"!", False))
+        assert not holder.reply_at_once(Reply(message_id, b"x" * (REPLY_BYTES_MAX + 1), False))
+        assert holder.reply_at_once(reply)
+        assert (await task) == reply
+        assert holder.unacked == 1
+        assert not holder.reply_at_once(reply)  # nobody waits any more
+        assert await holder.reply(message_id, b"again") is Outcome.NOBODY_WAITS
+        assert (b.broker.requests.answered, b.broker.requests.late) == (1, 1)
 
 
 async def test_two_waits_for_one_message_get_the_same_reply() -> None:
