@@ -145,7 +145,8 @@ class SqliteStore:
 
     def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[AppendResult]:
         size = len(entries[0].data) if len(entries) == 1 else sum([len(entry.data) for entry in entries])
-        return self._submit(Append(ledger, entries, size_bytes=size))
+        future = asyncio.get_running_loop().create_future()  # faster than by the default of the field
+        return self._submit(Append(ledger, entries, future=future, size_bytes=size))
 
     def read(
         self, ledger: int, entry_id: int, entries_max: int, bytes_max: int
