@@ -8,6 +8,7 @@ import resource
 import sys
 import time
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -235,10 +236,9 @@ async def generate(run: Run) -> Result:
     meter = Meter(run.count)
     opened: list[Connection] = []
     for peer in sorted(run.peers, key=lambda peer: peer.kind != "consume"):
-        kind = HttpConnection if peer.kind in ("http", "fetch") else WebSocket
+        kind: type[Connection] = HttpConnection if peer.kind in ("http", "fetch") else WebSocket
         for _ in range(peer.connections):
-            connection = kind(peer, meter)
-            await loop.create_connection(lambda c=connection: c, "127.0.0.1", run.port)
+            _, connection = await loop.create_connection(partial(kind, peer, meter), "127.0.0.1", run.port)
             await connection.ready.wait()
             opened.append(connection)
     for connection in opened:

@@ -5,6 +5,7 @@ which takes as much of a processor as the server: the figures are then those of 
 A run is a list of peers, groups of connections that do the same; `measured` are those whose answers are counted.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -175,7 +176,8 @@ def command() -> list[str]:
         return [sys.executable, "-m", "benchmarks.asyncio_load"]
     sources = (*SOURCES.glob("*.go"), SOURCES / "go.mod")
     if not BINARY.exists() or BINARY.stat().st_mtime < max(each.stat().st_mtime for each in sources):
-        subprocess.run([go, "build", "-o", str(BINARY), "."], cwd=SOURCES, check=True)
+        build = [go, "build", "-o", str(BINARY), "."]
+        subprocess.run(build, cwd=SOURCES, check=True, env=os.environ | {"GOTOOLCHAIN": "local"})
     return [str(BINARY)]
 
 

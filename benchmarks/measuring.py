@@ -127,4 +127,4 @@ def cpu_ratios_of(ours: Sequence[Result], floors: Sequence[Result]) -> list[floa
 
 
 def median(results: Sequence[Result], name: str) -> float:
-    return statistics.median(getattr(each, name) for each in results)
+    return float(statistics.median(getattr(each, name) for each in results))

@@ -9,6 +9,7 @@ between them) beside two echo round trips, and on a persistent topic one durable
 
 import json
 import statistics
+from functools import partial
 from typing import Final
 
 from . import servers
@@ -35,7 +36,7 @@ def worker(topic: str, connections: int) -> Peer:
 
 def over_websocket(server: Server, domain: str, sockets: int, in_flight: int, options: Options) -> Result:
     """Requests with so many under way in all."""
-    topic = f"{domain}/public/default/requests"
+    topic = f"{domain}/public/default/requests-{sockets}-{in_flight}"  # no case has what another left
     asking = request(f"/ws/v2/producer/{topic}", REQUEST, connections=sockets, in_flight=in_flight // sockets)
     return run(server, [worker(topic, sockets), asking], options.seconds, warm_s=options.warm_s)
 
@@ -50,7 +51,8 @@ def over_http(server: Server, domain: str, in_flight: int, options: Options) -> 
 
 def show_trips(echo: Server, penstock: Server, given: Options) -> None:
     """One at a time: round trips."""
-    echoes, trips, commits = [], {domain: [] for domain in DOMAINS}, []
+    echoes, commits = [], []
+    trips: dict[str, list[Result]] = {domain: [] for domain in DOMAINS}
     for _ in range(given.rounds):
         echoes.append(exchange(echo, given, sockets=1, in_flight=1))
         for domain, results in trips.items():
@@ -80,22 +82,22 @@ def main() -> None:
         plain = post(PATH, body(1))
         for domain in DOMAINS:
             for sockets in (1, 8):
-                spread = {"sockets": sockets, "in_flight": IN_FLIGHT // sockets}
+                echoing = partial(exchange, sockets=sockets, in_flight=IN_FLIGHT // sockets)
                 compare(
                     Runs(
                         f"requests over WebSocket, {domain}, {sockets} a side, {IN_FLIGHT} in flight",
-                        lambda s=spread: exchange(websocket_echo, given, **s),
-                        lambda s=spread: exchange(stack, given, **s),
-                        lambda d=domain, s=sockets: over_websocket(penstock, d, s, IN_FLIGHT, given),
+                        partial(echoing, websocket_echo, given),
+                        partial(echoing, stack, given),
+                        partial(over_websocket, penstock, domain, sockets, IN_FLIGHT, given),
                     ),
                     given.rounds,
                 )
             compare(
                 Runs(
                     f"requests over HTTP, {domain}, {IN_FLIGHT} in flight",
-                    lambda: publish(echo, plain, given, IN_FLIGHT),
-                    lambda: publish(stack, plain, given, IN_FLIGHT),
-                    lambda d=domain: over_http(penstock, d, IN_FLIGHT, given),
+                    partial(publish, echo, plain, given, IN_FLIGHT),
+                    partial(publish, stack, plain, given, IN_FLIGHT),
+                    partial(over_http, penstock, domain, IN_FLIGHT, given),
                 ),
                 given.rounds,
             )

@@ -6,6 +6,7 @@ Both floors are asked in the native dialect, of which they decode and answer the
 """
 
 import json
+from functools import partial
 from typing import Final
 
 from . import servers
@@ -43,9 +44,9 @@ def main() -> None:
                 compare(
                     Runs(
                         name,
-                        lambda n=native: publish(echo, n, given),
-                        lambda n=native: publish(stack, n, given),
-                        lambda r=request: publish(penstock, r, given),
+                        partial(publish, echo, native, given),
+                        partial(publish, stack, native, given),
+                        partial(publish, penstock, request, given),
                     ),
                     given.rounds,
                 )

@@ -14,7 +14,7 @@ import httpx
 
 from . import servers
 from .generator import Result, Server, fetch, get, http, post, run
-from .measuring import Options, median, note, options, ratios_of
+from .measuring import Options, cpu_ratios_of, median, note, options, ratios_of
 from .rest import body
 
 TOPIC: Final = "/topics/public/default/consume"
@@ -58,12 +58,13 @@ def main() -> None:
             reads.append(read(server, given, filled))
             consumed.append(consume(server, f"s{number}", given, filled))
     ratios = ratios_of(consumed, reads)
-    print("| | read/s | consume/s | ratio (least to most) | CPU µs: read, consume | generator |")
-    print("|---|---|---|---|---|---|")
+    print("| | read/s | consume/s | ratio (least to most) | by CPU | CPU µs: read, consume | generator |")
+    print("|---|---|---|---|---|---|---|")
     print(
         f"| REST consume and acknowledge, {FETCH:,} a fetch | {median(reads, 'per_second'):,.0f} "
         f"| {median(consumed, 'per_second'):,.0f} "
         f"| {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) "
+        f"| {statistics.median(cpu_ratios_of(consumed, reads)):.2f} "
         f"| {median(reads, 'server_us'):.2f}, {median(consumed, 'server_us'):.2f} "
         f"| {median(consumed, 'generator_share'):.0%} |"
     )

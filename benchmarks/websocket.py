@@ -8,6 +8,8 @@ flight on each, also beside delivery, which has one socket.
 """
 
 import base64
+from functools import partial
+from itertools import count
 from typing import Final
 
 from . import servers
@@ -20,6 +22,7 @@ PAYLOAD: Final = base64.b64encode(bytes(range(100))).decode()
 MESSAGE: Final = f'{{"payload":"{PAYLOAD}","context":"1"}}'
 TOPIC: Final = "persistent/public/default"
 KINDS: Final = {"an entry each": "", "batchingEnabled": "?batchingEnabled=true"}
+NUMBERS: Final = count()  # of subscriptions
 FILL: Final = 100_000  # messages for a second of delivery: the end of the topic ends a run
 
 
@@ -40,10 +43,10 @@ def fill(server: Server, topic: str, query: str, messages: int) -> None:
     run(server, [peer], 600, warm_s=0, count=messages)
 
 
-def deliver(server: Server, topic: str, subscription: str, options: Options, filled: int) -> Result:
-    """Messages to one Shared consumer that acknowledges each."""
+def deliver(server: Server, topic: str, options: Options, filled: int) -> Result:
+    """Messages to one Shared consumer that acknowledges each, from the beginning by a new subscription."""
     query = "subscriptionType=Shared&subscriptionInitialPosition=Earliest"
-    peer = consume(f"/ws/v2/consumer/{TOPIC}/{topic}/{subscription}?{query}")
+    peer = consume(f"/ws/v2/consumer/{TOPIC}/{topic}/s{next(NUMBERS)}?{query}")
     return run(server, [peer], options.seconds, warm_s=options.warm_s / 2, count=filled)
 
 
@@ -59,22 +62,21 @@ def main() -> None:
             compare(
                 Runs(
                     f"WebSocket publish, durable, {SOCKETS} x {IN_FLIGHT} in flight, {kind}",
-                    lambda: exchange(echo, given),
-                    lambda: exchange(stack, given),
-                    lambda q=query: exchange(penstock, given, query=q),
+                    partial(exchange, echo, given),
+                    partial(exchange, stack, given),
+                    partial(exchange, penstock, given, query=query),
                 ),
                 given.rounds,
             )
         for number, (kind, query) in enumerate(KINDS.items()):
             topic, filled = f"delivery-{number}", int(FILL * given.seconds)
             fill(penstock, topic, query, filled)
-            subscriptions = iter(range(given.rounds))
             compare(
                 Runs(
                     f"WebSocket delivery to one Shared consumer, acknowledged, {kind}",
-                    lambda: exchange(echo, given),
-                    lambda: exchange(stack, given),
-                    lambda t=topic, s=subscriptions, n=filled: deliver(penstock, t, f"s{next(s)}", given, n),
+                    partial(exchange, echo, given),
+                    partial(exchange, stack, given),
+                    partial(deliver, penstock, topic, given, filled),
                 ),
                 given.rounds,
             )

@@ -60,7 +60,8 @@ encode = msgspec.json.Encoder().encode
 
 def answer(text: str | bytes) -> bytes:
     """The answer to a frame."""
-    return encode(Ack("ok", message_id=MESSAGE_ID, context=read(text).context))
+    context: Any = read(text).context
+    return encode(Ack("ok", message_id=MESSAGE_ID, context=context))
 
 
 class Echo:

@@ -1,3 +1,3 @@
 module penstock/benchmarks/load
 
-go 1.24
+go 1.22
