@@ -38,12 +38,13 @@ wait "$pipeline" || pipeline_code=$?
 running=()
 
 failed() { [ "$1" -ne 0 ] && [ "$1" -ne "$NONE" ]; }
+summary() { sed -n '/short test summary info/,$p' "$1" | grep . || tail -n 20 "$1"; }
 
 echo "tests/pipeline:"
-if failed "$pipeline_code"; then cat "$logs/pipeline"; else tail -n 1 "$logs/pipeline"; fi
+if failed "$pipeline_code"; then cat "$logs/pipeline"; else summary "$logs/pipeline"; fi
 if failed "$others_code"; then
   echo "All others (their failures are above):"
-  sed -n '/short test summary info/,$p' "$logs/others"
+  summary "$logs/others"
   exit "$others_code"
 fi
 if failed "$pipeline_code"; then exit "$pipeline_code"; fi

@@ -25,7 +25,7 @@ from penstock.protocols.limits import Limits
 from penstock.server.config import OFF, Config, DataSettings, HttpSettings, PulsarSettings, TlsSettings
 from penstock.server.run import serve
 
-START_S: Final = 20.0  # a busy machine may take long; an idle one takes a fraction of a second
+START_S: Final = 60.0  # a busy machine may take long; an idle one takes a fraction of a second
 STOP_S: Final = 20.0
 READY: Final = "penstock ready "
 
