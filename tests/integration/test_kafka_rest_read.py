@@ -12,6 +12,7 @@ from tests.support.kafka_rest import FOO, LOG, X_KAFKA, KafkaRestServer, consume
 
 from penstock.broker.settings import BrokerSettings
 from penstock.model.names import TopicName
+from penstock.protocols.http.exchange import AsgiExchange
 from penstock.protocols.limits import Limits
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import settle
@@ -243,7 +244,7 @@ async def test_waiting_ends_when_the_client_hangs_up() -> None:
 
         headers = [(b"range", b"bytes=11-"), (b"prefer", b"wait=300")]
         scope = {"type": "http", "method": "GET", "path": LOG, "headers": headers}
-        asked = Tasks().spawn(server.endpoint(scope, receive, send), "get")  # type: ignore[arg-type]
+        asked = Tasks().spawn(server.endpoint(AsgiExchange(scope, receive, send)), "get")  # type: ignore[arg-type]
         await settle(50)
         assert not asked.done()
         hung_up.set()

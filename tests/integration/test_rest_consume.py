@@ -8,6 +8,7 @@ import pytest
 from tests.support.rest import TOPIC, RestServer, Visit
 
 from penstock.model.names import TopicName
+from penstock.protocols.http.exchange import AsgiExchange
 from penstock.protocols.limits import Limits
 from penstock.testing.clock import settle
 
@@ -212,7 +213,7 @@ async def test_a_write_that_fails_comes_again() -> None:
             if message["type"] == "http.response.body":
                 raise OSError("broken pipe")
 
-        await server.endpoint(scope, receive, send)
+        await server.endpoint(AsgiExchange(scope, receive, send))
         assert await values(server, path) == ["a"]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.protocols.http.exchange import AsgiExchange
 from penstock.protocols.rest.endpoint import RestEndpoint
 from tests.support.server import RunningServer
 from tests.support.waiting import until_async
@@ -56,7 +57,9 @@ class Visit:
             "query_string": query.encode(),
             "headers": [(n.replace("_", "-").encode(), v.encode()) for n, v in headers.items()],
         }
-        self.done = asyncio.get_running_loop().create_task(server.endpoint(scope, self._receive, self._send))
+        self.done = asyncio.get_running_loop().create_task(
+            server.endpoint(AsgiExchange(scope, self._receive, self._send))
+        )
 
     def hang_up(self) -> None:
         self._gone.set()
