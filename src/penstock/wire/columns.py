@@ -18,7 +18,9 @@ def plain_messages(entry: Entry) -> PlainMessages | None:
     metadata = read_plain(body, METADATA_AT, at)
     if metadata is None:
         return None
-    producer, sequence_id, publish_time, batch_size, version = metadata
+    producer, sequence_id, publish_time, batch_size, version, properties = metadata
+    if properties:
+        return None
     if batch_size:
         payloads = split_plain(body[at:], batch_size)
         if payloads is None or batch_size != entry.count:
