@@ -1,10 +1,10 @@
 """The newest entries of every topic, in memory within one bound, so that followers do not touch the store."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from penstock.model.entry import Entry
+from penstock.model.entry import AppendResult, Entry, NewEntry
 
 ENTRY_BYTES: Final = 350  # what an entry takes beside its data, measured: small ones are mostly that
 
@@ -64,3 +64,15 @@ class TailCache:
             if oldest.entries and oldest.entries[0] is gone:
                 oldest.entries.popleft()
                 oldest.first += 1
+
+
+def stored(ledger: int, placed: AppendResult, entries: Iterable[NewEntry]) -> list[Entry]:
+    """Entries as they lie in the log that they were appended to."""
+    found: list[Entry] = []
+    entry_id, offset = placed.entry_id, placed.offset
+    for new in entries:
+        count = new.count
+        found.append(Entry(ledger, entry_id, offset, count, new.publish_time, new.deliver_at, new.data))
+        entry_id += 1
+        offset += count
+    return found
