@@ -135,8 +135,9 @@ class Request(Exchange):
         """There is no client any more, or none that is listened to."""
         self.disconnected = True
         self.notify()
-        if self._when_gone is not None:
-            self._when_gone()
+        when_gone, self._when_gone = self._when_gone, None
+        if when_gone is not None:
+            when_gone()
 
     async def run(self, serve: Serve) -> None:
         """Have the request answered; whatever happens, the connection does not wait for ever."""
@@ -159,11 +160,12 @@ class Request(Exchange):
         )
 
     def call_when_gone(self, callback: Callable[[], None] | None) -> bool:
+        if callback is not None and self.disconnected:
+            callback()
+            return True
         self._when_gone = callback
         if callback is not None:
             self._carrier.resume_reading()  # a connection that is not read ends unseen
-            if self.disconnected:
-                callback()
         return True
 
     # -- the request's body

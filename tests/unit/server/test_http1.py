@@ -257,6 +257,30 @@ async def test_a_wait_learns_that_the_client_went() -> None:
     assert seen == ["http.disconnect"]
 
 
+async def test_who_waits_is_called_when_the_client_goes() -> None:
+    gone: list[str] = []
+    release = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        await exchange.body(BODY_MAX)
+        assert exchange.call_when_gone(lambda: gone.append("waits no more"))
+        exchange.call_when_gone(None)
+        assert exchange.call_when_gone(lambda: gone.append("waits"))
+        await release.wait()
+        exchange.call_when_gone(lambda: gone.append("comes late"))
+
+    connection, transport = connected(serve)
+    connection.data_received(post(b"abc"))
+    await turns()
+    assert not transport.paused
+    assert not gone
+    connection.connection_lost(None)
+    assert gone == ["waits"]
+    release.set()
+    await turns()
+    assert gone == ["waits", "comes late"]
+
+
 async def test_a_body_that_is_too_large() -> None:
     refused: list[PenstockError] = []
 
