@@ -6,7 +6,7 @@
 from base64 import b64decode
 from binascii import Error as Base64Error
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -135,17 +135,19 @@ class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"invalid message id {text[:80]!r}") from None
 
 
-def consecutive_varints(numbers: Iterable[int]) -> Iterator[bytes]:
-    """The varint of each number, which is not negative; cheap where neighbours differ in their last bits only."""
+def varints(numbers: Iterable[int]) -> list[bytes]:
+    """The varint of each number, none of them negative; cheap where neighbours differ in their last bits only."""
+    made: list[bytes] = []
     high, rest = -1, b""
     for number in numbers:
         if number < 0x80:
-            yield varint(number)
+            made.append(varint(number))
             continue
         if number >> 7 != high:
             high = number >> 7
             rest = varint(high)
-        yield _CONTINUED[number & 0x7F] + rest
+        made.append(_CONTINUED[number & 0x7F] + rest)
+    return made
 
 
 def id_texts(ids: Sequence[MessageId]) -> list[bytes]:
@@ -153,7 +155,7 @@ def id_texts(ids: Sequence[MessageId]) -> list[bytes]:
     texts: list[bytes] = []
     ledger = partition = None
     begin = end = b""
-    entries = consecutive_varints([one.entry % _UINT64 for one in ids])
+    entries = varints([one.entry % _UINT64 for one in ids])
     for one, entry in zip(ids, entries, strict=True):
         if one.ledger != ledger or one.partition != partition:
             ledger, partition = one.ledger, one.partition

@@ -1,8 +1,9 @@
 """Pings to the peer of a WebSocket, and what it means when no pong comes."""
 
-import asyncio
 import secrets
 from typing import Protocol
+
+from penstock.runtime.clock import Clock, Timer
 
 
 class Pinged(Protocol):
@@ -21,31 +22,33 @@ class Keepalive:
     With an interval of None there are no pings, without a timeout no pong is waited for.
     """
 
-    def __init__(self, interval_s: float | None, timeout_s: float | None, connection: Pinged) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(
+        self, interval_s: float | None, timeout_s: float | None, connection: Pinged, clock: Clock
+    ) -> None:
+        self._clock = clock
         self._interval_s = interval_s
         self._timeout_s = timeout_s
         self._connection: Pinged | None = connection
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._payload: bytes | None = None  # of the ping that has no pong yet
-        self._sent_at = 0.0
-        self._trip_s = 0.0
+        self._sent_ms = 0
+        self._trip_ms = 0
 
     def start(self) -> None:
         """Begin, once the connection is open."""
         if self._interval_s and self._connection is not None:
-            delay = max(0.0, self._interval_s - self._trip_s)
-            self._timer = self._loop.call_later(delay, self._send)
+            delay_ms = max(0.0, self._interval_s * 1000 - self._trip_ms)
+            self._timer = self._clock.call_later(delay_ms, self._send)
 
     def _send(self) -> None:
         assert self._connection is not None
         self._payload = secrets.token_bytes(4)  # the state of the `random` module is the application's
-        self._sent_at = self._loop.time()
+        self._sent_ms = self._clock.monotonic_ms()
         self._connection.ping(self._payload)
         if self._timeout_s is None:
             self.start()
         else:
-            self._timer = self._loop.call_later(self._timeout_s, self._expire)
+            self._timer = self._clock.call_later(self._timeout_s * 1000, self._expire)
 
     def _expire(self) -> None:
         connection = self._connection
@@ -57,7 +60,7 @@ class Keepalive:
         """A pong came; one to no ping of ours, or an earlier one, says nothing."""
         if payload != self._payload:
             return
-        self._trip_s = self._loop.time() - self._sent_at
+        self._trip_ms = self._clock.monotonic_ms() - self._sent_ms
         self._payload = None
         if self._timeout_s is not None:
             self._cancel()

@@ -20,6 +20,7 @@ from penstock.model.errors import ErrorKind
 from penstock.protocols.holding import STATE_KEY, Holding
 from penstock.protocols.http.answers import Header
 from penstock.protocols.websocket.socket import CONNECTION_KEY
+from penstock.runtime.clock import LoopClock
 from penstock.wire.websocket.encoder import encode_close, encode_control, encode_texts
 from penstock.wire.websocket.parser import PING, PONG, FrameParser
 
@@ -71,7 +72,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._handshake = shake_hands(request, compression=config.ws_per_message_deflate)
         self._parser = FrameParser(config.ws_max_size, self._handshake.deflate)
         self._intake = Intake(self._parser, transport, self._holding)
-        self._keepalive = Keepalive(config.ws_ping_interval, config.ws_ping_timeout, self)
+        self._keepalive = Keepalive(config.ws_ping_interval, config.ws_ping_timeout, self, LoopClock())
         self._unanswered: bytes | None = None  # the last ping, as the peer takes nothing
         self._close_timer: asyncio.TimerHandle | None = None
         if not self._handshake.accepted:

@@ -8,7 +8,7 @@ its metadata would be of 225 MiB.
 
 import struct
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import google_crc32c
@@ -75,6 +75,16 @@ def open_body(data: bytes) -> tuple[bytes, int]:
     if len(body) < METADATA_AT or until > len(body):
         raise PenstockError(ErrorKind.BAD_ENCODING, "the entry is shorter than its metadata")
     return body, until
+
+
+def join_each(many: Iterable[bytes], payloads: Iterable[bytes]) -> list[bytes]:
+    """The entry of each serialized metadata with its payload."""
+    bodies = [
+        b"".join((len(metadata).to_bytes(4, "big"), metadata, payload))
+        for metadata, payload in zip(many, payloads, strict=True)
+    ]
+    value = google_crc32c.value
+    return [b"".join((MAGIC, value(body).to_bytes(4, "big"), body)) for body in bodies]
 
 
 def parse(data: bytes) -> tuple[MessageMetadata, bytes]:

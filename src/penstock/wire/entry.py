@@ -15,7 +15,7 @@ from penstock.model.message import Message, OutMessage
 
 from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain
 from .compression import UNCOMPRESSED_BYTES_MAX, decompress
-from .contents import changes, is_sealed, join, parse, sticky_keys, with_checksum
+from .contents import changes, is_sealed, join, join_each, parse, sticky_keys, with_checksum
 from .messages import read_alone, read_messages
 from .metadata import (
     batch_metadata,
@@ -77,14 +77,19 @@ class WireFormat:
         self, messages: Sequence[OutMessage], *, producer: str, publish_time: int
     ) -> list[NewEntry]:
         """An entry of each message, with its own sequence id and schema version."""
-        entries: list[NewEntry] = []
         many = metadata_of_each(messages, producer, publish_time)
-        for message, metadata in zip(messages, many, strict=True):
-            data = join(metadata, message.payload)
-            deliver_at = message.deliver_at if message.deliver_at > 0 else 0
-            sequence_id = message.sequence_id or 0
-            entries.append(NewEntry(data, 1, publish_time, deliver_at, producer, sequence_id))
-        return entries
+        data = join_each(many, [message.payload for message in messages])
+        return [
+            NewEntry(
+                content,
+                1,
+                publish_time,
+                message.deliver_at if message.deliver_at > 0 else 0,
+                producer,
+                message.sequence_id or 0,
+            )
+            for message, content in zip(messages, data, strict=True)
+        ]
 
     def encode_plain(
         self,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import EARLIEST, LATEST, MessageId, read_varint, varint
+from penstock.model.message_id import EARLIEST, LATEST, MessageId, id_texts, read_varint, varint
 
 _INT63 = st.integers(0, 2**63 - 1)
 _INDEX = st.integers(-1, 2**31 - 1)
@@ -111,3 +111,16 @@ def test_any_bytes_are_an_id_or_refused(data: bytes) -> None:
     except ValueError:
         return
     assert MessageId.from_bytes(found.to_bytes()) == found
+
+
+@given(st.lists(message_ids() | st.sampled_from([EARLIEST, LATEST]), max_size=6))
+def test_texts_of_many(ids: list[MessageId]) -> None:
+    assert id_texts(ids) == [str(one).encode() for one in ids]
+
+
+@pytest.mark.parametrize("first", [0, 125, 2**14 - 2, 2**21 - 2, 2**63 - 5])
+@pytest.mark.parametrize("partition", [-1, 0, 300])
+def test_texts_of_neighbours(first: int, partition: int) -> None:
+    ids = [MessageId(3, first + at, partition) for at in range(4)]
+    ids += [MessageId(3, first + 4, partition, at, 200) for at in (0, 1, 130)]
+    assert id_texts(ids) == [str(one).encode() for one in ids]

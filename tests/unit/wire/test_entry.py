@@ -144,6 +144,19 @@ def test_batch(
     assert admit(new.data) == new
 
 
+@given(st.lists(out_messages(), min_size=1, max_size=4), TEXT, SEQUENCE, INT63, st.none() | INT63)
+def test_each_of_many_is_as_it_is_alone(
+    messages: list[OutMessage], producer: str, first: int, time: int, version: int | None
+) -> None:
+    alone = []
+    for at, message in enumerate(messages, first):
+        message.sequence_id, message.schema_version = at, version
+        alone.append(
+            encode([message], producer=producer, sequence_id=0, publish_time=time, schema_version=version)
+        )
+    assert WIRE.encode_each(messages, producer=producer, publish_time=time) == alone
+
+
 @given(st.lists(PAYLOAD, min_size=1, max_size=6), SEQUENCE, st.none() | INT63)
 def test_plain_says_the_same_as_encode(payloads: list[bytes], first: int, version: int | None) -> None:
     new = plain(payloads, sequence_id=first, schema_version=version)

@@ -7,7 +7,13 @@ from tests.unit.wire.messages import INT63, SEQUENCE, TEXT, out_messages
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.wire.metadata import batch_metadata, message_metadata, parse_metadata, plain_metadata
+from penstock.wire.metadata import (
+    batch_metadata,
+    message_metadata,
+    metadata_of_each,
+    parse_metadata,
+    plain_metadata,
+)
 from penstock.wire.pulsar_pb2 import MessageMetadata
 
 VERSION = st.none() | INT63
@@ -49,6 +55,25 @@ def test_alone(
     ours = message_metadata(message, producer, sequence_id, publish_time, version)
     assert ours == theirs.SerializeToString()
     assert parse_metadata(ours) == theirs
+
+
+@given(st.lists(out_messages(), min_size=1, max_size=5), TEXT, SEQUENCE, INT63, VERSION)
+def test_each_of_many_is_as_it_is_alone(
+    messages: list[OutMessage], producer: str, first: int, time: int, version: int | None
+) -> None:
+    for at, message in enumerate(messages):
+        message.sequence_id, message.schema_version = max(first - 2, 0) + at, version
+    alone = [
+        message_metadata(message, producer, message.sequence_id or 0, time, version) for message in messages
+    ]
+    assert list(metadata_of_each(messages, producer, time)) == alone
+
+
+@pytest.mark.parametrize("first", [126, 2**14 - 2, 2**21 - 2, 2**35, 2**63 - 3, -2])
+def test_sequence_ids_of_many(first: int) -> None:
+    messages = [OutMessage(payload=b"", sequence_id=first + at) for at in range(3)]
+    for message, metadata in zip(messages, metadata_of_each(messages, "p", 1), strict=True):
+        assert metadata == plain_metadata("p", message.sequence_id or 0, 1, None)
 
 
 @given(

@@ -122,7 +122,9 @@ cuttings = st.lists(st.integers(0, 100_000), max_size=12)
 
 
 @given(st.lists(messages(), max_size=6), cuttings)
-@example([client_frame(1, b"a" * 200), client_frame(1, b"b")], [10, 209])  # the second is known of by one byte
+@example(
+    [client_frame(1, b"a" * 200), client_frame(1, b"b")], [10, 209]
+)  # the second is known of by one byte
 def test_messages_are_the_same_as_the_library_reads(sent: list[bytes], cuts: list[int]) -> None:
     pieces = cut(b"".join(sent), cuts)
     parser = FrameParser(BYTES_MAX)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, cast
 
 from penstock.model.entry import Entry
@@ -49,12 +50,13 @@ class Tail:
         at = bisect_right(entries, offset, self._gone, key=lambda entry: entry.offset) - 1
         return entries[at] if at >= self._gone and offset < entries[at].end else None
 
-    def append(self, entry: Entry) -> None:
-        """Add the newest entry; one that does not follow the others takes their place."""
-        if self.first + len(self) != entry.entry_id:
+    def extend(self, entries: Sequence[Entry]) -> None:
+        """Add the newest entries, with consecutive ids; those that do not follow the others take their place."""
+        first = entries[0].entry_id
+        if self.first + len(self) != first:
             self.clear()
-            self.first = entry.entry_id
-        self._entries.append(entry)
+            self.first = first
+        self._entries.extend(entries)
 
     def drop(self, entry: Entry) -> None:
         """Forget the oldest entry, if it is this one."""
@@ -80,11 +82,13 @@ class TailCache:
         self.bytes = 0
         self._order: deque[tuple[Tail, Entry]] = deque()
 
-    def put(self, tail: Tail, entry: Entry) -> None:
-        tail.append(entry)
-        self._order.append((tail, entry))
-        self.bytes += len(entry.data) + ENTRY_BYTES
-        while self.bytes > self._bytes_max and len(self._order) > 1:
-            oldest, gone = self._order.popleft()
+    def put(self, tail: Tail, entries: Sequence[Entry], size: int) -> None:
+        """Keep entries with consecutive ids, whose data has `size` bytes together."""
+        tail.extend(entries)
+        order = self._order
+        order.extend([(tail, entry) for entry in entries])
+        self.bytes += size + ENTRY_BYTES * len(entries)
+        while self.bytes > self._bytes_max and len(order) > 1:
+            oldest, gone = order.popleft()
             self.bytes -= len(gone.data) + ENTRY_BYTES
             oldest.drop(gone)

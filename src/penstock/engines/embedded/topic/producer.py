@@ -132,8 +132,8 @@ class Producer:
         by_topic: dict[int, list[Item[OutMessage]]] = {}
         bytes_max, asked, alone = self._bytes_max, self._asked, len(self.topics) == 1
         for message in messages:
-            given = message.sequence_id is not None
-            item = Item(message, name, -1, given)
+            sequence_id = message.sequence_id
+            item = Item(message, name, -1, sequence_id is not None)
             items.append(item)
             if asked:
                 item.request = asked.pop(id(message), None)
@@ -144,7 +144,11 @@ class Producer:
                 except PenstockError as error:
                     item.settle(error)
                     continue
-            item.sequence_id = self.number(message)
+            if sequence_id is None:
+                message.sequence_id = sequence_id = self._next_sequence
+            if sequence_id >= self._next_sequence:
+                self._next_sequence = sequence_id + 1
+            item.sequence_id = sequence_id
             chosen = by_topic.get(number)
             if chosen is None:
                 chosen = by_topic[number] = []

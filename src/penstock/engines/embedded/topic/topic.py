@@ -152,16 +152,17 @@ class Topic(TopicLog):
 
     def _appended(self, placed: AppendResult, entries: Sequence[NewEntry]) -> None:
         entry_id, offset, size = placed.entry_id, placed.offset, 0
+        ledger = self.ledger
+        kept: list[Entry] = []
         for new in entries:
-            entry = Entry(
-                self.ledger, entry_id, offset, new.count, new.publish_time, new.deliver_at, new.data
-            )
-            self._tails.put(self._tail, entry)
-            size += len(new.data)
+            data, count = new.data, new.count
+            kept.append(Entry(ledger, entry_id, offset, count, new.publish_time, new.deliver_at, data))
+            size += len(data)
             if self._kept is not None:
-                self._kept.add(entry_id, offset, len(new.data))
+                self._kept.add(entry_id, offset, len(data))
             entry_id += 1
-            offset += new.count
+            offset += count
+        self._tails.put(self._tail, kept, size)
         self._grew(entry_id, offset, offset - placed.offset, size)
 
     def committed(self, span: Span) -> None:
