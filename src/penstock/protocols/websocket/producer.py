@@ -101,14 +101,15 @@ class ProducerHandler:
         self._socket.stop(*documented(reason.kind.codes.ws_result))
 
     async def _read(self) -> None:
-        socket, backlog = self._socket, self._backlog
+        socket = self._socket
+        at_once = READ_AT_ONCE if socket.allowance is None else 1  # none is published before its time
         try:
             while received := await socket.receive_all():
                 while received:
-                    await self._take(received[:READ_AT_ONCE])
-                    del received[:READ_AT_ONCE]
+                    await self._take(received[:at_once])
+                    del received[:at_once]
         finally:
-            backlog.close()
+            self._backlog.close()
 
     async def _take(self, texts: list[bytes]) -> None:
         backlog, properties_bytes_max = self._backlog, self._limits.max_properties_bytes
