@@ -79,8 +79,8 @@ class TopicFigures(Protocol):
         """The backlog of the slowest durable subscription, as it is now."""
 
 
-class Documents(Protocol):
-    """Small durable documents by kind and key, beside a log."""
+class MetaStore(Protocol):
+    """Small durable documents by kind and key: what is remembered beside the logs."""
 
     def load_meta(self, kind: str) -> Awaitable[dict[str, bytes]]:
         """All documents of a kind."""
@@ -95,7 +95,7 @@ class Topic(Log, TopicFigures, Protocol):
     followers: set[Callable[[], None]]  # called when the log grows or ends
 
     @property
-    def documents(self) -> Documents: ...
+    def documents(self) -> MetaStore: ...
 
     @property
     def epoch(self) -> int:

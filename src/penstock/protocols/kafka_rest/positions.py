@@ -18,7 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
-from penstock.broker.topic import Documents, Topic
+from penstock.broker.topic import MetaStore, Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.wire.payloads import LazyEntry
 
@@ -52,7 +52,7 @@ class Point(NamedTuple):
 class PositionDocuments:
     """The documents of one log. A kind of their own, as a store loads all documents of a kind."""
 
-    def __init__(self, store: Documents, ledger: int) -> None:
+    def __init__(self, store: MetaStore, ledger: int) -> None:
         self._store = store
         self._kind = f"positions-{ledger}"
         self._lasts: dict[str, int] = {}  # the last entry that of each document

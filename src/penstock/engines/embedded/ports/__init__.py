@@ -3,9 +3,11 @@
 Everything here is called on the event loop's thread only, and every awaitable completes there.
 """
 
+from penstock.broker.topic import MetaStore
+
 from .log import Log, LogSearch, LogState
 from .stages import CommitStore, StageStore, WriterStore
-from .store import CursorChange, CursorStore, MetaStore, Store
+from .store import CursorChange, CursorStore, Store
 
 __all__ = [
     "CommitStore",

@@ -1,9 +1,11 @@
-"""Durable cursors and small documents, and a storage: all the ports that one implementation serves together."""
+"""Durable cursors, and a storage: all the ports that one implementation serves together."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 import msgspec
+
+from penstock.broker.topic import MetaStore
 
 from .log import Log, LogSearch
 from .stages import CommitStore, StageStore, WriterStore
@@ -41,18 +43,6 @@ class CursorStore(Protocol):
 
     def delete_cursor(self, ledger: int, subscription: str) -> Awaitable[None]:
         """Delete a cursor; nothing happens when there is none."""
-        ...
-
-
-class MetaStore(Protocol):
-    """Small durable documents by kind and key: namespaces, topics, schemas, policies."""
-
-    def load_meta(self, kind: str) -> Awaitable[dict[str, bytes]]:
-        """All documents of a kind."""
-        ...
-
-    def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> Awaitable[None]:
-        """Store `(kind, key, document)` each, in order, all or none; None deletes. Completes when durable."""
         ...
 
 
