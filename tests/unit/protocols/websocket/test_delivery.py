@@ -101,11 +101,9 @@ async def test_a_rate_ends_a_group() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(deliverer.run())
             await settle()
-            assert [len(one) for one in socket.groups] == [
-                2
-            ]  # the second begins within a second of what the rate allows
+            assert [len(one) for one in socket.groups] == [2]  # the second exceeds the bytes of one second
             for _ in range(20):
                 await b.clock.advance(600)
             assert len(socket.payloads) == 10
             deliverer.stop()
-        assert [len(one) for one in socket.groups[1:]] == [1] * 8
+        assert max(len(one) for one in socket.groups) == 2
