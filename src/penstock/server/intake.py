@@ -26,7 +26,7 @@ class Intake:
         self._held_back = False  # not read, for its principal is beyond its share
         self._counted = 0
         # The message that was not complete, since when, and how much of it there was.
-        self._looked = (0, 0.0, 0)
+        self._looked = (-1, 0.0, 0)
 
     def feed(self, data: bytes) -> None:
         """Take what was read; what it leaves over is counted."""

@@ -118,11 +118,11 @@ async def test_a_message_has_to_go_on_coming() -> None:
     intake = Bench().intake
     whole = frame(b"a" * 100_000)
     intake.feed(whole[:1000])
-    assert not intake.late(0.0, 10.0, 100)
+    assert not intake.late(1000.0, 10.0, 100)  # it has begun just now
     intake.feed(whole[1000:2000])
-    assert not intake.late(10.0, 10.0, 100)  # just fast enough
+    assert not intake.late(1010.0, 10.0, 100)  # just fast enough
     intake.feed(whole[2000:2010])
-    assert intake.late(20.0, 10.0, 100)
+    assert intake.late(1020.0, 10.0, 100)
 
 
 async def test_another_message_begins_anew() -> None:

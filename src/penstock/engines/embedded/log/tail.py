@@ -2,10 +2,10 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
-from penstock.model.entry import Entry
+from penstock.model.entry import AppendResult, Entry, NewEntry
 
 ENTRY_BYTES: Final = 350  # what an entry takes beside its data, measured: small ones are mostly that
 
@@ -92,3 +92,15 @@ class TailCache:
             oldest, gone = order.popleft()
             self.bytes -= len(gone.data) + ENTRY_BYTES
             oldest.drop(gone)
+
+
+def stored(ledger: int, placed: AppendResult, entries: Iterable[NewEntry]) -> list[Entry]:
+    """Entries as they lie in the log that they were appended to."""
+    found: list[Entry] = []
+    entry_id, offset = placed.entry_id, placed.offset
+    for new in entries:
+        count = new.count
+        found.append(Entry(ledger, entry_id, offset, count, new.publish_time, new.deliver_at, new.data))
+        entry_id += 1
+        offset += count
+    return found

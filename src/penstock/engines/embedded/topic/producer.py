@@ -136,22 +136,21 @@ class Producer:
             items.append(item)
             if asked:
                 item.request = asked.pop(id(message), None)
-            number = 0
             if not alone or message.partition is not None or len(message.payload) > bytes_max:
                 try:
                     number = self._choose(message)
                 except PenstockError as error:
                     item.settle(error)
                     continue
+                by_topic.setdefault(number, []).append(item)
             if sequence_id is None:
                 message.sequence_id = sequence_id = self._next_sequence
             if sequence_id >= self._next_sequence:
                 self._next_sequence = sequence_id + 1
             item.sequence_id = sequence_id
-            chosen = by_topic.get(number)
-            if chosen is None:
-                chosen = by_topic[number] = []
-            chosen.append(item)
+        if alone:
+            accepted = [item for item in items if item.result is None]
+            by_topic = {0: accepted} if accepted else {}
 
         pack = partial(self._pack_batches if batch else self._pack_each, now=now)
         work = [publish(self.topics[number], chosen, pack) for number, chosen in by_topic.items()]

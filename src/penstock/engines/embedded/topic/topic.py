@@ -10,11 +10,11 @@ import msgspec
 from penstock.broker.topic import Publisher
 from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.log.sequences import Sequences
-from penstock.engines.embedded.log.tail import TailCache
+from penstock.engines.embedded.log.tail import TailCache, stored
 from penstock.engines.embedded.log.transient import Kept
 from penstock.engines.embedded.ports import LogState, Store
 from penstock.engines.embedded.subscription import Subscription
-from penstock.model.entry import AppendResult, Entry, NewEntry
+from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce, SubscriptionType, TopicRate
@@ -151,19 +151,14 @@ class Topic(TopicLog):
             await self.store.trim(self.ledger, self.first_entry)
 
     def _appended(self, placed: AppendResult, entries: Sequence[NewEntry]) -> None:
-        entry_id, offset, size = placed.entry_id, placed.offset, 0
-        ledger = self.ledger
-        kept: list[Entry] = []
-        for new in entries:
-            data, count = new.data, new.count
-            kept.append(Entry(ledger, entry_id, offset, count, new.publish_time, new.deliver_at, data))
-            size += len(data)
-            if self._kept is not None:
-                self._kept.add(entry_id, offset, len(data))
-            entry_id += 1
-            offset += count
+        kept = stored(self.ledger, placed, entries)
+        size = sum([len(entry.data) for entry in kept])
+        if self._kept is not None:
+            for entry in kept:
+                self._kept.add(entry.entry_id, entry.offset, len(entry.data))
         self._tails.put(self._tail, kept, size)
-        self._grew(entry_id, offset, offset - placed.offset, size)
+        messages = sum([entry.count for entry in kept])
+        self._grew(placed.entry_id + len(kept), placed.offset + messages, messages, size)
 
     def committed(self, span: Span) -> None:
         """Entries were appended by a commit of what was staged; they are in the store only."""
