@@ -28,7 +28,7 @@ def test_tails_are_the_newest_entries_within_the_bound(
         one = entry(ledger, following[ledger], count)
         if step > 1:
             held[ledger].clear()
-        cache.put(tails[ledger], one)
+        cache.put(tails[ledger], [one], len(one.data))
         held[ledger].append(one)
         order.append((ledger, one))
         while len(order) > entries_max:
@@ -52,11 +52,11 @@ def test_tails_are_the_newest_entries_within_the_bound(
 def test_a_slice_is_bounded_in_bytes_but_has_one_entry() -> None:
     cache, tail = TailCache(1 << 20), Tail()
     for number in range(4):
-        cache.put(tail, entry(0, number, size=10))
+        cache.put(tail, [entry(0, number, size=10)], 10)
     assert [e.entry_id for e in tail.slice(1, 10, 25)] == [1, 2]
     assert [e.entry_id for e in tail.slice(1, 10, 5)] == [1]
     tail.clear()
     assert tail.slice(1, 10, 25) == []
     assert tail.get(1) is None
-    cache.put(tail, entry(0, 9))
+    cache.put(tail, [entry(0, 9)], 10)
     assert tail.first == 9
