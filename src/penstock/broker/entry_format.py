@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.model.entry import Entry, NewEntry
-from penstock.model.message import Message, OutMessage
+from penstock.model.message import Message, OutMessage, PlainMessages
 
 
 class EntryFormat(Protocol):
@@ -38,6 +38,10 @@ class EntryFormat(Protocol):
     def decode(self, entry: Entry) -> list[Message]:
         """Every message of an entry. Raises CHECKSUM or BAD_ENCODING when it cannot be understood; an
         encrypted or chunk entry is one message with its payload as it is."""
+
+    def plain(self, entry: Entry) -> PlainMessages | None:
+        """The same without an object for each, where all of them are nothing but payloads; None for all other
+        entries, also those that cannot be understood."""
 
     def keys(self, entry: Entry) -> list[bytes]:
         """For each message what Key_Shared hashes: its ordering key, else its key (decoded where base64), else

@@ -1,5 +1,6 @@
 """What every codec does: values to payloads and back, by one schema."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from penstock.model.errors import ErrorKind, PenstockError
@@ -27,6 +28,10 @@ class Codec:
     def decode(self, payload: bytes) -> Any:
         """Decode to a plain value."""
         raise NotImplementedError
+
+    def decode_all(self, payloads: Sequence[bytes]) -> list[Any]:
+        """Decode each to a plain value; raises where any does not fit."""
+        return list(map(self.decode, payloads))
 
     def encode_native(self, value: Any) -> bytes:
         """Encode a native value."""

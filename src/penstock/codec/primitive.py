@@ -3,7 +3,7 @@
 import struct
 from base64 import b64encode
 from binascii import a2b_base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
 from typing import Any, Final, NamedTuple
 
@@ -48,6 +48,12 @@ class PrimitiveCodec(Codec):
     def decode(self, payload: bytes) -> Any:
         return self._decode(self._coding.decode, payload)
 
+    def decode_all(self, payloads: Sequence[bytes]) -> list[Any]:
+        try:
+            return list(map(self._coding.decode, payloads))
+        except (ValueError, OverflowError, struct.error):
+            return super().decode_all(payloads)  # which says what is wrong with the first that is
+
     def decode_native(self, payload: bytes) -> Any:
         return self._decode(self._coding.decode_native, payload)
 
@@ -88,6 +94,8 @@ def _string(schema: SchemaInfo, part: Part) -> _Coding:
     def decode(payload: bytes) -> str:
         return payload.decode(charset)
 
+    if charset == "utf-8":
+        return _Coding(encode, bytes.decode, encode, bytes.decode)
     return _Coding(encode, decode, encode, decode)
 
 

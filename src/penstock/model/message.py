@@ -80,3 +80,17 @@ class Message(msgspec.Struct, gc=False, kw_only=True):
     null_value: bool = False
     compacted_out: bool = False
     encryption: Encryption | None = None
+
+
+class PlainMessages(msgspec.Struct, frozen=True, gc=False):
+    """The messages of an entry, all of them nothing but payloads: what they share, and what differs as a column.
+
+    `batched` is False for one that was sent alone. Message i of a batch has the sequence id `sequence_id + i`.
+    """
+
+    payloads: list[bytes]
+    batched: bool
+    producer_name: str
+    sequence_id: int
+    publish_time: int
+    schema_version: int | None

@@ -1,6 +1,7 @@
 """Payloads back to JSON values, by the schemas of a topic: of messages, and of replies to requests (PIP-371, PIP-43)."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import UNSET
@@ -37,11 +38,7 @@ class Values:
         """Value and key; a payload without a schema is base64. Raises BAD_MESSAGE, SCHEMA_NOT_FOUND."""
         if self._form != "json":
             return self._plain(message), message.key
-        version = message.schema_version
-        try:
-            codec = self._codecs[version]
-        except KeyError:
-            codec = self._codecs[version] = self._codec(version)
+        codec = self._codec(message.schema_version)
         if isinstance(codec, KeyValueCodec):
             value, key = None if message.null_value else message.payload, message.key
             key, value = codec.decode_pair(key if codec.separated else None, value)
@@ -52,7 +49,29 @@ class Values:
             return b64encode(message.payload).decode(), message.key
         return codec.decode(message.payload), message.key
 
+    def decode_plain(self, payloads: Sequence[bytes], version: int | None) -> Sequence[Any] | None:
+        """The values of messages that are nothing but payloads, for the JSON encoder, which writes bytes as base64.
+
+        None where they are to be decoded one by one: one of them raises, or has a key.
+        """
+        try:
+            if self._form == "text":
+                return list(map(bytes.decode, payloads))
+            codec = None if self._form == "base64" else self._codec(version)
+            if isinstance(codec, KeyValueCodec):
+                return None
+            return payloads if codec is None else codec.decode_all(payloads)
+        except (PenstockError, UnicodeDecodeError):
+            return None
+
     def _codec(self, version: int | None) -> Codec | None:
+        try:
+            return self._codecs[version]
+        except KeyError:
+            found = self._codecs[version] = self._find(version)
+            return found
+
+    def _find(self, version: int | None) -> Codec | None:
         if version is None:
             return None if self._reader is None else codec_for(self._reader)
         return codec_for(self._schemas.version(self._topic, version).schema, self._reader)

@@ -107,6 +107,32 @@ def split(payload: bytes, count: int) -> list[tuple[SingleMessageMetadata | None
     return out
 
 
+def split_plain(payload: bytes, count: int) -> list[bytes] | None:
+    """The payloads of `count` messages that are nothing else; None where one is more, or `split` would raise."""
+    if not 1 <= count <= MESSAGES_MAX:
+        return None
+    out: list[bytes] = []
+    at = size = 0
+    head = _NO_HEAD
+    try:
+        for _ in range(count):
+            if not payload.startswith(head, at):
+                head = payload[at : at + 4 + payload[at + 3]]
+                known = _SIZE_OF_HEAD.get(head)
+                if known is None:
+                    single, known, _ = _read_head(payload, at)
+                    if single is not None:
+                        return None
+                    _remember(head, known)
+                size = known
+            at += len(head)
+            out.append(payload[at : at + size])
+            at += size
+    except (PenstockError, IndexError):
+        return None
+    return out if at <= len(payload) else None
+
+
 def _remember(head: bytes, size: int) -> None:
     if len(_SIZE_OF_HEAD) >= ENTRIES_MAX:
         _SIZE_OF_HEAD.clear()

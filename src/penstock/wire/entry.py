@@ -11,9 +11,10 @@ from typing import Final
 
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import Message, OutMessage
+from penstock.model.message import Message, OutMessage, PlainMessages
 
 from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain, split
+from .columns import plain_messages
 from .compression import UNCOMPRESSED_BYTES_MAX, decompress
 from .contents import changes, is_sealed, join, parse, sticky_keys, with_checksum
 from .metadata import (
@@ -119,6 +120,10 @@ class WireFormat:
         if not metadata.HasField("num_messages_in_batch"):
             return [_decode_alone(metadata, payload, entry.offset)]
         return _decode_batch(metadata, payload, entry.offset)
+
+    def plain(self, entry: Entry) -> PlainMessages | None:
+        """The same without an object for each, where all of them are nothing but payloads."""
+        return plain_messages(entry)
 
     def keys(self, entry: Entry) -> list[bytes]:
         """What Key_Shared hashes, for each message; of an entry that cannot be opened, the entry's own."""

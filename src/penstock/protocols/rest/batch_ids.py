@@ -9,7 +9,8 @@ partition's.
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
+from binascii import b2a_base64
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -51,6 +52,13 @@ def tails(ending: Ending) -> Sequence[bytes]:
 @lru_cache(maxsize=TAILS_MAX)
 def _texts(ending: Ending) -> Sequence[str]:
     return [tail.decode() for tail in tails(ending)]
+
+
+def alone_texts(ledger: int, entry_ids: Iterable[int], partition: int) -> list[str]:
+    """The ids of messages that were sent alone."""
+    start = b"\x08" + varint(ledger) + b"\x10"
+    end = b"\x18" + varint(partition) if partition >= 0 else b""
+    return [b2a_base64(start + varint(number) + end, newline=False).decode() for number in entry_ids]
 
 
 def id_texts(ledger: int, entry_id: int, partition: int, count: int) -> list[str]:

@@ -24,9 +24,11 @@ from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Params
 from penstock.protocols.values import Values
 
+from .encoding import Encoding
 from .instances import Fetch, Instance
-from .messages import DEFAULT_MESSAGES, ReadMessage, encode_messages, form_of
+from .messages import DEFAULT_MESSAGES, ReadMessage, form_of
 from .operations import ALWAYS, BOUNDS, CONSUMING, SHIPPED, TIMEOUT, TOPIC, Ms, Target
+from .parts import Bounds
 from .services import Services
 
 FETCH: Final = (TIMEOUT, *BOUNDS)
@@ -163,7 +165,7 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
         async with LongPoll(rest.polls, exchange.receive) as poll:
             poll.watch(caller, allowed)
             values = Values(rest.broker.schemas, target.topic, found.reader, form)
-            fetched = Fetch(rest.decoding, found.consumer, values, messages_max, bytes_max)
+            fetched = Fetch(rest.decoding, found.consumer, Bounds(messages_max, bytes_max))
             if found.turn.locked() and not await poll.until(_free(found.turn), wait_ms):
                 await exchange.answer(b'{"messages":[]}')
                 return
@@ -172,7 +174,7 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
             if poll.lapsed is not None:
                 fetched.give_back()
                 raise poll.lapsed
-            await _hand_out(exchange, poll, fetched)
+            await _hand_out(exchange, poll, fetched, Encoding(rest.decoding, values))
     finally:
         found.requests -= 1
         rest.instances.find(found.id, target.topic, target.subscription, caller.role)
@@ -182,12 +184,12 @@ def _instance(rest: Services, caller: Caller, target: Target) -> Instance:
     return rest.instances.get(target.consumer, target.topic, target.subscription, caller.role)
 
 
-async def _hand_out(exchange: Exchange, poll: LongPoll, fetched: Fetch) -> None:
-    if not fetched.found and fetched.consumer.close_reason is not None:
+async def _hand_out(exchange: Exchange, poll: LongPoll, fetched: Fetch, encoding: Encoding) -> None:
+    if not fetched.parts and fetched.consumer.close_reason is not None:
         raise fetched.consumer.close_reason
-    body = b'{"messages":' + encode_messages(fetched.found) + b"}"
     taken = False
     try:
+        body = f'{{"messages":[{",".join(encoding.encode(fetched.parts).texts)}]}}'.encode()
         await exchange.head(200, JSON_TYPE, (b"content-length", b"%d" % len(body)))
         await exchange.part(body)
         await exchange.part(b"")  # servers wait for a slow client before the next part, not after one

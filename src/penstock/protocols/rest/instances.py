@@ -17,10 +17,9 @@ from penstock.model.schema import SchemaInfo
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.limits import Limits
-from penstock.protocols.values import Values
 from penstock.runtime.clock import Timers
 
-from .messages import Decoding, Found, messages_of
+from .parts import Bounds, Decoding, Part
 
 _QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the loop
 _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
@@ -125,22 +124,17 @@ class Instances:
 class Fetch:
     """One fetch: permits are given for it alone, so that nothing waits with a consumer that does not come back."""
 
-    def __init__(
-        self, decoding: Decoding, consumer: Consumer, values: Values, messages_max: int, bytes_max: int
-    ) -> None:
+    def __init__(self, decoding: Decoding, consumer: Consumer, bounds: Bounds) -> None:
         self.consumer = consumer
-        self.found: list[Found] = []
+        self.parts: list[Part] = []
         self._decoding = decoding
-        self._values = values
-        self._messages_max = messages_max
-        self._bytes_max = bytes_max
-        self._size = 0
+        self._bounds = bounds
         self._handed: list[Delivery] = []
 
     async def run(self, poll: LongPoll, wait_ms: int) -> None:
         """Collect what there is, waiting for the first message alone."""
         consumer = self.consumer
-        consumer.flow(self._messages_max)
+        consumer.flow(self._bounds.messages_left)
         try:
             await self._arrived()
             if len(consumer.outbox) or await poll.until(consumer.ready(), wait_ms):
@@ -164,31 +158,26 @@ class Fetch:
         while self.consumer.outbox:
             for delivery in self.consumer.take():
                 self._add(delivery)
-            if len(self.found) >= self._messages_max or self._size >= self._bytes_max:
+            if self._bounds.full:
                 return
             await self._arrived()
 
     def _add(self, delivery: Delivery) -> None:
         """Take the messages that are within the bounds; the rest of the delivery goes back."""
-        taken = 0
-        topic = delivery.topic
-        first = delivery.entry.offset
-        for one in messages_of(
-            self._decoding, self._values, topic, delivery.entry, delivery.mask, delivery.redeliveries
-        ):
-            if self._size >= self._bytes_max or (self.found and self._size + one.size > self._bytes_max):
-                self._size = max(self._size, self._bytes_max)
-                break
-            self.found.append(one)
-            self._size += one.size
-            taken |= 1 << (one.shown.offset - first)
-        if taken:
-            self._handed.append(msgspec.structs.replace(delivery, mask=taken))
-        if delivery.mask & ~taken:
-            self.consumer.give_back([msgspec.structs.replace(delivery, mask=delivery.mask & ~taken)])
+        part = self._decoding.part(delivery.topic, delivery.entry, delivery.mask, delivery.redeliveries)
+        part.cut(self._bounds.take(part.sizes))
+        mask = part.mask
+        if mask:
+            self.parts.append(part)
+        if mask == delivery.mask:
+            self._handed.append(delivery)
+            return
+        if mask:
+            self._handed.append(msgspec.structs.replace(delivery, mask=mask))
+        self.consumer.give_back([msgspec.structs.replace(delivery, mask=delivery.mask & ~mask)])
 
     def give_back(self) -> None:
         """No client got it: let it be delivered again."""
         self.consumer.give_back(self._handed)
         self._handed.clear()
-        self.found.clear()
+        self.parts.clear()

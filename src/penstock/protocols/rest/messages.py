@@ -1,16 +1,12 @@
-"""Messages as PIP-64 shows them to readers and consumers, and entries decoded to them."""
+"""Messages as PIP-64 shows them to readers and consumers."""
 
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.broker.entry_format import EntryFormat
-from penstock.broker.log import Log
 from penstock.broker.schemas import Schemas
-from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, request_timeout_ms
@@ -19,13 +15,14 @@ from penstock.model.schema import SchemaVersion
 from penstock.protocols.http.params import Params
 from penstock.protocols.values import Form, Values
 
-from .batch_ids import id_texts
 from .operations import error_code
 
 DEFAULT_MESSAGES: Final = 1000  # an answer of a size that people and tools still handle at once
 
-DECODED_BYTES_MAX: Final = 8 << 20  # of payloads; a batch is 1 MiB at most when it was published here
-MESSAGE_BYTES: Final = 500  # about what a decoded message weighs beside its payload
+# What the JSON encoder raises for a value that JSON cannot hold.
+ENCODE_ERRORS: Final = (OverflowError, UnicodeError, TypeError, ValueError, RecursionError)
+
+_encoder: Final = msgspec.json.Encoder()
 
 _FORMS: Final[tuple[Form, ...]] = ("json", "base64", "text")
 
@@ -87,70 +84,11 @@ class SchemaShape(msgspec.Struct):
     properties: dict[str, str]
 
 
-class Decoding:
-    """Entries to messages, which must not be changed: the last few batches are cached, as the consumers of a subscription
-    share them, and so do pages."""
-
-    def __init__(self, encoder: EntryFormat) -> None:
-        self._encoder = encoder
-        self._recent: OrderedDict[tuple[int, int], tuple[list[Message], int]] = OrderedDict()
-        self._bytes = 0
-
-    def decode(self, entry: Entry) -> list[Message]:
-        """Every message of an entry; raises CHECKSUM, BAD_ENCODING."""
-        if entry.count == 1:
-            return self._encoder.decode(entry)
-        key = entry.ledger, entry.entry_id  # never used again for another entry
-        known = self._recent.get(key)
-        if known is not None:
-            self._recent.move_to_end(key)
-            return known[0]
-        messages = self._encoder.decode(entry)
-        size = sum(len(message.payload) for message in messages) + MESSAGE_BYTES * len(messages)
-        self._recent[key] = messages, size
-        self._bytes += size
-        while self._bytes > DECODED_BYTES_MAX:
-            _, (_, evicted) = self._recent.popitem(last=False)
-            self._bytes -= evicted
-        return messages
-
-
-class Found(msgspec.Struct, gc=False):
-    """A message on its way out: as shown, and how many bytes its key and value are."""
-
-    shown: ReadMessage
-    size: int
-
-
-def messages_of(
-    decoding: Decoding,
-    values: Values,
-    topic: Log,
-    entry: Entry,
-    mask: int = -1,
-    redeliveries: int | None = None,
-) -> Iterator[Found]:
-    """The messages of an entry whose bits are set in `mask`, each decoded as far as it can be."""
-    try:
-        messages = decoding.decode(entry)
-    except PenstockError as error:
-        yield from _closed(topic, entry, mask, redeliveries, error)
-        return
-    all_of_it = mask < 0 or 4 * mask.bit_count() >= entry.count
-    name = topic.name
-    ids = id_texts(topic.ledger, entry.entry_id, name.partition, entry.count) if all_of_it else ()
-    for place in range(len(messages)) if mask < 0 else bits_of(mask):
-        message = messages[place]
-        if not message.compacted_out:
-            index = message.index
-            text = ids[index] if 0 <= index < len(ids) else str(topic.id_of(entry, index))
-            yield _show(values, topic, text, message, redeliveries)
-
-
-def _show(values: Values, topic: Log, id: str, message: Message, redeliveries: int | None) -> Found:
+def show(values: Values, partition: int, id: str, message: Message, redeliveries: int | None) -> ReadMessage:
+    """A message as it is shown, decoded as far as it can be."""
     shown = ReadMessage(
         message_id=id,
-        partition=topic.partition,
+        partition=partition,
         offset=message.offset,
         key=message.key,
         value=None,
@@ -178,52 +116,53 @@ def _show(values: Values, topic: Log, id: str, message: Message, redeliveries: i
         if timeout_ms is not None:
             shown.request_timeout_ms = timeout_ms
             shown.request_deadline = message.publish_time + timeout_ms
-    return Found(shown, len(message.payload) + (len(message.key) if message.key else 0))
+    return shown
 
 
-def _closed(
-    topic: Log, entry: Entry, mask: int, redeliveries: int | None, error: PenstockError
-) -> Iterator[Found]:
-    """An entry that cannot be opened: its messages are named, so that they can be acknowledged or passed over."""
-    for place in range(entry.count):
-        if mask >> place & 1:
-            found = topic.id_of(entry, place if entry.count > 1 else -1)
-            shown = ReadMessage(
-                message_id=str(found),
-                partition=topic.partition,
-                offset=entry.offset + place,
-                key=None,
-                value=None,
-                properties={},
-                publish_time=entry.publish_time,
-                event_time=None,
-                sequence_id=-1,
-                producer_name="",
-                schema_version=None,
-                error_code=error_code(error),
-                error=error.message,
-            )
-            if redeliveries is not None:
-                shown.redelivery_count = redeliveries
-            yield Found(shown, len(entry.data) // entry.count)
+def show_closed(
+    partition: int, id: str, entry: Entry, place: int, redeliveries: int | None, error: PenstockError
+) -> ReadMessage:
+    """A message of an entry that cannot be opened: it is named, so that it can be acknowledged or passed over."""
+    return ReadMessage(
+        message_id=id,
+        partition=partition,
+        offset=entry.offset + place,
+        key=None,
+        value=None,
+        properties={},
+        publish_time=entry.publish_time,
+        event_time=None,
+        sequence_id=-1,
+        producer_name="",
+        schema_version=None,
+        redelivery_count=UNSET if redeliveries is None else redeliveries,
+        error_code=error_code(error),
+        error=error.message,
+    )
 
 
-def encode_message(shown: ReadMessage) -> bytes:
-    """JSON of one message; a value that JSON cannot hold becomes an error in its slot."""
+def encode_messages(shown: Sequence[ReadMessage]) -> list[str]:
+    """JSON of each; a value that JSON cannot hold becomes an error in its slot."""
     try:
-        return msgspec.json.encode(shown)
-    except (OverflowError, UnicodeError, TypeError, ValueError, RecursionError):
+        return json_of_each(shown)
+    except ENCODE_ERRORS:
+        return [_encode(one) for one in shown]
+
+
+def json_of_each(values: Sequence[Any]) -> list[str]:
+    """JSON of each value; raises one of ENCODE_ERRORS."""
+    lines = _encoder.encode_lines(values).decode().split("\n")
+    lines.pop()
+    return lines
+
+
+def _encode(shown: ReadMessage) -> str:
+    try:
+        return _encoder.encode(shown).decode()
+    except ENCODE_ERRORS:
         shown.key, shown.value = None, None
         shown.error_code, shown.error = 1, "value: JSON cannot hold it"
-        return msgspec.json.encode(shown)
-
-
-def encode_messages(found: Sequence[Found]) -> bytes:
-    """A JSON array of messages."""
-    try:
-        return msgspec.json.encode([one.shown for one in found])
-    except (OverflowError, UnicodeError, TypeError, ValueError, RecursionError):
-        return b"[" + b",".join(encode_message(one.shown) for one in found) + b"]"
+        return _encoder.encode(shown).decode()
 
 
 def schemas_of(schemas: Schemas, topic: TopicName, versions: set[int | None]) -> list[SchemaShape]:

@@ -16,8 +16,9 @@ from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.transport import COUNTED
 from penstock.protocols.values import Values
 
-from .messages import Decoding, Found, messages_of
+from .encoding import Encoding, Shown
 from .operations import NUMBER
+from .parts import Bounds, Decoding, Part
 
 START: Final = (
     Parameter("message_id", "Start after this one; also `earliest` and `latest`."),
@@ -27,7 +28,6 @@ START: Final = (
     ),
     Parameter("end_offset", "Stop before this offset.", NUMBER),
 )
-UNBOUNDED: Final = 2**63 - 1  # messages or bytes
 SMALL_BYTES: Final = 64 * 1024  # an answer that is not counted
 
 
@@ -67,62 +67,38 @@ async def id_at(topic: Log, offset: int) -> str | None:
 
 
 class Messages:
-    """The messages of a partition from the offset `at` on; `full` once so many, or so many bytes, were taken.
+    """The messages of a partition from the offset `at` on, within `bounds`."""
 
-    The first message is taken whatever its size.
-    """
-
-    def __init__(
-        self,
-        topic: Topic,
-        decoding: Decoding,
-        values: Values,
-        at: int,
-        *,
-        messages_max: int | None,
-        bytes_max: int | None,
-    ) -> None:
+    def __init__(self, topic: Topic, decoding: Decoding, values: Values, at: int, bounds: Bounds) -> None:
         self.topic = topic
         self.at = at
-        self.count = 0
-        self.size = 0  # bytes of their keys and values
-        self.full = False
+        self.bounds = bounds
         self._decoding = decoding
-        self._values = values
-        self._messages_max = UNBOUNDED if messages_max is None else messages_max
-        self._bytes_max = UNBOUNDED if bytes_max is None else bytes_max
+        self._encoding = Encoding(decoding, values)
 
-    @property
-    def messages_left(self) -> int:
-        return self._messages_max - self.count
-
-    def take(self, entries: Sequence[Entry], end: int) -> list[Found]:
+    def take(self, entries: Sequence[Entry], end: int) -> Shown:
         """The messages of the entries that follow, before the offset `end`."""
-        found: list[Found] = []
-        at, count, size = self.at, self.count, self.size
-        try:
-            for entry in entries:
-                for one in messages_of(self._decoding, self._values, self.topic, entry):
-                    offset = one.shown.offset
-                    if offset < at:
-                        continue
-                    if offset >= end:
-                        at = end
-                        return found
-                    if count and size + one.size > self._bytes_max:
-                        self.full = True
-                        return found
-                    found.append(one)
-                    at = offset + 1
-                    count += 1
-                    size += one.size
-                    if count == self._messages_max or size >= self._bytes_max:
-                        self.full = True
-                        return found
-                at = max(at, entry.end)
-            return found
-        finally:
-            self.at, self.count, self.size = at, count, size
+        topic, bounds, decoding = self.topic, self.bounds, self._decoding
+        parts: list[Part] = []
+        for entry in entries:
+            offset, at = entry.offset, self.at
+            if offset >= end or bounds.full:
+                break
+            mask = (1 << min(entry.end, end) - offset) - 1
+            if at > offset:
+                mask = mask >> at - offset << at - offset
+            part = decoding.part(topic, entry, mask)
+            if at > offset and part.whole:
+                self.at = max(at, entry.end)
+                continue  # it is one message, which lies before
+            taken = bounds.take(part.sizes)
+            if taken:
+                part.cut(taken)
+                parts.append(part)
+                self.at = offset + part.places[-1] + 1
+            if not bounds.full:
+                self.at = max(at, min(entry.end, end))
+        return self._encoding.encode(parts)
 
 
 class Answered:

@@ -16,9 +16,10 @@ from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.values import Values
 
-from .messages import DEFAULT_MESSAGES, ReadMessage, SchemaShape, encode_messages, form_of, schemas_of
+from .messages import DEFAULT_MESSAGES, ReadMessage, SchemaShape, form_of, schemas_of
 from .operations import BOUNDS, FLAG, NUMBER, READING, SHIPPED, TIMEOUT, TOPIC, Target
 from .partition import START, Answered, Messages, id_at, log_of, start_of
+from .parts import Bounds
 from .services import Services
 from .streams import ENTRIES, EVENTS, LINES, Stream, stream_entries, stream_messages
 
@@ -85,9 +86,7 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
     messages_max = params.number("max_messages")
     bytes_max = params.number("max_bytes")
     if kind != "json":
-        following = Messages(
-            topic, rest.decoding, values, start, messages_max=messages_max, bytes_max=bytes_max
-        )
+        following = Messages(topic, rest.decoding, values, start, Bounds(messages_max, bytes_max))
         follow = params.flag("follow") or kind == EVENTS
         async with LongPoll(rest.polls, exchange.receive) as poll:
             poll.watch(caller, allowed)
@@ -99,14 +98,11 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
         async with LongPoll(rest.polls, exchange.receive) as poll:
             await poll.until(topic.grown(start, limits.max_wait_ms), wait_ms)
         allowed()  # still, after the wait
-    page = Messages(
-        topic,
-        rest.decoding,
-        values,
-        start,
-        messages_max=min(messages_max or DEFAULT_MESSAGES, limits.max_read_messages),
-        bytes_max=min(bytes_max or limits.max_read_bytes, limits.max_read_bytes),
+    bounds = Bounds(
+        min(messages_max or DEFAULT_MESSAGES, limits.max_read_messages),
+        min(bytes_max or limits.max_read_bytes, limits.max_read_bytes),
     )
+    page = Messages(topic, rest.decoding, values, start, bounds)
     answered = Answered(exchange)
     try:
         parts: list[bytes] = []
@@ -131,25 +127,25 @@ async def _collect(
     before the next, so that it is in memory once. Raises TOO_MANY_REQUESTS or UNAVAILABLE where there is no room for
     any.
     """
-    topic, last_id = page.topic, None
+    topic, bounds, last_id = page.topic, page.bounds, None
     end = topic.next_offset if end is None else min(end, topic.next_offset)
     parts.append(b'{"messages":[')
-    while not page.full and page.at < end:
-        if not await answered.room(2 * topic.read_bytes_max, needed=not page.count):
+    while not bounds.full and page.at < end:
+        if not await answered.room(2 * topic.read_bytes_max, needed=not bounds.count):
             break
-        entries = await topic.read_at(page.at, min(_ENTRIES_PER_READ, page.messages_left))
+        entries = await topic.read_at(page.at, min(_ENTRIES_PER_READ, bounds.messages_left))
         if not entries:
             break
         topic.has_read(sum([len(entry.data) for entry in entries]))
         found = page.take(entries, end)
-        if found:
+        if found.ids:
             if last_id is not None:
                 parts.append(b",")
-            parts.append(encode_messages(found)[1:-1])
-            last_id = found[-1].shown.message_id
-            versions.update([one.shown.schema_version for one in found])
+            parts.append(",".join(found.texts).encode())
+            last_id = found.ids[-1]
+            versions |= found.versions
         del entries, found
-        answered.count(page.size)
+        answered.count(bounds.size)
     return last_id
 
 

@@ -8,8 +8,8 @@ from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPolls
 
 from .instances import Instances
-from .messages import Decoding
 from .operations import Target
+from .parts import Decoding
 from .producer_cache import ProducerCache
 
 

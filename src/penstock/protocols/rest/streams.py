@@ -9,7 +9,7 @@ from penstock.model.entry import Entry
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll
 
-from .messages import Found, encode_message
+from .encoding import Shown
 from .partition import Answered, Messages
 
 LINES: Final = "application/x-ndjson"
@@ -43,13 +43,13 @@ class Stream:
 
     async def parts(
         self, poll: LongPoll, answered: Answered, heartbeat_ms: int | None = None
-    ) -> AsyncIterator[list[Found]]:
-        """Messages, some at a time; an empty list is a heartbeat. What is read counts in `answered`."""
-        topic, messages = self._topic, self._messages
+    ) -> AsyncIterator[Shown | None]:
+        """Messages, some at a time; None is a heartbeat. What is read counts in `answered`."""
+        topic, messages, bounds = self._topic, self._messages, self._messages.bounds
         fixed = None if self._follow else topic.next_offset
         waited = 0
         while not poll.gone and poll.lapsed is None:
-            end = topic.next_offset if fixed is None or not messages.count else fixed
+            end = topic.next_offset if fixed is None or not bounds.count else fixed
             end = end if self._end is None else min(end, self._end)
             if messages.at < end:
                 waited = 0
@@ -57,11 +57,12 @@ class Stream:
                 entries = await topic.read_at(messages.at, _PART_ENTRIES, _PART_BYTES)
                 if not entries:
                     messages.at = end  # trimmed in the meantime
+                before = bounds.size
                 found = messages.take(entries, end)
-                answered.count(sum([one.size for one in found]))
-                if found:
+                answered.count(bounds.size - before)
+                if found.ids:
                     yield found
-                if messages.full:
+                if bounds.full:
                     return
                 continue
             left = self._wait_left(waited)
@@ -75,7 +76,7 @@ class Stream:
             if not news:
                 waited += int(wait or 0)
                 if heartbeat_ms is not None and not self._no_more:
-                    yield []
+                    yield None
 
     @property
     def _no_more(self) -> bool:
@@ -86,7 +87,7 @@ class Stream:
         """How long to wait for the next message; None: for ever, 0: no longer."""
         if self._wait_ms is None:
             return None if self._follow else 0
-        if not self._follow and self._messages.count:
+        if not self._follow and self._messages.bounds.count:
             return 0
         return max(0, self._wait_ms - waited)
 
@@ -94,28 +95,30 @@ class Stream:
 async def stream_messages(exchange: Exchange, poll: LongPoll, stream: Stream, kind: str) -> None:
     """One message a line (LINES); or server-sent events (EVENTS), whose client goes on after its `Last-Event-ID`."""
     if kind == EVENTS:
-        encode, heartbeat_ms = _event, HEARTBEAT_MS
+        encode, heartbeat_ms = _events, HEARTBEAT_MS
         await exchange.head(200, (b"content-type", EVENTS.encode()), (b"cache-control", b"no-store"))
         await exchange.part(b":\n\n")  # so that the client sees at once that it is connected
     else:
-        encode, heartbeat_ms = _line, None
+        encode, heartbeat_ms = _lines, None
         await exchange.head(200, (b"content-type", LINES.encode()))
     answered = Answered(exchange)
     try:
         async for found in stream.parts(poll, answered, heartbeat_ms):
-            await exchange.part(b"".join([encode(one) for one in found]) or b":\n\n")
+            await exchange.part(b":\n\n" if found is None else encode(found).encode())
             answered.count(0)
     finally:
         answered.count(0)
     await exchange.end()
 
 
-def _line(one: Found) -> bytes:
-    return encode_message(one.shown) + b"\n"
+def _lines(found: Shown) -> str:
+    return "\n".join(found.texts) + "\n"
 
 
-def _event(one: Found) -> bytes:
-    return b"id: %s\ndata: %s\n\n" % (one.shown.message_id.encode(), encode_message(one.shown))
+def _events(found: Shown) -> str:
+    return "".join(
+        [f"id: {text_id}\ndata: {text}\n\n" for text_id, text in zip(found.ids, found.texts, strict=True)]
+    )
 
 
 async def stream_entries(
