@@ -58,5 +58,8 @@ class Consumer(Receiver, ConsumerAnswers, Protocol):
     def source_of(self, message_id: MessageId) -> Subscription:
         """The subscription that `message_id` belongs to; raises MESSAGE_NOT_FOUND."""
 
+    async def acknowledge_all(self, message_ids: Sequence[MessageId]) -> int:
+        """`acknowledge` many at once; returns how many there were, as those that are not there are passed over."""
+
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Return what was taken but never handed on; it does not count as a redelivery."""

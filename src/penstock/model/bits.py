@@ -1,10 +1,19 @@
 """Sets of small numbers as the bits of an integer: bit i is message i of an entry."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
-def bits_of(mask: int) -> Iterator[int]:
+def bits_of(mask: int) -> Iterable[int]:
     """The indexes of the bits set, ascending."""
+    low = mask & -mask
+    if mask & (mask + low):
+        return _bits_of(mask)
+    return (
+        range(low.bit_length() - 1, mask.bit_length()) if mask else ()
+    )  # they follow one another, as nearly always
+
+
+def _bits_of(mask: int) -> Iterator[int]:
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

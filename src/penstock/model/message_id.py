@@ -57,7 +57,7 @@ def _beginning(ledger: int) -> bytes:
     return b"\x08" + varint(ledger % _UINT64) + b"\x10"
 
 
-class MessageId(msgspec.Struct, frozen=True, order=True):
+class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
     """Where a message lies. `partition`, `batch_index` are -1 and `batch_size` is 0 where there is none."""
 
     ledger: int

@@ -20,6 +20,7 @@ from .pulsar_pb2 import NONE, MessageMetadata, SingleMessageMetadata
 
 MAGIC: Final = b"\x0e\x01"
 BODY_AT: Final = 6
+METADATA_AT: Final = 4  # in the body
 
 
 def crc32c(data: bytes) -> int:
@@ -55,13 +56,19 @@ def join(metadata: bytes, payload: bytes) -> bytes:
     return seal(b"".join((len(metadata).to_bytes(4, "big"), metadata, payload)))
 
 
+def open_body(data: bytes) -> tuple[bytes, int]:
+    """The body of an entry, and where in it the payload begins, after the metadata. Raises CHECKSUM or BAD_ENCODING."""
+    body = unseal(data)
+    until = METADATA_AT + int.from_bytes(body[:METADATA_AT], "big")
+    if len(body) < METADATA_AT or until > len(body):
+        raise PenstockError(ErrorKind.BAD_ENCODING, "the entry is shorter than its metadata")
+    return body, until
+
+
 def parse(data: bytes) -> tuple[MessageMetadata, bytes]:
     """An entry's metadata, and its payload as it is. Raises CHECKSUM or BAD_ENCODING."""
-    body = unseal(data)
-    until = 4 + int.from_bytes(body[:4], "big")
-    if len(body) < 4 or until > len(body):
-        raise PenstockError(ErrorKind.BAD_ENCODING, "the entry is shorter than its metadata")
-    return parse_metadata(body[4:until]), body[until:]
+    body, until = open_body(data)
+    return parse_metadata(body[METADATA_AT:until]), body[until:]
 
 
 def is_sealed(metadata: MessageMetadata) -> bool:

@@ -3,7 +3,7 @@
     0x0e01 | CRC-32C u32 | metadata size u32 | MessageMetadata | payload
 
 The bytes of what is published are written by hand, as each request pays for them; what is read goes through
-protobuf, but for messages that are nothing but payloads.
+protobuf, but for entries and messages that are nothing but payloads.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,15 @@ from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage, PlainMessages
 
-from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain, split
+from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain
 from .columns import plain_messages
 from .compression import UNCOMPRESSED_BYTES_MAX, decompress
 from .contents import changes, is_sealed, join, parse, sticky_keys, with_checksum
+from .messages import read_alone, read_messages
 from .metadata import (
     batch_metadata,
     message_metadata,
     plain_metadata,
-    read_encryption,
-    read_properties,
     read_text,
     schema_version_number,
     signed,
@@ -104,22 +103,13 @@ class WireFormat:
     def decode(self, entry: Entry) -> list[Message]:
         """Every message of an entry; the list is shared and must not be changed. Raises CHECKSUM or BAD_ENCODING."""
         if entry.count == 1 or len(entry.data) > CACHED_BYTES_MAX:
-            return self._decode(entry)
+            return read_messages(entry.data, entry.offset)
         cached = self._decoded.get(entry.entry_id % CACHED_MAX)
         if cached is not None and cached[0].data is entry.data and cached[0].offset == entry.offset:
             return cached[1]
-        messages = self._decode(entry)
+        messages = read_messages(entry.data, entry.offset)
         self._decoded[entry.entry_id % CACHED_MAX] = entry, messages
         return messages
-
-    def _decode(self, entry: Entry) -> list[Message]:
-        metadata, payload = parse(entry.data)
-        if is_sealed(metadata):
-            return [_decode_alone(metadata, payload, entry.offset)]
-        payload = decompress(metadata.compression, payload, metadata.uncompressed_size)
-        if not metadata.HasField("num_messages_in_batch"):
-            return [_decode_alone(metadata, payload, entry.offset)]
-        return _decode_batch(metadata, payload, entry.offset)
 
     def plain(self, entry: Entry) -> PlainMessages | None:
         """The same without an object for each, where all of them are nothing but payloads."""
@@ -170,7 +160,7 @@ def whole_batch(entry: Entry) -> tuple[Message, int] | None:
     if is_sealed(metadata) or not metadata.HasField("num_messages_in_batch"):
         return None
     body = decompress(metadata.compression, payload, metadata.uncompressed_size)
-    return _decode_alone(metadata, body, entry.offset), metadata.num_messages_in_batch
+    return read_alone(metadata, body, entry.offset), metadata.num_messages_in_batch
 
 
 def _check_count(count: int) -> None:
@@ -218,63 +208,3 @@ def _deduplicated_id(metadata: MessageMetadata) -> int:
     if metadata.num_chunks_from_msg > 1 and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
         return -1
     return max(signed(metadata.sequence_id), signed(metadata.highest_sequence_id))
-
-
-def _decode_alone(metadata: MessageMetadata, payload: bytes, offset: int) -> Message:
-    has_key = metadata.HasField("partition_key") and not metadata.null_partition_key
-    return Message(
-        payload=payload,
-        offset=offset,
-        key=read_text(metadata.partition_key) if has_key else None,
-        key_is_base64=metadata.partition_key_b64_encoded,
-        ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
-        properties=read_properties(metadata.properties),
-        publish_time=signed(metadata.publish_time),
-        event_time=signed(metadata.event_time),
-        deliver_at=max(0, metadata.deliver_at_time),
-        producer_name=read_text(metadata.producer_name),
-        sequence_id=signed(metadata.sequence_id),
-        schema_version=schema_version_number(metadata.schema_version),
-        replicate_to=[read_text(cluster) for cluster in metadata.replicate_to] or None,
-        null_value=metadata.null_value,
-        encryption=read_encryption(metadata) if metadata.encryption_keys else None,
-    )
-
-
-def _decode_batch(metadata: MessageMetadata, payload: bytes, offset: int) -> list[Message]:
-    producer = read_text(metadata.producer_name)
-    first = signed(metadata.sequence_id)
-    publish_time = signed(metadata.publish_time)
-    deliver_at = max(0, metadata.deliver_at_time)
-    schema_version = schema_version_number(metadata.schema_version)
-    replicate_to = [read_text(cluster) for cluster in metadata.replicate_to] or None
-    messages: list[Message] = []
-    for index, (single, body) in enumerate(split(payload, metadata.num_messages_in_batch)):
-        message = Message(
-            payload=body,
-            index=index,
-            offset=offset + index,
-            properties={},
-            publish_time=publish_time,
-            deliver_at=deliver_at,
-            producer_name=producer,
-            sequence_id=first + index,
-            schema_version=schema_version,
-            replicate_to=replicate_to,
-        )
-        if single is not None:
-            message.properties = read_properties(single.properties)
-            # HasField costs more than the field: it is asked only where an empty value may mean none.
-            key = single.partition_key
-            if (key or single.HasField("partition_key")) and not single.null_partition_key:
-                message.key = read_text(key)
-                message.key_is_base64 = single.partition_key_b64_encoded
-            if single.HasField("ordering_key"):
-                message.ordering_key = single.ordering_key
-            if single.sequence_id or single.HasField("sequence_id"):
-                message.sequence_id = signed(single.sequence_id)
-            message.event_time = signed(single.event_time)
-            message.null_value = single.null_value
-            message.compacted_out = single.compacted_out
-        messages.append(message)
-    return messages

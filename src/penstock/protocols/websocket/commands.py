@@ -69,7 +69,9 @@ _NONE_KNOWN: Final[Mapping[str, MessageId]] = {}
 Command = Acknowledge | Answering | Negative | Permit | Seek | Unsubscribe | AskEndOfTopic | Broken
 
 
-def parse_command(text: str, known: Mapping[str, MessageId] = _NONE_KNOWN) -> tuple[Command, str | None]:
+def parse_command(
+    text: bytes | str, known: Mapping[str, MessageId] = _NONE_KNOWN
+) -> tuple[Command, str | None]:
     """The command and its context. Never raises. `known` spares the parsing of ids that were given out."""
     try:
         frame = read_command(text)

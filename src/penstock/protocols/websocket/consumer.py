@@ -10,6 +10,7 @@ from msgspec import UNSET
 from penstock.broker.broker import Broker
 from penstock.broker.consumer import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
 from penstock.protocols.proxied import Meter
 from penstock.protocols.values import check_reply
 
@@ -73,34 +74,40 @@ class ConsumerHandler:
             _stop(self._socket, self._consumer)
 
     async def _read(self) -> None:
-        socket, answers, consumer = self._socket, self._answers, self._consumer
-        receive, known, acks = socket.receive, self._deliverer.known, self._meter.acks
+        socket = self._socket
         try:
-            while not socket.left:
-                text = socket.heard(await receive())
-                if text is None:
-                    continue
-                if socket.allowance is not None:
-                    await socket.allowance.spend(1, len(text))
-                command, context = parse_command(text, known)
-                if context is None:
-                    # What most frames are. They get no answer.
-                    if type(command) is Acknowledge and not command.cumulative:
-                        try:
-                            await consumer.acknowledge(command.message_id)
-                            acks.add(1, 0)
-                        except PenstockError:
-                            pass
-                        continue
-                    if isinstance(command, Broken):
-                        socket.stop(*documented(command.result))
-                        return
-                await self._execute(command, context)
-                if answers.full:
-                    await answers.room()
+            while frames := await socket.receive_all():
+                await self._execute_all(frames)
         finally:
             self._deliverer.stop()
-            answers.close()
+            self._answers.close()
+
+    async def _execute_all(self, frames: list[bytes]) -> None:
+        """Do what frames say, in their order; acknowledgements without a context, which get no answer, together."""
+        answers, known, allowance = self._answers, self._deliverer.known, self._socket.allowance
+        acknowledged: list[MessageId] = []
+        for frame in frames:
+            if allowance is not None and allowance.take(1, len(frame)):
+                await self._acknowledge(acknowledged)
+                acknowledged = []
+                await allowance.spend(0, 0)
+            command, context = parse_command(frame, known)
+            if context is None and type(command) is Acknowledge and not command.cumulative:
+                acknowledged.append(command.message_id)
+                continue
+            await self._acknowledge(acknowledged)
+            acknowledged = []
+            if context is None and isinstance(command, Broken):
+                self._socket.stop(*documented(command.result))
+                return
+            await self._execute(command, context)
+            if answers.full:
+                await answers.room()
+        await self._acknowledge(acknowledged)
+
+    async def _acknowledge(self, message_ids: list[MessageId]) -> None:
+        if message_ids and (count := await self._consumer.acknowledge_all(message_ids)):
+            self._meter.acks.add(count, 0)
 
     async def _execute(self, command: Command, context: str | None) -> None:
         """Do what a command says; an error goes into its answer, where it has one, and changes nothing else."""
@@ -169,7 +176,7 @@ class ConsumerHandler:
             for pending in group:
                 if failed is not None and pending.durable:
                     pending.answer.result = failed
-                await self._socket.send(write(pending.answer))
+            await self._socket.send_all([write(pending.answer).encode() for pending in group])
 
 
 class ReaderHandler:
@@ -196,28 +203,32 @@ class ReaderHandler:
     async def _read(self) -> None:
         socket = self._socket
         try:
-            while not socket.left:
-                text = socket.heard(await socket.receive())
-                if text is None:
-                    continue
-                if socket.allowance is not None:
-                    await socket.allowance.spend(1, len(text))
-                command, context = parse_command(text)
-                if isinstance(command, AskEndOfTopic):
-                    ended = self._consumer.drained and self._deliverer.empty
-                    answer = Answer(end_of_topic=ended)
-                    if context is not None:
-                        answer.result, answer.context = "ok", context
-                    await socket.send(write(answer))
-                elif isinstance(command, Broken) and not _is_json(text):
-                    socket.stop(*documented(3))
-                    return
-                else:
-                    self._credit()
-                    if context is not None:
-                        await socket.send(write(Answer(result="ok", context=context)))
+            while frames := await socket.receive_all():
+                for frame in frames:
+                    if socket.allowance is not None:
+                        await socket.allowance.spend(1, len(frame))
+                    if not await self._execute(frame):
+                        socket.stop(*documented(3))
+                        return
         finally:
             self._deliverer.stop()
+
+    async def _execute(self, frame: bytes) -> bool:
+        """Do what a frame says; False for one that is not JSON."""
+        command, context = parse_command(frame)
+        if isinstance(command, AskEndOfTopic):
+            ended = self._consumer.drained and self._deliverer.empty
+            answer = Answer(end_of_topic=ended)
+            if context is not None:
+                answer.result, answer.context = "ok", context
+            await self._socket.send(write(answer))
+        elif isinstance(command, Broken) and not _is_json(frame):
+            return False
+        else:
+            self._credit()
+            if context is not None:
+                await self._socket.send(write(Answer(result="ok", context=context)))
+        return True
 
     def _credit(self) -> None:
         """One message more, for one that was delivered: more acknowledgements than messages give nothing."""
@@ -232,7 +243,7 @@ def _stop(socket: Socket, consumer: Consumer) -> None:
     socket.stop(*documented(8 if reason is None else reason.kind.codes.ws_result))
 
 
-def _is_json(text: str) -> bool:
+def _is_json(text: bytes) -> bool:
     """What a reader's client writes is not looked at any further (Pulsar takes anything that is JSON)."""
     try:
         msgspec.json.decode(text)

@@ -5,7 +5,7 @@ Bare ASGI rather than a framework's object, because the hot loops of the endpoin
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from typing import Any, Final
 
 from penstock.model.errors import WS_CLOSE_BASE, WS_RESULT_TEXT, PenstockError
@@ -113,6 +113,19 @@ class Socket:
             await self._send({"type": "websocket.send", "text": text})
         except (OSError, RuntimeError):
             self.gone = True
+
+    async def receive_all(self) -> list[bytes]:
+        """The text frames that wait, at least one; none once the peer has left."""
+        while not self.left:
+            text = self.heard(await self.receive())
+            if text is not None:
+                return [text.encode()]
+        return []
+
+    async def send_all(self, frames: Sequence[bytes]) -> None:
+        """Send text frames; waits while the peer does not read. Does nothing once the peer is gone."""
+        for frame in frames:
+            await self.send(frame.decode())
 
     async def _try(self, event: Event) -> None:
         if self.gone:

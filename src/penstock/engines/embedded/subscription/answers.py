@@ -1,11 +1,11 @@
 """What consumers answer: acknowledged, negatively acknowledged, to be delivered again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 from penstock.broker.delivery import Delivery
 from penstock.broker.delivery import Receiver as AnyReceiver
-from penstock.engines.embedded.log.offsets import OffsetSet
+from penstock.engines.embedded.log.offsets import CHUNK, OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
@@ -35,6 +35,35 @@ class Answers:
             return False
         self._acknowledge(held, held[0].offset, _mask_of(entry_id, index, held[0].count))
         return True
+
+    def acknowledge_all(self, message_ids: Iterable[MessageId]) -> tuple[int, list[MessageId]]:
+        """Acknowledge messages that are out, in one change of the cursor for those that follow one another.
+
+        Returns how many those were, and the ids of entries that are not out. Indexes beyond an entry are passed over.
+        """
+        late: list[MessageId] = []
+        settled = Settled(self._out)
+        held: list[Pending] = []
+        entry_id = -1
+        acknowledged = count = mask = 0
+        for message_id in message_ids:
+            if message_id.entry != entry_id:
+                if mask:
+                    settled.add(held, mask)
+                    mask = 0
+                entry_id = message_id.entry
+                held = self._pending.of(entry_id)
+                count = held[0].count if held else 0
+            index = message_id.batch_index
+            if not held:
+                late.append(message_id)
+            elif index < count:
+                mask |= (1 << count) - 1 if index < 0 else 1 << index
+                acknowledged += 1
+        if mask:
+            settled.add(held, mask)
+        settled.close()
+        return acknowledged, late
 
     async def acknowledge_late(self, message_id: MessageId) -> None:
         if 0 <= message_id.entry < self._topic.first_entry:
@@ -129,6 +158,53 @@ class Answers:
                 ErrorKind.MESSAGE_NOT_FOUND, f"{owner!r} has no consumer of {self._subscription.name}"
             )
         return next((one for one in own if self.has_out(entry_id, index, one)), own[0])
+
+
+class Settled:
+    """Messages that are acknowledged together: those that follow one another in the log are one change of the cursor, and a
+    consumer is notified once of the room it has."""
+
+    __slots__ = ("_consumer", "_count", "_end", "_out", "_start")
+
+    def __init__(self, out: Outstanding) -> None:
+        self._out = out
+        self._start = self._end = 0  # offsets that are all acknowledged
+        self._consumer: Receiver | None = None
+        self._count = 0  # messages that it has no longer
+
+    def add(self, held: list[Pending], mask: int) -> None:
+        """The messages in `mask` of an entry, of which `held` is out."""
+        first = held[0]
+        offset, count = first.offset, first.count
+        for part in held if len(held) == 1 else tuple(held):
+            if hit := part.mask & mask:
+                if part.consumer is not self._consumer:
+                    self._notify()
+                    self._consumer = part.consumer
+                self._out.release(part, hit)
+                self._count += hit.bit_count()
+        if mask & (mask + 1):  # not all from the first on
+            self._out.acknowledged(offset, mask)
+            return
+        if offset != self._end or self._end - self._start >= CHUNK:
+            self._mark()
+            self._start = offset
+        self._end = offset + (1 if count == 1 else mask.bit_length())
+
+    def close(self) -> None:
+        """Nothing follows."""
+        self._mark()
+        self._notify()
+
+    def _mark(self) -> None:
+        if self._end > self._start:
+            self._out.acknowledged(self._start, (1 << (self._end - self._start)) - 1)
+        self._start = self._end
+
+    def _notify(self) -> None:
+        if self._consumer is not None and self._count:
+            self._consumer.settled(self._count)
+        self._count = 0
 
 
 def _mask_of(entry_id: int, index: int, count: int) -> int:

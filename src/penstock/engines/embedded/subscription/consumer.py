@@ -37,6 +37,30 @@ class Consumer(Receiver):
         if not source.answers.acknowledge(message_id.entry, message_id.batch_index):
             await source.answers.acknowledge_late(message_id)
 
+    async def acknowledge_all(self, message_ids: Sequence[MessageId]) -> int:
+        """Acknowledge many messages at once, as `acknowledge` does each; those that are not there are passed over.
+
+        Returns how many were acknowledged. The store's failures count as not there.
+        """
+        by_ledger: dict[int, list[MessageId]] = {}
+        for message_id in message_ids:
+            by_ledger.setdefault(message_id.ledger, []).append(message_id)
+        acknowledged = 0
+        for ledger, group in by_ledger.items():
+            source = self._attached.get(ledger)
+            if source is None:
+                continue
+            answers = cast(Subscription, source).answers
+            count, late = answers.acknowledge_all(group)
+            acknowledged += count
+            for message_id in late:
+                try:
+                    await answers.acknowledge_late(message_id)
+                    acknowledged += 1
+                except PenstockError:
+                    pass  # as for a frame that names no message
+        return acknowledged
+
     async def reply(
         self,
         message_id: MessageId,

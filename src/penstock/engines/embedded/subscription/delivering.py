@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.broker.delivery import Budget, Delivery
 from penstock.engines.embedded.log.compaction import Compaction
+from penstock.engines.embedded.log.offsets import CHUNK
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer
 from penstock.runtime.tasks import Tasks
@@ -21,6 +22,7 @@ from .reading import AHEAD_ENTRIES_MAX, Reading
 from .receiver import COUNT_BYTES, Receiver, Source
 
 RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop
+RUN_MESSAGES_MAX: Final = CHUNK  # of entries delivered at once: they are bits of one number
 ASIDE_MAX: Final = 20_000  # messages waiting for their keys before nothing more is read; bounds memory
 SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look-up rather than reading over
 
@@ -96,10 +98,10 @@ class Delivering:
             return
         selection = self._out.selection
         self._out.again(selection.release_for_room())
-        for _ in range(RUN_ENTRIES_MAX):
-            if not self._step():
-                break
-        else:
+        left = RUN_ENTRIES_MAX
+        while left > 0 and (done := self._step(left)):
+            left -= done
+        if left <= 0:
             self.wake()
         self.reading.drop_passed()
         if self._topic.terminated and self.drained:
@@ -107,17 +109,19 @@ class Delivering:
                 if consumer.end_reached is not None:
                     consumer.end_reached()
 
-    def _step(self) -> bool:
-        """Deliver one entry, or part of it; False when nothing can be done now."""
+    def _step(self, entries_max: int) -> int:
+        """Deliver an entry or part of it, or a run of entries; returns how many, 0 when nothing can be done now."""
         out = self._out
         if not out.selection.ready():
-            return False
+            return 0
         if self._throttles and self._too_fast():
-            return False
+            return 0
         first = out.replay.first()
         if first is not None:
             return self._replay_one(first)
-        return out.selection.aside < ASIDE_MAX and self._read_one()
+        if out.selection.aside >= ASIDE_MAX:
+            return 0
+        return self._read_run(entries_max) or self._read_one()
 
     def _too_fast(self) -> bool:
         """Whether a rate is used up; then a timer begins the next run."""
@@ -148,6 +152,45 @@ class Delivering:
         mask = first.mask & ~self._cursor.mask(entry.offset, entry.count)
         self._offer(entry, mask & ~self._out.pending.mask(entry.entry_id))
         return True
+
+    def _read_run(self, entries_max: int) -> int:
+        """Deliver the next entries whole to the one consumer that gets everything, as `_read_one` would each of them; returns how
+        many. It ends before the first that is anything else than to be delivered at once."""
+        reading, selection = self.reading, self._out.selection
+        consumer = selection.only()
+        if consumer is None or reading.next_entry is None or self._throttles or self._subscription.compacted:
+            return 0
+        messages, size_max = consumer.room()
+        messages = min(messages, RUN_MESSAGES_MAX)
+        run: list[Entry] = []
+        count = size = 0
+        for entry in reading.held_run(reading.next_entry, min(entries_max, messages)):
+            length = len(entry.data)
+            late = entry.deliver_at and selection.active is None
+            if count + entry.count > messages or size >= size_max or length > COUNT_BYTES or late:
+                break
+            run.append(entry)
+            count += entry.count
+            size += length
+        if not run or self._cursor.mask(run[0].offset, count):
+            return 0
+        reading.next_entry += len(run)
+        self._rate.add(count, size)
+        self._deliver_run(consumer, run, count, size)
+        return len(run)
+
+    def _deliver_run(self, consumer: Receiver, run: list[Entry], count: int, size: int) -> None:
+        """Deliver entries that were never delivered, whole, and follow one another."""
+        subscription = self._subscription
+        if consumer.options.auto_ack:
+            self._cursor.add(run[0].offset, (1 << count) - 1)
+        else:
+            parts = [
+                Pending(one.entry_id, one.offset, one.count, (1 << one.count) - 1, consumer, None)
+                for one in run
+            ]
+            self._out.give(parts, consumer)
+        consumer.deliver([Delivery(subscription, one, (1 << one.count) - 1, 0) for one in run], count, size)
 
     def _read_one(self) -> bool:
         """Deliver the next entry that was never read."""
@@ -224,14 +267,16 @@ class Delivering:
 
     def _deliver(self, consumer: Receiver, entry: Entry, mask: int, hashes: int | list[int] | None) -> None:
         if not consumer.options.auto_ack:
-            self._out.give(Pending(entry.entry_id, entry.offset, entry.count, mask, consumer, hashes))
-        self._rate.add(mask.bit_count(), len(entry.data))
+            part = Pending(entry.entry_id, entry.offset, entry.count, mask, consumer, hashes)
+            self._out.give((part,), consumer)
+        count, size = mask.bit_count(), len(entry.data)
+        self._rate.add(count, size)
         for throttle in self._throttles:
-            throttle.take(mask.bit_count(), len(entry.data))
+            throttle.take(count, size)
         times = self._out.by_times(entry, mask)
         if len(times) > 1 and consumer.options.whole_entries:  # one frame, which has one number, as in Pulsar
             times = [(max(count for count, _ in times), mask)]
-        for redeliveries, bits in times:
-            consumer.deliver(Delivery(self._subscription, entry, bits, redeliveries))
+        deliveries = [Delivery(self._subscription, entry, bits, again) for again, bits in times]
+        consumer.deliver(deliveries, count, size * len(deliveries))
         if consumer.options.auto_ack:
             self._cursor.add(entry.offset, mask)

@@ -3,7 +3,7 @@
 A message that came back too often goes to the dead-letter topic instead.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from penstock.engines.embedded.log.offsets import OffsetSet
@@ -56,12 +56,16 @@ class Outstanding:
 
     # -- out
 
-    def give(self, part: Pending) -> None:
+    def give(self, parts: Sequence[Pending], consumer: Receiver) -> None:
         """A consumer is about to get these messages and has to answer them."""
-        self.pending.add(part)
-        timeout = part.consumer.options.ack_timeout_ms
-        if timeout:
-            self._timers.at(self._topic.clock.monotonic_ms() + timeout, self._timed_out, part)
+        timeout = consumer.options.ack_timeout_ms
+        if not timeout:
+            self.pending.add(parts)
+            return
+        due = self._topic.clock.monotonic_ms() + timeout
+        self.pending.add(parts)
+        for part in parts:
+            self._timers.at(due, self._timed_out, part)
 
     def _timed_out(self, part: Pending) -> None:
         if part.mask:
@@ -70,13 +74,17 @@ class Outstanding:
 
     def settle(self, part: Pending, mask: int) -> None:
         """These messages are no longer out: their consumer has room again, and what waited for their keys may go."""
+        self.release(part, mask)
+        part.consumer.settled(mask.bit_count())
+
+    def release(self, part: Pending, mask: int) -> None:
+        """`settle`, where the caller notifies the consumer."""
         part.mask &= ~mask
         if not part.mask:
             self.pending.drop(part)
         if part.hashes is not None and (freed := self.selection.settled(part, mask)):
             self.again(freed)
             self._wake()
-        part.consumer.settled(mask.bit_count())
 
     def by_times(self, entry: Entry, mask: int) -> list[tuple[int, int]]:
         """Messages by how often they came back: `(times, mask)`, in the order of the log."""

@@ -1,6 +1,7 @@
 """Parts of entries: those that consumers have, and those that are to be delivered again."""
 
 import heapq
+from collections.abc import Sequence
 
 import msgspec
 
@@ -41,12 +42,14 @@ class PendingTable:
     def __init__(self) -> None:
         self._by_entry: dict[int, list[Pending]] = {}
 
-    def add(self, part: Pending) -> None:
-        held = self._by_entry.get(part.entry_id)
-        if held is None:
-            self._by_entry[part.entry_id] = [part]
-        else:
-            held.append(part)
+    def add(self, parts: Sequence[Pending]) -> None:
+        by_entry = self._by_entry
+        for part in parts:
+            held = by_entry.get(part.entry_id)
+            if held is None:
+                by_entry[part.entry_id] = [part]
+            else:
+                held.append(part)
 
     def of(self, entry_id: int) -> list[Pending]:
         """The parts of an entry that are out."""

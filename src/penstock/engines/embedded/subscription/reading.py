@@ -1,6 +1,6 @@
 """Where a subscription reads on, and the entries it has at hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.broker.delivery import Budget
@@ -59,6 +59,14 @@ class Reading:
             return entry
         at = entry_id - self._ahead[0].entry_id
         return self._ahead[at] if 0 <= at < len(self._ahead) else None
+
+    def held_run(self, entry_id: int, entries_max: int) -> Sequence[Entry]:
+        """Entries from `entry_id` on that are in memory, up to `entries_max`."""
+        found = self._topic.peek_all(entry_id, entries_max)
+        if found or not self._ahead:
+            return found
+        at = entry_id - self._ahead[0].entry_id
+        return self._ahead[at : at + entries_max] if at >= 0 else ()
 
     def fetch(
         self, entry_id: int, entries_max: int = AHEAD_ENTRIES_MAX, budget: Budget | None = None

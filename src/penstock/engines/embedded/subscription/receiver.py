@@ -6,7 +6,7 @@ window and permits are shared among them, so that what is out is bounded as a wh
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.broker.delivery import Budget, Delivery
@@ -26,6 +26,9 @@ class SubscribedLog(Log, Protocol):
 
     def peek(self, entry_id: int) -> Entry | None:
         """An entry that is in memory."""
+
+    def peek_all(self, entry_id: int, entries_max: int) -> Sequence[Entry]:
+        """Entries from `entry_id` on that are in memory, up to `entries_max`."""
 
 
 class Source(Protocol):
@@ -108,6 +111,10 @@ class Receiver:
             self._starved = True
         return room
 
+    def room(self) -> tuple[int, int]:
+        """How many messages it takes, and how many bytes of entries before that is to be asked again; one more may exceed them."""
+        return self.capacity(), min(self._outbox_max, self._count_at) - self.outbox_bytes
+
     def bound_unacked(self) -> None:
         """Take the lowest bound on unacknowledged messages that its topics' policies have; 0 bounds nothing."""
         bounds = [one.unacked_max for one in self._attached.values()]
@@ -146,16 +153,15 @@ class Receiver:
 
     # -- deliveries
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Called by a subscription: hand over part of an entry."""
-        count = delivery.mask.bit_count()
+    def deliver(self, deliveries: Sequence[Delivery], count: int, size: int) -> None:
+        """Called by a subscription: hand over parts of entries, `count` messages in entries of `size` bytes."""
         self.delivered += count
         if self.options.flow:
             self.permits -= count
         if not self.options.auto_ack:
             self.unacked += count
-        self.outbox.append(delivery)
-        self.outbox_bytes += len(delivery.entry.data)
+        self.outbox += deliveries
+        self.outbox_bytes += size
         if self.outbox_bytes > self._count_at:
             self._count()
         self._ready.set()

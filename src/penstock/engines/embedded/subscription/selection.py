@@ -44,6 +44,10 @@ class Selection:
         """Give the messages in `mask` to the consumers whose turn it is; returns those that none could take."""
         return mask
 
+    def only(self) -> Receiver | None:
+        """Who gets all that comes next, whatever it is; None where that depends on the messages, or on whose turn it is."""
+        return None
+
     def settled(self, part: Pending, mask: int) -> Sequence[Slice]:
         """These messages, given with hashes, are no longer out; returns what need not wait now."""
         return ()
@@ -87,6 +91,9 @@ class Failover(Selection):
             give(consumer, entry, part, None)
         return mask
 
+    def only(self) -> Receiver | None:
+        return self.active
+
 
 class Exclusive(Failover):
     """One consumer takes part. It may name ranges of hashes: then it gets only the keys in them (readers that share a
@@ -108,6 +115,9 @@ class Exclusive(Failover):
                 return 0
         return super().deal(entry, mask, give)
 
+    def only(self) -> Receiver | None:
+        return None if self.active is None or self.active.options.key_ranges else self.active
+
 
 class Shared(Selection):
     """In turn among those with room, a better priority first."""
@@ -124,6 +134,12 @@ class Shared(Selection):
             mask &= ~part
             give(consumer, entry, part, None)
         return mask
+
+    def only(self) -> Receiver | None:
+        if len(self.consumers) != 1:
+            return None
+        self._turn = 1  # as if it was its turn
+        return self.consumers[0]
 
     def _pick(self) -> Receiver | None:
         """The next with room among the best priority that has any."""

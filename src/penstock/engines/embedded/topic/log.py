@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.engines.embedded.log.tail import Tail, TailCache
@@ -76,6 +76,9 @@ class TopicLog:
     def peek(self, entry_id: int) -> Entry | None:
         """An entry that is still in memory."""
         return self._tail.get(entry_id)
+
+    def peek_all(self, entry_id: int, entries_max: int) -> Sequence[Entry]:
+        return self._tail.slice(entry_id, entries_max, READ_BYTES)
 
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
         entry_id = max(entry_id, self.first_entry)
