@@ -1,6 +1,6 @@
 """Subscriptions of one log: where they stand, who takes part, and what consumers say of their messages."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from penstock.model.entry import Entry
@@ -16,6 +16,10 @@ class Answers(Protocol):
 
     def acknowledge(self, entry_id: int, index: int) -> bool:
         """Acknowledge a message that is out; False when the entry is not out."""
+
+    def acknowledge_masks(self, masks: Mapping[int, int]) -> list[int]:
+        """Acknowledge messages that are out, as bits by entry, -1 for a whole one; returns the entries that were passed
+        over, as they are not out or have not all of these messages."""
 
     async def acknowledge_late(self, message_id: MessageId) -> None:
         """Acknowledge a message that is not out (any more); raises MESSAGE_NOT_FOUND when there is none."""

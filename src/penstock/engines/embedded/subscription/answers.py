@@ -1,6 +1,6 @@
 """What consumers answer: acknowledged, negatively acknowledged, to be delivered again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from penstock.broker.delivery import Delivery
@@ -64,6 +64,23 @@ class Answers:
             settled.add(held, mask)
         settled.close()
         return acknowledged, late
+
+    def acknowledge_masks(self, masks: Mapping[int, int]) -> list[int]:
+        """The same for messages as bits by entry, -1 for a whole one; returns the entries that were passed over, as they are
+        not out or have not all of these messages."""
+        passed: list[int] = []
+        settled = Settled(self._out)
+        for entry_id, mask in masks.items():
+            held = self._pending.of(entry_id)
+            whole = (1 << held[0].count) - 1 if held else 0
+            if mask < 0:
+                mask = whole
+            if held and mask <= whole:
+                settled.add(held, mask)
+            else:
+                passed.append(entry_id)
+        settled.close()
+        return passed
 
     async def acknowledge_late(self, message_id: MessageId) -> None:
         if 0 <= message_id.entry < self._topic.first_entry:
