@@ -5,11 +5,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.entries import TIME, pack
 from tests.support.rest import TOPIC, RestServer, Visit
 
+from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.protocols.limits import Limits
 from penstock.testing.clock import settle
+from penstock.wire import pulsar_pb2 as pb
+from penstock.wire.entry import admit
 
 SUB = f"{TOPIC}/subscription/s"
 NAME = TopicName.parse("t")
@@ -462,3 +466,63 @@ async def test_a_thousand_long_polls() -> None:
         await asyncio.gather(*(v.done for v in visits))
         seen = [msgspec.json.decode(v.body)["messages"] for v in visits]
         assert sorted(int(m["value"]) for found in seen for m in found) == list(range(1000))
+
+
+async def test_ids_of_batches_and_of_none_are_acknowledged_together() -> None:
+    """In any order, with ids twice, and with others among them that are no such ids."""
+    async with RestServer.open() as server:
+        first = await server.produce(*"abcd")
+        alone = [(await server.produce(value))[0] for value in "efg"]
+        path = await consumer(server)
+        assert len(await fetch(server, path)) == 7
+        beyond = str(MessageId(0, 0, -1, 4, 5))
+        unknown = str(MessageId(0, 99))
+        codes = await ack(
+            server, first[3], alone[1], first[1], "?", alone[0], first[1], beyond, unknown, first[0]
+        )
+        assert codes == [None, None, None, 1, None, None, 1, 1, None]
+        found = await cursor(server)
+        assert (found["mark_delete_offset"], found["individually_acknowledged"]) == (1, [[3, 5]])
+        assert (found["backlog"], found["unacknowledged"]) == (2, 2)
+        assert await ack(server, *first, *alone) == [None] * 7  # some of them for the second time
+        assert (await cursor(server))["backlog"] == 0
+
+
+async def test_a_whole_entry_is_acknowledged_by_its_id() -> None:
+    async with RestServer.open() as server:
+        await server.produce(*"abc")
+        path = await consumer(server)
+        assert len(await fetch(server, path)) == 3
+        assert await ack(server, str(MessageId(0, 0))) == [None]
+        assert (await cursor(server))["backlog"] == 0
+
+
+async def test_an_encrypted_batch_is_one_message() -> None:
+    """Only its receiver can open it; the id acknowledges all of it."""
+    async with RestServer.open() as server:
+        await server.produce("a")
+        metadata = pb.MessageMetadata(
+            producer_name="p",
+            sequence_id=1,
+            publish_time=TIME,
+            num_messages_in_batch=3,
+            encryption_param=b"1",
+        )
+        metadata.encryption_keys.add(key="k", value=b"v")
+        topic = await server.broker.topics.get(NAME)
+        await topic.append([admit(pack(metadata, b"sealed" * 10))])
+        path = await consumer(server)
+        plain, sealed = await fetch(server, path)
+        assert (sealed["messageId"], sealed["offset"]) == (str(MessageId(0, 1)), 1)
+        assert await fetch(server, path) == []
+        assert await ack(server, plain["messageId"], sealed["messageId"]) == [None, None]
+        assert (await cursor(server))["backlog"] == 0
+
+
+async def test_what_exceeds_the_bytes_of_a_fetch_is_handed_out_by_the_next() -> None:
+    async with RestServer.open() as server:
+        ids = await server.produce(*["x" * 10] * 5)
+        path = await consumer(server, subscription_type="Shared")
+        taken = [await fetch(server, path, max_bytes=25) for _ in range(3)]
+        assert [[m["messageId"] for m in part] for part in taken] == [ids[:2], ids[2:4], ids[4:]]
+        assert {m["redeliveryCount"] for part in taken for m in part} == {0}

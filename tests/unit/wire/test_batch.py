@@ -9,7 +9,7 @@ from tests.unit.wire.outcome import refusal
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.wire import batch
-from penstock.wire.batch import MESSAGES_MAX, pack, pack_plain, split
+from penstock.wire.batch import MESSAGES_MAX, pack, pack_plain, split, split_plain
 from penstock.wire.metadata import ENTRIES_MAX
 from penstock.wire.pulsar_pb2 import SingleMessageMetadata
 
@@ -123,3 +123,25 @@ def test_what_it_remembers_is_bounded() -> None:
 @given(st.binary(max_size=80), st.integers(1, 5))
 def test_any_bytes_are_a_batch_or_refused(payload: bytes, count: int) -> None:
     assert refusal(lambda: split(payload, count)) in (None, ErrorKind.BAD_ENCODING)
+
+
+@given(
+    st.lists(SIZES, min_size=1, max_size=12), st.integers(-3, 3), st.integers(-1, 1), st.binary(max_size=3)
+)
+def test_plain_payloads_alone(sizes: list[int], cut: int, more: int, junk: bytes) -> None:
+    """`split_plain` reads what `split` does, and nothing where that raises."""
+    payloads = [bytes([n]) * size for n, size in enumerate(sizes)]
+    data = pack_plain(payloads) + junk
+    data = data[: len(data) + cut] if cut < 0 else data
+    count = len(payloads) + more
+    try:
+        expected = [payload for single, payload in split(data, count) if single is None]
+    except PenstockError:
+        expected = []
+    found = split_plain(data, count)
+    assert (found or []) == (expected if len(expected) == count else [])
+
+
+def test_what_is_more_than_a_payload_is_not_plain() -> None:
+    message = OutMessage(payload=b"x", key="k")
+    assert split_plain(pack_plain([b"x"]) + pack([message], [0]), 2) is None
