@@ -61,8 +61,13 @@ def alone_texts(ledger: int, entry_ids: Iterable[int], partition: int) -> list[s
     return [b2a_base64(start + varint(number) + end, newline=False).decode() for number in entry_ids]
 
 
+def id_parts(ledger: int, entry_id: int, partition: int, count: int) -> tuple[str, Sequence[str]]:
+    """What all ids of a batch begin with, and how each goes on."""
+    head, ending = split(ledger, entry_id, partition, count)
+    return head.decode(), _texts(ending)
+
+
 def id_texts(ledger: int, entry_id: int, partition: int, count: int) -> list[str]:
     """The ids of all messages of a batch."""
-    head, ending = split(ledger, entry_id, partition, count)
-    start = head.decode()
-    return [start + tail for tail in _texts(ending)]
+    start, ends = id_parts(ledger, entry_id, partition, count)
+    return [start + end for end in ends]

@@ -189,7 +189,10 @@ async def _hand_out(exchange: Exchange, poll: LongPoll, fetched: Fetch, encoding
         raise fetched.consumer.close_reason
     taken = False
     try:
-        body = f'{{"messages":[{",".join(encoding.encode(fetched.parts).texts)}]}}'.encode()
+        texts = encoding.encode(fetched.parts).texts or [""]
+        texts[0] = f'{{"messages":[{texts[0]}'
+        texts[-1] += "]}"
+        body = ",".join(texts).encode()
         await exchange.head(200, JSON_TYPE, (b"content-length", b"%d" % len(body)))
         await exchange.part(body)
         await exchange.part(b"")  # servers wait for a slow client before the next part, not after one

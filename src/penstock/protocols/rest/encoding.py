@@ -6,26 +6,31 @@ encoded together. The others are made one by one (`messages`), and so are those 
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from penstock.broker.log import Log
 from penstock.model.errors import PenstockError
 from penstock.model.message import PlainMessages
 from penstock.protocols.values import Values
 
-from .batch_ids import alone_texts, id_texts
+from .batch_ids import alone_texts, id_parts
 from .messages import ENCODE_ERRORS, ReadMessage, encode_messages, json_of_each, show, show_closed
 from .parts import Decoding, Part
 
+_START: Final = '{"messageId":"'
+
 
 class Shown(msgspec.Struct):
-    """Messages as they are shown: their ids, the JSON of each, and the schema versions that occur."""
+    """Messages as they are shown: the JSON of each, and the schema versions that occur."""
 
-    ids: list[str]
     texts: list[str]
     versions: set[int | None]
+
+
+def id_in(text: str) -> str:
+    """The id in the JSON of a message."""
+    return text[len(_START) : text.index('"', len(_START))]
 
 
 class Encoding:
@@ -37,7 +42,7 @@ class Encoding:
 
     def encode(self, parts: Sequence[Part]) -> Shown:
         """The messages of `parts`, in their order; none of the parts is empty."""
-        shown = Shown([], [], set())
+        shown = Shown([], set())
         at = 0
         while at < len(parts):
             run = _run(parts, at)
@@ -60,23 +65,20 @@ class Encoding:
             texts = json_of_each(values)
         except ENCODE_ERRORS:
             return False
-        partition = f'","partition":{first.topic.partition},"offset":'
-        ending = _ending(plain, first.redeliveries)
-        ids, offsets, _, times, sequence_ids = columns
+        offset_at = f'","partition":{first.topic.partition},"offset":'
+        value_at, ending = ',"key":null,"value":', _ending(plain, first.redeliveries)
+        start = _START + columns.id_start
         shown.texts += [
-            f'{{"messageId":"{text_id}{partition}{offset},"key":null,"value":{text},"properties":{{}},"publishTime":{time}'
-            f',"eventTime":null,"sequenceId":{sequence_id}{ending}'
-            for text_id, offset, text, time, sequence_id in zip(
-                ids, offsets, texts, times, sequence_ids, strict=False
+            f"{start}{id_end}{offset_at}{offset}{value_at}{text}{middle}{sequence_id}{ending}"
+            for id_end, offset, text, middle, sequence_id in zip(
+                columns.id_ends, columns.offsets, texts, columns.middles, columns.sequence_ids, strict=False
             )
         ]
-        shown.ids += ids
         shown.versions.add(plain.schema_version)
         return True
 
     def _one_by_one(self, run: Sequence[Part], shown: Shown) -> None:
         each = [one for part in run for one in self._each(part)]
-        shown.ids += [one.message_id for one in each]
         shown.versions.update([one.schema_version for one in each])
         shown.texts += encode_messages(each)
 
@@ -85,25 +87,31 @@ class Encoding:
         if isinstance(opened, PlainMessages):
             opened = self._decoding.messages(entry)
         if isinstance(opened, PenstockError):
-            ids = _ids(topic, part) if entry.count > 1 else [str(topic.id_of(entry, -1))]
+            batched = entry.count > 1
+        else:
+            batched = opened[0].index >= 0
+        start, ends = _ids(part) if batched else ("", [str(topic.id_of(entry, -1))])
+        places = zip(ends, part.places, strict=True)
+        if isinstance(opened, PenstockError):
             return [
-                show_closed(topic.partition, text_id, entry, place, redeliveries, opened)
-                for text_id, place in zip(ids, part.places, strict=True)
+                show_closed(topic.partition, start + end, entry, place, redeliveries, opened)
+                for end, place in places
             ]
-        ids = _ids(topic, part) if opened[0].index >= 0 else [str(topic.id_of(entry, -1))]
         return [
-            show(self._values, topic.partition, text_id, opened[place], redeliveries)
-            for text_id, place in zip(ids, part.places, strict=True)
+            show(self._values, topic.partition, start + end, opened[place], redeliveries)
+            for end, place in places
         ]
 
 
 class _Columns(NamedTuple):
-    """What differs from message to message; each has an item for each of them."""
+    """What differs from message to message; each has an item for each of them. `middles` stand between the value and the
+    sequence id; all ids begin with `id_start`."""
 
-    ids: list[str]
+    id_start: str
+    id_ends: Sequence[str]
     offsets: Iterable[int]
     payloads: Sequence[bytes]
-    times: Iterable[int]
+    middles: Iterable[str]
     sequence_ids: Iterable[int]
 
 
@@ -135,22 +143,18 @@ def _run(parts: Sequence[Part], at: int) -> Sequence[Part]:
 
 def _batch_columns(part: Part, plain: PlainMessages) -> _Columns:
     places, payloads, first, offset = part.places, plain.payloads, plain.sequence_id, part.entry.offset
-    times = repeat(plain.publish_time)
-    ids = _ids(part.topic, part)
+    middles = repeat(_middle(plain.publish_time))
+    start, ends = _ids(part)
     if isinstance(places, range):
         low, high = places.start, places.stop
-        return _Columns(
-            ids,
-            range(offset + low, offset + high),
-            payloads[low:high],
-            times,
-            range(first + low, first + high),
-        )
+        offsets = range(offset + low, offset + high)
+        return _Columns(start, ends, offsets, payloads[low:high], middles, range(first + low, first + high))
     return _Columns(
-        ids,
+        start,
+        ends,
         [offset + place for place in places],
         [payloads[place] for place in places],
-        times,
+        middles,
         [first + place for place in places],
     )
 
@@ -159,21 +163,29 @@ def _alone_columns(run: Sequence[Part]) -> _Columns:
     topic = run[0].topic
     plain = [part.opened for part in run if isinstance(part.opened, PlainMessages)]
     return _Columns(
+        "",
         alone_texts(topic.ledger, [part.entry.entry_id for part in run], topic.name.partition),
         [part.entry.offset for part in run],
         [one.payloads[0] for one in plain],
-        [one.publish_time for one in plain],
+        [_middle(one.publish_time) for one in plain],
         [one.sequence_id for one in plain],
     )
 
 
-def _ids(topic: Log, part: Part) -> list[str]:
-    """The ids of a part of a batch."""
-    places, entry = part.places, part.entry
+def _middle(publish_time: int) -> str:
+    """What stands between the value and the sequence id."""
+    return f',"properties":{{}},"publishTime":{publish_time},"eventTime":null,"sequenceId":'
+
+
+def _ids(part: Part) -> tuple[str, Sequence[str]]:
+    """What the ids of a part of a batch begin with, and how each goes on."""
+    topic, places, entry = part.topic, part.places, part.entry
     if 4 * len(places) < entry.count:
-        return [str(topic.id_of(entry, place)) for place in places]
-    ids = id_texts(topic.ledger, entry.entry_id, topic.name.partition, entry.count)
-    return ids if len(places) == len(ids) else [ids[place] for place in places]
+        return "", [str(topic.id_of(entry, place)) for place in places]
+    start, ends = id_parts(topic.ledger, entry.entry_id, topic.name.partition, entry.count)
+    if isinstance(places, range):
+        return start, ends if len(places) == len(ends) else ends[places.start : places.stop]
+    return start, [ends[place] for place in places]
 
 
 def _ending(plain: PlainMessages, redeliveries: int | None) -> str:

@@ -16,6 +16,7 @@ from penstock.protocols.http.operations import Table
 from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.values import Values
 
+from .encoding import id_in
 from .messages import DEFAULT_MESSAGES, ReadMessage, SchemaShape, form_of, schemas_of
 from .operations import BOUNDS, FLAG, NUMBER, READING, SHIPPED, TIMEOUT, TOPIC, Target
 from .partition import START, Answered, Messages, id_at, log_of, start_of
@@ -138,11 +139,11 @@ async def _collect(
             break
         topic.has_read(sum([len(entry.data) for entry in entries]))
         found = page.take(entries, end)
-        if found.ids:
+        if found.texts:
             if last_id is not None:
                 parts.append(b",")
             parts.append(",".join(found.texts).encode())
-            last_id = found.ids[-1]
+            last_id = id_in(found.texts[-1])
             versions |= found.versions
         del entries, found
         answered.count(bounds.size)

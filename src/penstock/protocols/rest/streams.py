@@ -9,7 +9,7 @@ from penstock.model.entry import Entry
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll
 
-from .encoding import Shown
+from .encoding import Shown, id_in
 from .partition import Answered, Messages
 
 LINES: Final = "application/x-ndjson"
@@ -60,7 +60,7 @@ class Stream:
                 before = bounds.size
                 found = messages.take(entries, end)
                 answered.count(bounds.size - before)
-                if found.ids:
+                if found.texts:
                     yield found
                 if bounds.full:
                     return
@@ -116,9 +116,7 @@ def _lines(found: Shown) -> str:
 
 
 def _events(found: Shown) -> str:
-    return "".join(
-        [f"id: {text_id}\ndata: {text}\n\n" for text_id, text in zip(found.ids, found.texts, strict=True)]
-    )
+    return "".join([f"id: {id_in(text)}\ndata: {text}\n\n" for text in found.texts])
 
 
 async def stream_entries(
