@@ -82,22 +82,26 @@ class Messages:
         parts: list[Part] = []
         for entry in entries:
             offset, at = entry.offset, self.at
-            if offset >= end or bounds.full:
+            if offset >= end:
                 break
-            mask = (1 << min(entry.end, end) - offset) - 1
+            until = min(offset + entry.count, end)
+            mask = (1 << until - offset) - 1
             if at > offset:
                 mask = mask >> at - offset << at - offset
             part = decoding.part(topic, entry, mask)
-            if at > offset and part.whole:
-                self.at = max(at, entry.end)
-                continue  # it is one message, which lies before
+            if at > offset and part.whole:  # it is one message, which lies before
+                self.at = max(at, offset + entry.count)
+                continue
             taken = bounds.take(part.sizes)
-            if taken:
+            if taken < len(part.sizes):
                 part.cut(taken)
+            if taken:
                 parts.append(part)
-                self.at = offset + part.places[-1] + 1
-            if not bounds.full:
-                self.at = max(at, min(entry.end, end))
+                at = offset + part.places[-1] + 1
+            if bounds.full:
+                self.at = at
+                break
+            self.at = max(at, until)
         return self._encoding.encode(parts)
 
 

@@ -19,6 +19,8 @@ DECODED_BYTES_MAX: Final = 8 << 20  # of payloads; a batch is 1 MiB at most when
 MESSAGE_BYTES: Final = 500  # about what a decoded message weighs beside its payload
 PLAIN_BYTES: Final = 50  # the same of one that is nothing but a payload
 
+_FIRST: Final = range(1)
+
 # What an entry holds, or why it cannot be opened.
 Opened = PlainMessages | list[Message] | PenstockError
 
@@ -40,8 +42,7 @@ class Part(msgspec.Struct, gc=False):
 
     def cut(self, count: int) -> None:
         """Leave out all but the first `count`."""
-        if count < len(self.places):
-            self.places, self.sizes = self.places[:count], self.sizes[:count]
+        self.places, self.sizes = self.places[:count], self.sizes[:count]
 
     @property
     def mask(self) -> int:
@@ -107,11 +108,13 @@ class Decoding:
     def part(self, topic: Log, entry: Entry, mask: int, redeliveries: int | None = None) -> Part:
         """The messages of an entry whose bits are set in `mask`, as far as there are such."""
         opened = self._open(entry)
-        places = _places(mask)
+        places = _FIRST if mask == 1 else _places(mask)
         sizes: Sequence[int]
         if isinstance(opened, PlainMessages):
             payloads = opened.payloads
-            if isinstance(places, range):
+            if len(places) == len(payloads):
+                sizes = list(map(len, payloads))
+            elif isinstance(places, range):
                 sizes = list(map(len, payloads[places.start : places.stop]))
             else:
                 sizes = [len(payloads[place]) for place in places]
@@ -162,10 +165,8 @@ class Decoding:
 
 
 def _places(mask: int) -> Sequence[int]:
-    low = mask & -mask
-    if not mask & (mask + low):  # a run without gaps
-        return range(low.bit_length() - 1, mask.bit_length()) if mask else range(0)
-    return list(bits_of(mask))
+    places = bits_of(mask)
+    return places if isinstance(places, range) else list(places)
 
 
 def _shown(messages: Sequence[Message], places: Sequence[int]) -> Sequence[int]:
