@@ -11,8 +11,8 @@ from penstock.runtime.statistics import Rate
 from .delivery import DeliverySource, Outcome, Receiver
 
 
-class Answers(Protocol):
-    """What consumers say of one subscription's messages. Index -1 means a whole entry."""
+class Acknowledgements(Protocol):
+    """What is done of one subscription's messages. Index -1 means a whole entry."""
 
     def acknowledge(self, entry_id: int, index: int) -> bool:
         """Acknowledge a message that is out; False when the entry is not out."""
@@ -32,6 +32,10 @@ class Answers(Protocol):
 
     async def acknowledge_up_to(self, message_id: MessageId) -> None:
         """Acknowledge everything up to and with `message_id`; raises MESSAGE_NOT_FOUND."""
+
+
+class Answers(Acknowledgements, Protocol):
+    """What consumers say of one subscription's messages."""
 
     def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
         """Give a message back after a delay; False when it is not out (with `by`)."""
