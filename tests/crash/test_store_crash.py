@@ -4,6 +4,7 @@ Run as a program, this file is the process that is killed.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ PUBLISHERS = 8
 LANES = 4  # folders, each with its own series of processes
 ROUNDS = 25  # processes a folder
 KEPT = 50  # entries that trims leave
+APPENDS_FEW = 8  # of each publisher, of about 10 kB each
 
 
 # --- the process that is killed ----------------------------------------------------------------------
@@ -43,10 +45,12 @@ def tell(kind: str, *values: object) -> None:
     os.write(1, json.dumps([kind, *values]).encode() + b"\n")
 
 
-async def publish(store: SqliteStore, ledgers: list[int], life: int, publisher: int) -> None:
+async def publish(
+    store: SqliteStore, ledgers: list[int], life: int, publisher: int, appends: Iterable[int]
+) -> None:
     dice = random.Random(f"{life}:{publisher}")
     number = 0
-    while True:
+    for _ in appends:
         ledger = dice.choice(ledgers)
         entries = []
         for _ in range(dice.randint(1, 3)):
@@ -71,7 +75,20 @@ async def live(folder: Path, life: int) -> None:
     await store.start()
     ledgers = [(await store.open(topic)).ledger for topic in TOPICS]
     tell("ready")
-    await asyncio.gather(*(publish(store, ledgers, life, number) for number in range(PUBLISHERS)))
+    await asyncio.gather(
+        *(publish(store, ledgers, life, number, itertools.count()) for number in range(PUBLISHERS))
+    )
+
+
+async def begin(folder: Path) -> None:
+    """Publish less than what is written between two checkpoints, and wait to be killed."""
+    store = SqliteStore(folder)
+    await store.start()
+    ledgers = [(await store.open(topic)).ledger for topic in TOPICS]
+    appends = range(APPENDS_FEW)
+    await asyncio.gather(*(publish(store, ledgers, 0, number, appends) for number in range(PUBLISHERS)))
+    tell("published")
+    await asyncio.Event().wait()
 
 
 async def fill(folder: Path) -> None:
@@ -205,10 +222,8 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a killed process, with a write-ahead log not yet in the main file."""
     folder = tmp_path_factory.mktemp("killed")
-    with child("live", folder, 0) as process:
-        for number, _ in enumerate(reports(process)):
-            if number == 300:
-                break
+    with child("begin", folder) as process:
+        assert ["published"] in reports(process)
         process.kill()
     assert (folder / f"{FILE_NAME}-wal").stat().st_size > 100_000
     return folder
@@ -314,4 +329,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "live":
         asyncio.run(live(Path(sys.argv[2]), int(sys.argv[3])))
     else:
-        asyncio.run(fill(Path(sys.argv[2])))
+        asyncio.run({"begin": begin, "fill": fill}[sys.argv[1]](Path(sys.argv[2])))
