@@ -1,0 +1,1 @@
+"""Producers and consumers of whole entries, as they are stored: what a proxy before a cluster uses."""
