@@ -140,7 +140,8 @@ class PulsarCluster:
         if answer.status >= 400:
             kind = ErrorKind.TOPIC_NOT_FOUND if answer.status == 404 else ErrorKind.UNAVAILABLE
             raise PenstockError(
-                kind, f"the cluster cannot say who serves {topic}: {answer.body[:200].decode(errors='replace')}"
+                kind,
+                f"the cluster cannot say who serves {topic}: {answer.body[:200].decode(errors='replace')}",
             )
         import msgspec
 
