@@ -12,6 +12,7 @@ from penstock.runtime.tasks import Tasks
 
 from .administration import Administration, Subscriptions
 from .capability import Capable
+from .cluster import Cluster
 from .consumer import Consumer
 from .entry_format import EntryFormat
 from .namespaces import Namespaces, Policies
@@ -65,6 +66,10 @@ class Services(Protocol):
 
 class Broker(Services, Capable, Protocol):
     """Topics, producers, subscriptions and schemas over one log."""
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster that holds the log; None where the engine is its own."""
 
     async def start(self) -> None:
         """Open the log and read what there is; raises UNAVAILABLE."""

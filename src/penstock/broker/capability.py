@@ -1,7 +1,7 @@
 """What an engine can do beyond publishing and consuming, which not every log behind it offers."""
 
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -13,6 +13,15 @@ class Capability(Enum):
     STAGED_PUBLISH = "staged publishing"  # the exactly-once sink of Spark
     ENTRIES = "publishing of whole entries"  # in bulk, as clients made them
     COMPACTION = "compaction on demand"
+    # Dense numbers of messages. Without them positions are opaque inside the process, and never shown.
+    OFFSETS = "offsets"
+
+
+_NEEDS: Final = {
+    Capability.OFFSETS: "the cluster does not number its entries, or does not show the numbers: its brokers need"
+    " brokerEntryMetadataInterceptors=org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor and"
+    " exposingBrokerEntryMetadataToClientEnabled=true",
+}
 
 
 class Capable(Protocol):
@@ -25,6 +34,8 @@ class Capable(Protocol):
 def require(engine: Capable, capability: Capability) -> None:
     """Raise NOT_SUPPORTED where the engine cannot do what a request needs."""
     if capability not in engine.capabilities:
+        needs = _NEEDS.get(capability)
         raise PenstockError(
-            ErrorKind.NOT_SUPPORTED, f"the engine behind this server has no {capability.value}"
+            ErrorKind.NOT_SUPPORTED,
+            f"the engine behind this server has no {capability.value}" + (f": {needs}" if needs else ""),
         )

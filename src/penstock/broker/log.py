@@ -9,10 +9,15 @@ from penstock.runtime.clock import Clock
 
 
 class LogPosition(Protocol):
-    """Where a log begins and ends now. Entry ids and offsets grow; `next_…` is what the next append gets."""
+    """Where a log begins and ends now. Entry ids and offsets grow; `next_…` is what the next append gets.
+
+    Where the log is a cluster's, all of it is what `Log.refresh` learned last.
+    """
 
     @property
-    def ledger(self) -> int: ...
+    def ledger(self) -> int:
+        """The ledger of its entries; -1 where they are in many: then each entry names its own."""
+
     @property
     def first_entry(self) -> int: ...
     @property
@@ -84,3 +89,6 @@ class Log(LogPosition, LogSearch, LogReader, Protocol):
     @property
     def read_bytes_max(self) -> int:
         """What one read may bring, in bytes."""
+
+    async def refresh(self) -> None:
+        """Learn where the log begins and ends now; nothing to do where the engine is its own cluster."""

@@ -110,6 +110,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
     """Where a batch of plain messages was stored: message i has the batch index i (none when alone)."""
 
     topic: Log
+    ledger: int
     entry_id: int
     offset: int
     count: int

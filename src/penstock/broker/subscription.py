@@ -157,6 +157,9 @@ class Subscription(DeliverySource, SubscriptionFigures, SubscriptionPosition, Pa
     async def flush(self) -> None:
         """Complete when every acknowledgement given so far is durable."""
 
+    async def refresh(self) -> None:
+        """Learn the cursor, the backlog and the figures of now; nothing to do where the engine is its own cluster."""
+
     async def set_properties(self, properties: dict[str, str]) -> None:
         """Replace the properties, durably."""
 

@@ -46,6 +46,20 @@ class TopicCatalog(Protocol):
         partition never is."""
 
 
+class TopicLearning(Protocol):
+    """What an engine that is not its own cluster has to ask for, before the rest is answered at once."""
+
+    async def learn(self, name: TopicName) -> None:
+        """Learn what the cluster knows of a topic: whether it is there, its partitions, its newest schema and policies.
+
+        At most once in a short while, and nothing where the engine is its own cluster. A topic that is not there is
+        no error here. Raises UNAVAILABLE while the cluster cannot be asked, and what it refuses.
+        """
+
+    async def learn_names(self, namespace: NamespaceName) -> None:
+        """Learn which topics a namespace has, likewise."""
+
+
 class TopicObserver(Protocol):
     """What an endpoint that keeps something about each log does as logs come, shrink and go."""
 
@@ -59,7 +73,7 @@ class TopicObserver(Protocol):
         """The topic and its log are deleted."""
 
 
-class Topics(TopicCatalog, Protocol):
+class Topics(TopicCatalog, TopicLearning, Protocol):
     """Topics are opened when they are first used."""
 
     listeners: set[

@@ -123,6 +123,10 @@ class KafkaRestEndpoint:
         handler = self._handlers[path].get(exchange.method)
         if handler is None:
             raise not_allowed(exchange.method, list(self._handlers[path]))
+        if "topic" in names:
+            await self._context.broker.topics.learn(_name(names["topic"]))
+        else:
+            await self._context.broker.topics.learn_names(DEFAULT_NAMESPACE)
         return await handler(caller, names, exchange)
 
     def _names(self, caller: Caller) -> list[TopicName]:

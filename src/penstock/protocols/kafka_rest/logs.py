@@ -56,6 +56,7 @@ class Logs:
         topic = await self._broker.topics.get(
             name.of_partition(partition) if partitioned else name, create=False
         )
+        await topic.refresh()
         found = self._logs.get(topic.ledger)
         if found is None:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{name} was deleted")

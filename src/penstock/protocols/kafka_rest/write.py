@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.broker import Broker
+from penstock.broker.capability import Capability
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
@@ -59,6 +60,8 @@ class Write:
         finally:
             producer.close()
         ids = _all(results)
+        if Capability.BYTE_POSITIONS not in self._broker.capabilities:
+            return Answer(status=204)
         place = await self._place(await self._logs.get(name, partition), ids[0].entry, ids[-1].entry)
         return Answer(status=204, headers={} if place is None else {"content-range": place})
 

@@ -70,7 +70,9 @@ operations: Final = Table("consume", TOPIC, SHIPPED)
 async def show(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_consume(target.topic, target.subscription)
     found = await rest.broker.subscriptions.of(target.topic, target.subscription)
-    parts = [await _partition(one) for one in found]
+    for one in found:
+        await one.refresh()
+    parts = [await _partition(one, numbered=rest.decoding.numbered) for one in found]
     whole = parts[0] if len(parts) == 1 and found[0].topic.name.partition < 0 else None
     first = found[0]
     cursor = Cursor(
@@ -103,19 +105,20 @@ async def change(rest: Services, caller: Caller, target: Target, exchange: Excha
     if len(wanted.message_ids) > most:
         raise PenstockError(ErrorKind.TOO_LARGE, f"{len(wanted.message_ids)} ids; the most is {most}")
     found = await rest.broker.subscriptions.of(target.topic, target.subscription)
-    answer = await CursorChange(wanted, found, rest.broker.schemas, caller.role).run()
+    consumers = rest.instances.consumers(target.topic, target.subscription, caller.role)
+    answer = await CursorChange(wanted, found, rest.broker.schemas, caller.role, consumers).run()
     await asyncio.gather(*(one.flush() for one in found))
     await exchange.answer(answer)
 
 
-async def _partition(one: Subscription) -> PartitionCursor:
-    ranges = list(islice(one.cursor.ranges(), RANGES_MAX + 1))
+async def _partition(one: Subscription, *, numbered: bool) -> PartitionCursor:
+    ranges = list(islice(one.cursor.ranges(), RANGES_MAX + 1)) if numbered else []
     last = one.cursor.mark - 1
     position = await id_at(one.topic, last) if last >= one.topic.first_offset else None
     return PartitionCursor(
         partition=one.topic.partition,
         mark_delete_position=position,
-        mark_delete_offset=last if last >= 0 else None,
+        mark_delete_offset=last if last >= 0 and numbered else None,
         individually_acknowledged=ranges[:RANGES_MAX],
         more=len(ranges) > RANGES_MAX,
         backlog=one.backlog,

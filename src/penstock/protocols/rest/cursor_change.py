@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from penstock.broker.consumer import Consumer
 from penstock.broker.schemas import Schemas
 from penstock.broker.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
@@ -13,6 +14,7 @@ from penstock.protocols.declarations import Long
 from penstock.protocols.http.answers import to_json
 from penstock.protocols.values import check_reply
 
+from .attached import AttachedConsumers
 from .given_ids import read_ids
 from .operations import Ms, error_code
 
@@ -72,13 +74,21 @@ class CursorChange:
     """The work of one cursor request, made by `role`, on the subscription of every partition."""
 
     def __init__(
-        self, wanted: CursorRequest, subscriptions: Sequence[Subscription], schemas: Schemas, role: str | None
+        self,
+        wanted: CursorRequest,
+        subscriptions: Sequence[Subscription],
+        schemas: Schemas,
+        role: str | None,
+        consumers: Sequence[Consumer] = (),
     ) -> None:
+        """`consumers`: those of this server, which acknowledge what lies in logs of many ledgers."""
         self._role = role
         self._wanted = wanted
         self._schemas = schemas
         self._subscriptions = subscriptions
         self._by_ledger = {one.topic.ledger: one for one in subscriptions}
+        self._by_partition = {one.topic.name.partition: one for one in subscriptions if one.topic.ledger < 0}
+        self._attached = AttachedConsumers(consumers)
 
     async def run(self) -> bytes:
         """The answer, with one result an id; raises BAD_PARAMETER where the request as a whole makes no sense."""
@@ -92,7 +102,10 @@ class CursorChange:
         if wanted.type == "individual":
             texts = [one for one in given if isinstance(one, str)]
             if len(texts) == len(given):
-                return await self._acknowledge(texts)
+                if not self._by_partition:
+                    return await self._acknowledge(texts)
+                if await self._attached.acknowledge_all(texts):
+                    return _answer(texts, {})
         return to_json(CursorResult(message_ids=[await self._result(one) for one in given]))
 
     async def _acknowledge(self, texts: Sequence[str]) -> bytes:
@@ -145,32 +158,52 @@ class CursorChange:
             for one in self._subscriptions:
                 await one.seek(message_id)
             return
-        source = self._by_ledger.get(message_id.ledger)
+        source = self._by_ledger.get(message_id.ledger) or self._by_partition.get(message_id.partition)
         if source is None:
             raise PenstockError(
                 ErrorKind.MESSAGE_NOT_FOUND, f"message id {message_id} is of no partition of this topic"
             )
         if kind == "seek":
             await source.seek(message_id)
+        elif self._by_partition:
+            await self._by_consumer(source, message_id, given, result)
         elif kind == "cumulative":
             await source.answers.acknowledge_up_to(message_id)
         elif kind == "negative":
             if not source.answers.negative(message_id.entry, message_id.batch_index, self._delay(source)):
                 raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is with no consumer")
         else:
-            if isinstance(given, Acknowledgement) and given.reply_content is not None:
-                # the reply goes first, the acknowledgement counts in any case (PIP-371)
-                check_reply(self._schemas, source.topic.name, given.reply_content, given.schema_version)
-                outcome = await source.reply(
-                    message_id,
-                    given.reply_content,
-                    owner=self._role,
-                    is_error=given.is_error_result,
-                    schema_version=given.schema_version,
-                )
-                result.reply = outcome.value
+            await self._reply(source, message_id, given, result)
             if not source.answers.acknowledge(message_id.entry, message_id.batch_index):
                 await source.answers.acknowledge_late(message_id)
+
+    async def _by_consumer(
+        self, source: Subscription, message_id: MessageId, given: str | Acknowledgement, result: AckResult
+    ) -> None:
+        """The same in a log of many ledgers: a consumer that has the message says so."""
+        if self._wanted.type == "cumulative":
+            await self._attached.acknowledge_cumulative(message_id)
+        elif self._wanted.type == "negative":
+            self._attached.negative(message_id, self._delay(source))
+        else:
+            await self._reply(source, message_id, given, result)
+            await self._attached.acknowledge(message_id)
+
+    async def _reply(
+        self, source: Subscription, message_id: MessageId, given: str | Acknowledgement, result: AckResult
+    ) -> None:
+        if not isinstance(given, Acknowledgement) or given.reply_content is None:
+            return
+        # The reply goes first, the acknowledgement counts in any case (PIP-371).
+        check_reply(self._schemas, source.topic.name, given.reply_content, given.schema_version)
+        outcome = await source.reply(
+            message_id,
+            given.reply_content,
+            owner=self._role,
+            is_error=given.is_error_result,
+            schema_version=given.schema_version,
+        )
+        result.reply = outcome.value
 
     def _delay(self, source: Subscription) -> int:
         if self._wanted.delay_ms is not None:

@@ -58,6 +58,8 @@ class Encoding:
         if not isinstance(plain, PlainMessages):
             return False
         columns = _batch_columns(first, plain) if plain.batched else _alone_columns(run)
+        if not self._decoding.numbered:
+            columns = columns._replace(offsets=repeat("null"))
         values = self._values.decode_plain(columns.payloads, plain.schema_version)
         if values is None:
             return False
@@ -84,6 +86,7 @@ class Encoding:
 
     def _each(self, part: Part) -> list[ReadMessage]:
         topic, entry, opened, redeliveries = part.topic, part.entry, part.opened, part.redeliveries
+        numbered = self._decoding.numbered
         if isinstance(opened, PlainMessages):
             opened = self._decoding.messages(entry)
         if isinstance(opened, PenstockError):
@@ -94,11 +97,13 @@ class Encoding:
         places = zip(ends, part.places, strict=True)
         if isinstance(opened, PenstockError):
             return [
-                show_closed(topic.partition, start + end, entry, place, redeliveries, opened)
+                show_closed(
+                    topic.partition, start + end, entry, place, redeliveries, opened, numbered=numbered
+                )
                 for end, place in places
             ]
         return [
-            show(self._values, topic.partition, start + end, opened[place], redeliveries)
+            show(self._values, topic.partition, start + end, opened[place], redeliveries, numbered=numbered)
             for end, place in places
         ]
 
@@ -109,7 +114,7 @@ class _Columns(NamedTuple):
 
     id_start: str
     id_ends: Sequence[str]
-    offsets: Iterable[int]
+    offsets: Iterable[int | str]
     payloads: Sequence[bytes]
     middles: Iterable[str]
     sequence_ids: Iterable[int]
@@ -124,7 +129,7 @@ def _run(parts: Sequence[Part], at: int) -> Sequence[Part]:
         while until < len(parts) and not isinstance(parts[until].opened, PlainMessages):
             until += 1
     elif not plain.batched:
-        topic, redeliveries = first.topic, first.redeliveries
+        topic, redeliveries, ledger = first.topic, first.redeliveries, first.entry.ledger
         producer, version = plain.producer_name, plain.schema_version
         for part in parts[until:]:
             other = part.opened
@@ -135,6 +140,7 @@ def _run(parts: Sequence[Part], at: int) -> Sequence[Part]:
                 or other.schema_version != version
                 or part.redeliveries != redeliveries
                 or part.topic is not topic
+                or part.entry.ledger != ledger
             ):
                 break
             until += 1
@@ -164,7 +170,7 @@ def _alone_columns(run: Sequence[Part]) -> _Columns:
     plain = [part.opened for part in run if isinstance(part.opened, PlainMessages)]
     return _Columns(
         "",
-        alone_texts(topic.ledger, [part.entry.entry_id for part in run], topic.name.partition),
+        alone_texts(run[0].entry.ledger, [part.entry.entry_id for part in run], topic.name.partition),
         [part.entry.offset for part in run],
         [one.payloads[0] for one in plain],
         [_middle(one.publish_time) for one in plain],
@@ -182,7 +188,7 @@ def _ids(part: Part) -> tuple[str, Sequence[str]]:
     topic, places, entry = part.topic, part.places, part.entry
     if 4 * len(places) < entry.count:
         return "", [str(topic.id_of(entry, place)) for place in places]
-    start, ends = id_parts(topic.ledger, entry.entry_id, topic.name.partition, entry.count)
+    start, ends = id_parts(entry.ledger, entry.entry_id, topic.name.partition, entry.count)
     if isinstance(places, range):
         return start, ends if len(places) == len(ends) else ends[places.start : places.stop]
     return start, [ends[place] for place in places]

@@ -33,6 +33,7 @@ class RestEndpoint:
     def __init__(self, context: ServerContext) -> None:
         self._context = context
         self.services = Services(context)
+        self._learns = context.broker.cluster is not None
         self._handlers: dict[tuple[str, bool], dict[str, Handler]] = {}
         for operation in OPERATIONS:
             key = below(operation), operation.path.startswith(SHIPPED)
@@ -50,6 +51,8 @@ class RestEndpoint:
             if handler is None:
                 raise not_allowed(exchange.method, list(methods))
             caller = await Caller.admit(self._context, exchange.authorization, scope)
+            if self._learns and target.topic.tenant:
+                await self._context.broker.topics.learn(target.topic)
             await handler(caller, target, exchange)
         except Exception as error:
             dialect = Dialect.PULSAR if shipped or _shipped(scope) else Dialect.REST

@@ -98,6 +98,17 @@ class Instances:
             )
         return found
 
+    def consumers(self, topic: TopicName, subscription: str, role: str | None) -> list[Consumer]:
+        """The consumers of the role's instances of a subscription."""
+        return [
+            one.consumer
+            for one in self._instances.values()
+            if one.consumer.subscription == subscription
+            and one.topic == topic
+            and one.consumer.owner == role
+            and not one.consumer.closed
+        ]
+
     async def remove(self, instance: Instance) -> None:
         """Let a consumer leave its subscription; what it had goes to the others."""
         self._instances.pop(instance.id, None)

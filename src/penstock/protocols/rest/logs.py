@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from penstock.broker.broker import Broker
+from penstock.broker.capability import Capability, require
 from penstock.broker.patterns import Pattern
 from penstock.broker.subscription import Subscription
 from penstock.broker.topic import Topic
@@ -58,6 +59,7 @@ operations: Final = Table("read")
     errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
 )
 async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    require(rest.broker, Capability.OFFSETS)
     wanted = await exchange.json(_offsets_request, rest.limits.max_request_bytes)
     if wanted.wait_ms > rest.limits.max_wait_ms:
         raise PenstockError(ErrorKind.BAD_PARAMETER, f"wait_ms is at most {rest.limits.max_wait_ms}")
@@ -82,6 +84,7 @@ async def _offsets(known: Topics, names: Sequence[TopicName], times: Sequence[in
     topics: list[TopicOffsets] = []
     missing: list[str] = []
     for name in names:
+        await known.learn(name)
         try:
             partitioned = known.partitions(name) > 0
             logs = await known.all_of(name, create=False)
@@ -97,6 +100,7 @@ async def _offsets(known: Topics, names: Sequence[TopicName], times: Sequence[in
 
 
 async def _log(topic: Topic, times: Sequence[int]) -> LogOffsets:
+    await topic.refresh()
     found = LogOffsets(
         ledger=topic.ledger, earliest=topic.first_offset, latest=topic.next_offset, bytes=topic.size_bytes
     )
@@ -168,6 +172,8 @@ class Names:
         self.check()
         found = set(self._named)
         slices = Slices()
+        for namespace in self._namespaces:
+            await self._topics.learn_names(namespace)
         for namespace, matches in self._patterns:
             for name in self._topics.names(namespace, "persistent"):
                 await slices.step()
@@ -185,10 +191,13 @@ class Names:
     errors=(*READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
 )
 async def sizes(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
+    require(rest.broker, Capability.OFFSETS)
     wanted = await exchange.json(_sizes_request, rest.limits.max_request_bytes)
     names = [TopicName.parse(each.topic) for each in wanted.ranges]
     for name in set(names):
         caller.may_consume(name)
+    for name in set(names):
+        await rest.broker.topics.learn(name)
     found = [
         await _size(await log_of(rest.broker, name, each.partition), each)
         for name, each in zip(names, wanted.ranges, strict=True)
@@ -223,6 +232,7 @@ async def _size(topic: Topic, wanted: Size) -> SizeResult:
 )
 async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     """What it answers is durable."""
+    require(rest.broker, Capability.OFFSETS)
     wanted = await exchange.json(_marks_request, rest.limits.max_request_bytes)
     check_local("subscription", wanted.subscription)
     names = [TopicName.parse(mark.topic) for mark in wanted.marks]
@@ -244,6 +254,7 @@ async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exch
 
 
 async def _move(broker: Broker, name: TopicName, mark: Mark, wanted: MarksRequest) -> Subscription:
+    await broker.topics.learn(name)
     topic = await log_of(broker, name, mark.partition)
     if topic.ledger != mark.ledger:
         raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{topic.name} was deleted and made anew")

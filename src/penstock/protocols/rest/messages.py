@@ -52,11 +52,11 @@ class ReadMessage(
     },
 ):
     """A message as read; times are ms since the epoch. `requestTimeoutMillis` and `requestDeadline` show that
-    it is a request, whose reply is awaited until then (PIP-371). One that cannot be decoded has the value null, and says why in `error`."""
+    it is a request, whose reply is awaited until then (PIP-371). `offset` is null where the log does not number messages. One that cannot be decoded has the value null, and says why in `error`."""
 
     message_id: str
     partition: int
-    offset: int
+    offset: int | None
     key: Any
     value: Any
     properties: dict[str, str]
@@ -84,12 +84,20 @@ class SchemaShape(msgspec.Struct):
     properties: dict[str, str]
 
 
-def show(values: Values, partition: int, id: str, message: Message, redeliveries: int | None) -> ReadMessage:
-    """A message as it is shown, decoded as far as it can be."""
+def show(
+    values: Values,
+    partition: int,
+    id: str,
+    message: Message,
+    redeliveries: int | None,
+    *,
+    numbered: bool = True,
+) -> ReadMessage:
+    """A message as it is shown, decoded as far as it can be; `numbered`: with its offset."""
     shown = ReadMessage(
         message_id=id,
         partition=partition,
-        offset=message.offset,
+        offset=message.offset if numbered else None,
         key=message.key,
         value=None,
         properties=message.properties,
@@ -120,13 +128,20 @@ def show(values: Values, partition: int, id: str, message: Message, redeliveries
 
 
 def show_closed(
-    partition: int, id: str, entry: Entry, place: int, redeliveries: int | None, error: PenstockError
+    partition: int,
+    id: str,
+    entry: Entry,
+    place: int,
+    redeliveries: int | None,
+    error: PenstockError,
+    *,
+    numbered: bool = True,
 ) -> ReadMessage:
     """A message of an entry that cannot be opened: it is named, so that it can be acknowledged or passed over."""
     return ReadMessage(
         message_id=id,
         partition=partition,
-        offset=entry.offset + place,
+        offset=entry.offset + place if numbered else None,
         key=None,
         value=None,
         properties={},

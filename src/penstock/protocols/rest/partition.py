@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.broker import Broker
+from penstock.broker.capability import Capability, require
 from penstock.broker.log import Log
 from penstock.broker.topic import Topic
 from penstock.model.entry import Entry
@@ -32,7 +33,7 @@ SMALL_BYTES: Final = 64 * 1024  # an answer that is not counted
 
 
 async def log_of(broker: Broker, name: TopicName, partition: int) -> Topic:
-    """The log of a partition; a topic without partitions is its own partition 0.
+    """The log of a partition, refreshed; a topic without partitions is its own partition 0.
 
     Raises TOPIC_NOT_FOUND, PARTITION_NOT_FOUND.
     """
@@ -41,7 +42,15 @@ async def log_of(broker: Broker, name: TopicName, partition: int) -> Topic:
         raise PenstockError(
             ErrorKind.PARTITION_NOT_FOUND, f"{name} has no partition {partition}: there are {max(1, count)}"
         )
-    return await broker.topics.get(name.of_partition(partition) if count else name, create=False)
+    found = await broker.topics.get(name.of_partition(partition) if count else name, create=False)
+    await found.refresh()
+    return found
+
+
+def check_offsets(broker: Broker, params: Params) -> None:
+    """Raise NOT_SUPPORTED where a request names offsets and the log does not number messages."""
+    if params.text("offset") is not None or params.text("end_offset") is not None:
+        require(broker, Capability.OFFSETS)
 
 
 async def start_of(topic: Topic, params: Params, last_event_id: str | None = None) -> int:

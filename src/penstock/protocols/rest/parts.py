@@ -100,7 +100,9 @@ class Decoding:
     """Entries to what is in them, which must not be changed: the last few batches are cached, as the consumers of a
     subscription share them, and so do pages."""
 
-    def __init__(self, encoder: EntryFormat) -> None:
+    def __init__(self, encoder: EntryFormat, *, numbered: bool = True) -> None:
+        """`numbered`: messages are shown with their offsets."""
+        self.numbered = numbered
         self._encoder = encoder
         self._recent: OrderedDict[tuple[int, int], tuple[Opened, int]] = OrderedDict()
         self._bytes = 0

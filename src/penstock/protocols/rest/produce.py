@@ -97,9 +97,9 @@ def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
     """The answer to a batch of plain messages: what stands between the ids is made once."""
     topic, count = placement.topic, placement.count
     if count == 1:
-        alone = MessageId(topic.ledger, placement.entry_id, topic.name.partition).to_bytes()
+        alone = MessageId(placement.ledger, placement.entry_id, topic.name.partition).to_bytes()
         return b"".join((_opening(schema_version), b64encode(alone), _closing(topic.partition), b"]}"))
-    head, ending = split(topic.ledger, placement.entry_id, topic.name.partition, count)
+    head, ending = split(placement.ledger, placement.entry_id, topic.name.partition, count)
     return head.join(_pieces(ending, topic.partition, schema_version))
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
+from penstock.broker.capability import Capability, require
 from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.caller import Caller
@@ -19,7 +20,7 @@ from penstock.protocols.values import Values
 from .encoding import id_in
 from .messages import DEFAULT_MESSAGES, ReadMessage, SchemaShape, form_of, schemas_of
 from .operations import BOUNDS, FLAG, NUMBER, READING, SHIPPED, TIMEOUT, TOPIC, Target
-from .partition import START, Answered, Messages, id_at, log_of, start_of
+from .partition import START, Answered, Messages, check_offsets, id_at, log_of, start_of
 from .parts import Bounds
 from .services import Services
 from .streams import ENTRIES, EVENTS, LINES, Stream, stream_entries, stream_messages
@@ -75,6 +76,9 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
     limits = rest.limits
     params = Params(exchange.scope["query_string"], READ)
     kind = negotiate(exchange.header(b"accept"))
+    check_offsets(rest.broker, params)
+    if kind == ENTRIES:  # whose frames have offsets
+        require(rest.broker, Capability.OFFSETS)
     topic = await log_of(rest.broker, target.topic, target.partition or 0)
     resumed = exchange.header(b"last-event-id") if kind == EVENTS else None
     start = await start_of(topic, params, resumed)
@@ -170,6 +174,7 @@ async def _unmoved(topic: Topic, params: Params, start: int) -> str | None:
 )
 async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_consume(target.topic)
+    require(rest.broker, Capability.OFFSETS)
     params = Params(exchange.scope["query_string"], SINCE)
     topic = await log_of(rest.broker, target.topic, target.partition or 0)
     publish_time = params.number("publish_time")

@@ -108,7 +108,7 @@ def _declaration(envelope: ShippedEnvelope) -> Declaration:
 def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
     """The answer to a batch of plain messages: what stands between the entry's numbers is made once."""
     topic, version = placement.topic, -1 if schema_version is None else schema_version
-    entry = b"%d:%d:%d" % (topic.ledger, placement.entry_id, topic.name.partition)
+    entry = b"%d:%d:%d" % (placement.ledger, placement.entry_id, topic.name.partition)
     return entry.join(_pieces(placement.count, version))
 
 

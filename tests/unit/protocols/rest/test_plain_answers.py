@@ -28,10 +28,10 @@ def test_a_plain_answer(
     dialect: Any, ledger: int, entry: int, partition: int, count: int, version: int | None
 ) -> None:
     name = TopicName("persistent", "a", "b", "c", partition)
-    topic = SimpleNamespace(ledger=ledger, name=name, partition=max(0, partition))
+    topic = SimpleNamespace(name=name, partition=max(0, partition))
     ids = [MessageId(ledger, entry, partition, index, count) for index in range(count)]
     if count == 1:
         ids = [MessageId(ledger, entry, partition)]
     done = Published(list(ids), [version] * count, version, False)
-    placement = Placement(cast(Any, topic), entry, 0, count)
+    placement = Placement(cast(Any, topic), ledger, entry, 0, count)
     assert dialect._plain_answer(placement, version) == dialect._answer(done)

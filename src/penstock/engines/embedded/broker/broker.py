@@ -43,6 +43,7 @@ class Broker:
     """
 
     capabilities = frozenset(Capability)
+    cluster = None  # it is its own
 
     def __init__(
         self,

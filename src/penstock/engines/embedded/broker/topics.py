@@ -80,6 +80,12 @@ class Topics:
         for key, document in (await self._store.load_meta(_KIND)).items():
             self._put(TopicName.parse(key), msgspec.json.decode(document, type=TopicDocument))
 
+    async def learn(self, name: TopicName) -> None:
+        """Nothing to do: what is asked of topics is known."""
+
+    async def learn_names(self, namespace: NamespaceName) -> None:
+        """Nothing to do, likewise."""
+
     # -- which there are
 
     def document(self, name: TopicName) -> TopicDocument | None:

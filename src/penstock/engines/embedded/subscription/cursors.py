@@ -70,6 +70,9 @@ class StoredCursor:
     async def flush(self) -> None:
         await self._save()
 
+    async def refresh(self) -> None:
+        """Nothing to do: the subscription knows where it stands."""
+
     async def _save(self, properties: bytes | None = None) -> None:
         if self.cursors is None or self.deleted:
             return

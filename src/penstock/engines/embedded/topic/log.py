@@ -46,6 +46,9 @@ class TopicLog:
         self._tails = tails
         self._tail = Tail()
 
+    async def refresh(self) -> None:
+        """Nothing to do: the log knows where it begins and ends."""
+
     def check_open(self) -> None:
         if self.terminated:
             raise PenstockError(ErrorKind.TOPIC_TERMINATED, f"{self.name} is terminated")

@@ -94,13 +94,13 @@ class Producer:
             entry.producer = ""
             placed = await topic.append((entry,))
             self.published += entry.count
-            return Placement(topic, placed.entry_id, placed.offset, entry.count)
+            return Placement(topic, topic.ledger, placed.entry_id, placed.offset, entry.count)
         item = Item(entry, self.name, self._next_sequence - 1, given=False)
         done = await publish(topic, (item,), whole)
         if done.placed is None:
             raise item.result if isinstance(item.result, PenstockError) else internal_error()
         self.published += done.messages
-        return Placement(topic, done.placed.entry_id, done.placed.offset, done.messages)
+        return Placement(topic, topic.ledger, done.placed.entry_id, done.placed.offset, done.messages)
 
     def grow(self, topics: Sequence[Topic]) -> None:
         """The topic has more partitions now: publish to them too."""
