@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.support.cutter import Cutter, cutter_before
 from tests.support.waiting import until_async
 
 import penstock
@@ -15,94 +16,14 @@ from penstock.testing.server import Address, running
 EARLIEST = penstock.InitialPosition.Earliest
 
 
-class End(asyncio.Protocol):
-    """One end of a connection; what it hears goes to the other."""
-
-    def __init__(self, cutter: "Cutter", other: "End | None" = None) -> None:
-        self.cutter = cutter
-        self.other = other
-        self.transport: asyncio.Transport | None = None
-        self._early: list[bytes] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.cutter.ends.add(self)
-        if self.other is None:  # the client's end: go to the server
-            loop = asyncio.get_running_loop()
-            self.cutter.tasks.append(
-                loop.create_task(loop.create_connection(self.twin, "127.0.0.1", self.cutter.target))
-            )
-        else:
-            self.other.other = self
-            for data in self.other._early:
-                transport.write(data)
-
-    def twin(self) -> "End":
-        return End(self.cutter, self)
-
-    def data_received(self, data: bytes) -> None:
-        if self.other is None or self.other.transport is None:
-            self._early.append(data)
-        elif not (self.cutter.hold_answers and self.is_server):
-            self.other.transport.write(data)
-
-    @property
-    def is_server(self) -> bool:
-        assert self.transport is not None
-        return bool(self.transport.get_extra_info("peername")[1] == self.cutter.target)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.cutter.ends.discard(self)
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.close()
-
-
-class Cutter:
-    """A way to the server that can be cut. With `hold_answers` nothing comes back."""
-
-    def __init__(self, target: int) -> None:
-        self.target = target
-        self.ends: set[End] = set()
-        self.tasks: list[asyncio.Task[object]] = []
-        self.hold_answers = False
-
-    def cut(self) -> None:
-        for end in list(self.ends):
-            assert end.transport is not None
-            end.transport.abort()
-
-    async def gone(self) -> None:
-        self.cut()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-        def gone() -> bool:
-            self.cut()  # the other ends of those that were cut, and new ones
-            return not self.ends
-
-        await until_async(gone)
-
-
 @asynccontextmanager
 async def cuttable(server: Address) -> AsyncIterator[tuple[Cutter, penstock.aio.Client]]:
-    cutter = Cutter(int(server.pulsar.rsplit(":", 1)[1]))
-    there = await asyncio.get_running_loop().create_server(lambda: End(cutter), "127.0.0.1", 0)
-    port = there.sockets[0].getsockname()[1]
-    client = penstock.aio.Client(f"pulsar://127.0.0.1:{port}", operation_timeout_seconds=30)
-    here = client._context._pool
-    connect = here.link
-
-    async def through_here(address, proxy_to=None):  # type: ignore[no-untyped-def]
-        return await connect(address._replace(port=port), proxy_to)
-
-    here.link = through_here  # type: ignore[method-assign]
-    try:
-        yield cutter, client
-    finally:
-        await client.close()
-        there.close()
-        await there.wait_closed()
-        await cutter.gone()
+    client = penstock.aio.Client(server.pulsar, operation_timeout_seconds=30)
+    async with cutter_before(int(server.pulsar.rsplit(":", 1)[1]), client._context._pool) as cutter:
+        try:
+            yield cutter, client
+        finally:
+            await client.close()
 
 
 async def test_a_producer_and_a_consumer_go_on(server: Address, topic: str) -> None:

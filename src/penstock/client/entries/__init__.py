@@ -1,1 +1,1 @@
-"""Producers and consumers of whole entries, as they are stored: what a proxy before a cluster uses."""
+"""Whole entries over the protocol, as a proxy sends and receives them: no values, no schemas, no batching."""
