@@ -9,7 +9,7 @@ import msgspec
 from penstock.model.errors import PenstockError
 from penstock.wire.contents import BODY_AT, MAGIC, METADATA_AT
 from penstock.wire.frames import Frame, mask_of
-from penstock.wire.metadata import parse_metadata, signed
+from penstock.wire.metadata import parse_metadata, schema_version_number, signed
 
 Place = tuple[int, int]  # ledger and entry
 
@@ -32,6 +32,7 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     index: int | None
     redeliveries: int
+    schema_version: int | None
 
     @property
     def place(self) -> Place:
@@ -43,11 +44,13 @@ def read_arrived(frame: Frame) -> Arrived:
     command, data, broker = frame.command.message, frame.entry, frame.broker
     at = BODY_AT if data.startswith(MAGIC) else 0
     start = at + METADATA_AT
-    count, publish_time, deliver_at = 1, 0, 0
+    count, publish_time, deliver_at, version = 1, 0, 0, None
     try:
         metadata = parse_metadata(data[start : start + int.from_bytes(data[at:start], "big")])
         count = min(max(1, metadata.num_messages_in_batch), _BATCH_MAX)
         publish_time, deliver_at = metadata.publish_time, metadata.deliver_at_time
+        if metadata.HasField("schema_version"):
+            version = schema_version_number(metadata.schema_version)
     except PenstockError:
         pass  # who decodes it says what is wrong
     mask = (1 << count) - 1
@@ -64,4 +67,5 @@ def read_arrived(frame: Frame) -> Arrived:
         data,
         broker.index if broker is not None and broker.HasField("index") else None,
         command.redelivery_count,
+        version,
     )
