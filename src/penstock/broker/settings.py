@@ -70,5 +70,6 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key_file: str = ""
     tls_check_host: bool = True  # whether a broker's certificate has to name its host
     timeout_ms: int = 30_000  # for an answer of the cluster; Pulsar's operationTimeoutMs
+    workers: int = 1  # processes of this server on this machine, behind one address
     # What the cluster knows of a topic (whether it is there, its partitions, schema and policies) is asked again after this.
     learned_ms: int = 5_000

@@ -1,6 +1,7 @@
 """`penstock serve`."""
 
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -8,6 +9,7 @@ import click
 from penstock.server.config import Config, ConfigError, StartError
 from penstock.server.run import run
 from penstock.server.sources import load
+from penstock.server.workers import run_workers
 
 
 @click.command("serve")
@@ -28,6 +30,10 @@ from penstock.server.sources import load
 @click.option(
     "--insecure", is_flag=True, help="Serve other machines without authentication, where that is meant."
 )
+@click.option(
+    "--workers", type=click.IntRange(1, 256), help="Processes of this server, before a cluster [1]."
+)
+@click.option("--worker", type=int, hidden=True, help="Which of several workers this is.")
 @click.option("--log", metavar="FORMAT", help="auto, json or console [auto].")
 @click.option(
     "--config",
@@ -51,6 +57,8 @@ def serve_command(
     admin: str | None,
     memory: bool,
     insecure: bool,
+    workers: int | None,
+    worker: int | None,
     log: str | None,
     file: Path | None,
     settings: tuple[str, ...],
@@ -65,6 +73,7 @@ def serve_command(
         "http.listen": http,
         "pulsar.listen": pulsar,
         "log.format": log,
+        "engine.workers": workers,
     }
     for setting in settings:
         name, separator, value = setting.partition("=")
@@ -76,7 +85,14 @@ def serve_command(
         return load(file=file, environment=os.environ, flags=flags)
 
     try:
-        run(read(), _ready, read)
+        config = read()
+        if config.engine.workers > 1 and not config.engine.url:
+            raise StartError("several workers need a cluster (--engine URL): the embedded log belongs to one process")
+        if config.engine.workers > 1 and worker is None:
+            command = [sys.executable, "-m", "penstock", *sys.argv[1:]]
+            run_workers(config, command, config.engine.workers, _ready)
+        else:
+            run(config, _ready, read, worker=worker is not None)
     except (ConfigError, StartError) as error:
         raise click.ClickException(str(error)) from None
 

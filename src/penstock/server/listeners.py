@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 TLS: Final = frozenset(("https", "pulsar+ssl"))
 # What may be listened on, in the order in which addresses are shown: section, key, and scheme of the URL.
-_SOCKETS: Final = (
+SOCKETS: Final = (
     ("http", "listen", "http"),
     ("pulsar", "listen", "pulsar"),
     ("http", "tls_listen", "https"),
@@ -40,9 +40,13 @@ class Listener(NamedTuple):
 class Listeners:
     """Bound first, so that a port that is taken is noticed before anything else is done; opened last."""
 
-    def __init__(self, config: Config, sockets: contextlib.ExitStack) -> None:
-        """Read the certificates and bind every socket; raises StartError."""
+    def __init__(self, config: Config, sockets: contextlib.ExitStack, *, worker: bool = False) -> None:
+        """Read the certificates and bind every socket; raises StartError.
+
+        A `worker` shares its ports with others, and has one of its own for HTTP.
+        """
         self._config = config
+        self._own: Listener | None = None
         self._certificates: Certificates | None = None
         self._listeners: dict[str, Listener] = {}  # by scheme
         http, pulsar = config.http, config.pulsar
@@ -50,12 +54,12 @@ class Listeners:
             raise StartError("http.listen and http.tls_listen are both off: there is no way in")
         if http.tls_listen != OFF or pulsar.tls_listen != OFF:
             self._certificates = Certificates(config.tls)
-        for section, key, scheme in _SOCKETS:
+        for section, key, scheme in SOCKETS:
             listen = getattr(getattr(config, section), key)
             if listen == OFF:
                 continue
             try:
-                bound = sockets.enter_context(contextlib.closing(bind(listen)))
+                bound = sockets.enter_context(contextlib.closing(bind(listen, shared=worker)))
             except StartError as error:
                 if scheme != "pulsar" or listen != PULSAR_LISTEN:
                     raise
@@ -67,11 +71,20 @@ class Listeners:
             if self._certificates is not None and scheme in TLS:
                 context = self._certificates.context(*((ALPN,) if scheme == "https" else ()))
             self._listeners[scheme] = Listener(bound, context, config.tls.handshake_ms / 1000)
+        if worker:
+            self._own = self._bind_own(sockets)
+
+    def _bind_own(self, sockets: contextlib.ExitStack) -> Listener:
+        """Beside the first HTTP listener, on a free port of the same address, and over TLS where that one is."""
+        like = self.http[0]
+        host = like.bound.getsockname()[0]
+        listen = f"[{host}]:0" if ":" in host else f"{host}:0"
+        return like._replace(bound=sockets.enter_context(contextlib.closing(bind(listen))))
 
     def check_exposed(self, auth: AuthSettings) -> None:
         """Raise StartError where other machines reach an endpoint, no client has to authenticate, and the
         configuration does not say that this is meant."""
-        for section, key, scheme in sorted(_SOCKETS):
+        for section, key, scheme in sorted(SOCKETS):
             listener = self._listeners.get(scheme)
             if auth.enabled or listener is None or is_loopback(listener.bound):
                 continue
@@ -96,12 +109,23 @@ class Listeners:
     @property
     def http(self) -> list[Listener]:
         """Those that the HTTP server is to open."""
-        return [self._listeners[scheme] for scheme in ("http", "https") if scheme in self._listeners]
+        shared = [self._listeners[scheme] for scheme in ("http", "https") if scheme in self._listeners]
+        return shared if self._own is None else [*shared, self._own]
+
+    @property
+    def own_url(self) -> str:
+        """Where this process alone is reached, as one of several; "" where it is the only one."""
+        advertised = self._config.http.advertise
+        if self._own is None:
+            return advertised
+        scheme = "http" if self._own.context is None else "https"
+        return url_of(self._own.bound, scheme)
 
     async def open(self, context: ServerContext, binary: BinaryEndpoint) -> None:
         """Listen for Pulsar's protocol, before HTTP: a client that sees HTTP ready finds all of it."""
         settings, listeners = self._config.pulsar, self._listeners
         context.http_url, context.https_url = self._url("http"), self._url("https")
+        context.own_url = self.own_url
         if "pulsar" in listeners:
             await binary.open(listeners["pulsar"].bound, self._url("pulsar"), settings.advertise)
         if "pulsar+ssl" in listeners:
@@ -119,13 +143,18 @@ class Listeners:
             self._certificates.refresh()
 
 
-def bind(listen: str) -> socket.socket:
-    """A bound socket that does not listen yet, so that no client connects before the endpoints are open."""
+def bind(listen: str, *, shared: bool = False) -> socket.socket:
+    """A bound socket that does not listen yet, so that no client connects before the endpoints are open.
+
+    A `shared` port may be bound by other processes of this user, too.
+    """
     host, port = host_and_port(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind((host, port))
     except OSError as error:
         bound.close()

@@ -38,15 +38,17 @@ async def serve(
     force: asyncio.Event | None = None,
     reread: Callable[[], Config] | None = None,
     hangup: asyncio.Event | None = None,
+    worker: bool = False,
 ) -> None:
     """Serve until `stop` is set, then drain; `ready` is called with the addresses once work is accepted: those of HTTP
     and Pulsar's protocol, then the same over TLS, each unless it is off.
 
     Draining refuses new work, finishes what is in flight, saves every cursor and closes the stores; `force`
-    shortens the wait. When `hangup` is set, the configuration is read again by `reread`. Raises StartError.
+    shortens the wait. When `hangup` is set, the configuration is read again by `reread`. A `worker` shares its addresses
+    with other processes. Raises StartError.
     """
     with contextlib.ExitStack() as sockets:
-        listeners = Listeners(config, sockets)
+        listeners = Listeners(config, sockets, worker=worker)
         listeners.check_exposed(config.auth)
         try:
             app = build(config)
@@ -59,7 +61,8 @@ async def serve(
             http = HttpServer(app.asgi, config.http, app.context.limits, app.context.load)
             await listeners.open(app.context, app.binary)
             await http.open(listeners.http)
-            log.info("ready", extra={"urls": listeners.urls, "store": config.data.store})
+            own = {"own_url": listeners.own_url} if listeners.own_url else {}
+            log.info("ready", extra={"urls": listeners.urls, "store": config.data.store, **own})
             ready(*listeners.urls)
 
             reload = None if reread is None else Reload(config, reread, app, http, listeners)
@@ -85,9 +88,15 @@ async def serve(
     log.info("stopped")
 
 
-def run(config: Config, ready: Callable[..., None], reread: Callable[[], Config] | None = None) -> None:
+def run(
+    config: Config,
+    ready: Callable[..., None],
+    reread: Callable[[], Config] | None = None,
+    *,
+    worker: bool = False,
+) -> None:
     """Serve in this process until SIGTERM or SIGINT; a second one shortens the wait. SIGHUP reads the configuration
-    again, by `reread`, and ends nothing. Raises StartError."""
+    again, by `reread`, and ends nothing. A `worker` ends with its standard input, too. Raises StartError."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop hears it
     import uvloop
 
@@ -113,7 +122,11 @@ def run(config: Config, ready: Callable[..., None], reread: Callable[[], Config]
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
         loop.add_signal_handler(signal.SIGHUP, hangup.set)
-        await serve(config, ready=started, stop=stop, force=force, reread=reread, hangup=hangup)
+        if worker:
+            loop.add_reader(sys.stdin, stop.set)  # nothing is written to it: it ends with the supervisor
+        await serve(
+            config, ready=started, stop=stop, force=force, reread=reread, hangup=hangup, worker=worker
+        )
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

@@ -1,0 +1,138 @@
+"""Several processes of one server on one machine, behind one address (`penstock serve --workers N`).
+
+Each worker is a whole server, started with the same command. All listen on the same ports (SO_REUSEPORT: the system
+spreads the connections), and each on one of its own, where it alone is reached. The supervisor serves nothing: it keeps
+the ports, starts workers, starts one again that ended by itself, and passes signals on. A worker ends when its standard
+input does, so that none is left when the supervisor is killed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from .config import OFF, Config, StartError
+from .listeners import SOCKETS, bind
+from .logs import configure
+
+log = logging.getLogger(__name__)
+
+RESTART_S: Final = 0.5  # before the first restart of a worker; twice as long before each further one
+RESTART_S_MAX: Final = 30.0
+STEADY_S: Final = 60.0  # a worker that lived so long is started again without delay
+READY: Final = b"penstock ready "
+
+
+class Reached(msgspec.Struct):
+    """What a worker printed once it was ready, shared by all workers: the addresses that all of them have."""
+
+    urls: list[str] = []
+    waiting: int = 0
+
+
+class Worker:
+    """One process, again and again until it is told to stop."""
+
+    def __init__(self, number: int, command: Sequence[str]) -> None:
+        self.number = number
+        self._command = command
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        self.urls: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Keep the process; returns once it ended as it was told to. Raises StartError where the first one does not
+        start."""
+        delay_s = RESTART_S
+        while not self._stopping.is_set():
+            began = asyncio.get_running_loop().time()
+            code = await self._live()
+            if self._stopping.is_set():
+                self.urls.cancel()  # if it was never ready
+                return
+            if not self.urls.done():
+                raise StartError(f"worker {self.number} does not start")
+            if asyncio.get_running_loop().time() - began > STEADY_S:
+                delay_s = RESTART_S
+            log.error("a worker ended", extra={"worker": self.number, "code": code, "again_in_s": delay_s})
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, RESTART_S_MAX)
+
+    def send(self, number: signal.Signals) -> None:
+        """Pass a signal on; SIGTERM ends it for good."""
+        if number is signal.SIGTERM:
+            self._stopping.set()
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+    async def _live(self) -> int:
+        pipe = asyncio.subprocess.PIPE
+        # In a session of its own: Ctrl-C is the supervisor's to pass on.
+        process = self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=pipe, stdout=pipe, start_new_session=True
+        )
+        if self._stopping.is_set():  # told so while it was started
+            process.terminate()
+        assert process.stdout is not None
+        try:
+            async for line in process.stdout:
+                if line.startswith(READY):
+                    log.info("worker ready", extra={"worker": self.number, "pid": process.pid})
+                    if not self.urls.done():
+                        self.urls.set_result(line.removeprefix(READY).decode().split())
+            return await process.wait()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
+            raise
+
+
+async def supervise(config: Config, command: Sequence[str], count: int, ready: Callable[..., None]) -> None:
+    """Serve by `count` processes until SIGTERM or SIGINT; a second one shortens their wait, SIGHUP is passed on.
+
+    `command` is that of one worker; its addresses are added as settings. `ready` is called with the addresses that all
+    workers share once all of them accept work. Raises StartError.
+    """
+    with contextlib.ExitStack() as held:
+        settings: list[str] = []
+        for section, key, _ in SOCKETS:
+            listen = getattr(getattr(config, section), key)
+            if listen == OFF:
+                continue
+            bound = held.enter_context(contextlib.closing(bind(listen, shared=True)))
+            host, _, _ = listen.rpartition(":")
+            settings += ["--set", f"{section}.{key}={host}:{bound.getsockname()[1]}"]
+        workers = [Worker(n, [*command, *settings, "--worker", str(n)]) for n in range(1, count + 1)]
+        loop = asyncio.get_running_loop()
+
+        def pass_on(number: signal.Signals) -> None:
+            for worker in workers:
+                worker.send(number)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, pass_on, signal.SIGTERM)
+        loop.add_signal_handler(signal.SIGHUP, pass_on, signal.SIGHUP)
+
+        async def tell() -> None:
+            found = await asyncio.gather(*(worker.urls for worker in workers))
+            ready(*found[0])
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(tell())
+                for worker in workers:
+                    group.create_task(worker.run())
+        except* StartError as errors:
+            raise StartError(str(errors.exceptions[0])) from None
+
+
+def run_workers(config: Config, command: Sequence[str], count: int, ready: Callable[..., None]) -> None:
+    """`supervise` on a loop of its own, with the log that the configuration asks for. Raises StartError."""
+    configure(config.log)
+    with asyncio.Runner() as runner:
+        runner.run(supervise(config, command, count, ready))
