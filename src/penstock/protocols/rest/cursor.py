@@ -104,7 +104,10 @@ async def change(rest: Services, caller: Caller, target: Target, exchange: Excha
         raise PenstockError(ErrorKind.TOO_LARGE, f"{len(wanted.message_ids)} ids; the most is {most}")
     found = await rest.broker.subscriptions.of(target.topic, target.subscription)
     answer = await CursorChange(wanted, found, rest.broker.schemas, caller.role).run()
-    await asyncio.gather(*(one.flush() for one in found))
+    if len(found) == 1:
+        await found[0].flush()  # without a task for it
+    else:
+        await asyncio.gather(*(one.flush() for one in found))
     await exchange.answer(answer)
 
 
