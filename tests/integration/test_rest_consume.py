@@ -458,6 +458,36 @@ async def test_a_backlog_in_the_store_comes_whole() -> None:
         assert len(await fetch(server, path)) == 50
 
 
+async def test_what_is_prepared_is_what_is_handed_out() -> None:
+    """Whatever comes between two fetches: nothing, another form, messages that come again, a seek, another consumer."""
+    async with RestServer.open() as server:
+        for at in range(0, 800, 50):
+            await server.produce(*map(str, range(at, at + 50)))
+        path = await consumer(server, subscription_type="Shared", receiver_queue_size=5000)
+        seen: list[str] = []
+
+        async def next_values(count: int = 100, path: str = path, **params: Any) -> list[str]:
+            messages = await fetch(server, path, max_messages=count, **params)
+            await settle()  # what may come next is written
+            seen.extend(m["messageId"] for m in messages)
+            return [m["value"] for m in messages]
+
+        assert await next_values() == [str(n) for n in range(100)]
+        assert await next_values() == [str(n) for n in range(100, 200)]
+        assert await next_values(120) == [str(n) for n in range(200, 320)]
+        assert await next_values(encoding="base64") != [str(n) for n in range(320, 420)]
+        await server.post(f"{SUB}/cursor", {"type": "negative", "messageIds": seen[-100:-90], "delay_ms": 0})
+        again = await fetch(server, path, max_messages=100)
+        assert [m["value"] for m in again] == [str(n) for n in [*range(320, 330), *range(420, 510)]]
+        assert [m["redeliveryCount"] for m in again] == [1] * 10 + [0] * 90
+        await settle()
+        other = await consumer(server, subscription_type="Shared")
+        assert await next_values(100, other) == [str(n) for n in range(510, 610)]
+        assert await next_values() == [str(n) for n in range(610, 710)]
+        await server.post(f"{SUB}/cursor", {"type": "seek", "messageIds": ["earliest"]})
+        assert await next_values() == [str(n) for n in range(100)]
+
+
 async def test_a_thousand_long_polls() -> None:
     async with RestServer.open() as server:
         paths = [await consumer(server, subscription_type="Shared") for _ in range(1000)]

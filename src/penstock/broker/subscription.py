@@ -131,6 +131,9 @@ class SubscriptionPosition(Protocol):
     def skip(self, offset: int) -> None:
         """Acknowledge everything below `offset`."""
 
+    def upcoming(self, messages_max: int) -> Sequence[Entry]:
+        """Entries in memory that go to the one consumer next unless something comes between, up to so many messages."""
+
     async def last_visible(self) -> tuple[Entry, int] | None:
         """The last entry that its consumers may see, with the bits of its messages; None without one."""
 

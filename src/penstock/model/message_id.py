@@ -85,6 +85,9 @@ class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
     @classmethod
     def from_bytes(cls, data: bytes) -> "MessageId":
         """Decode `MessageIdData`; unknown fields are passed over. Raises ValueError."""
+        usual = _read_usual(data)
+        if usual is not None:
+            return cls(*usual)
         fields: dict[int, int] = {}
         at = 0
         while at < len(data):
@@ -133,6 +136,48 @@ class MessageId(msgspec.Struct, frozen=True, order=True, gc=False):
             return cls.from_bytes(b64decode(text.strip(), validate=True))
         except (ValueError, Base64Error):
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"invalid message id {text[:80]!r}") from None
+
+
+def _read_usual(data: bytes) -> tuple[int, int, int, int, int] | None:
+    """An id as `to_bytes` writes it, without a field for each part: those of messages are read so; None for others."""
+    try:
+        if data[0] != 0x08:
+            return None
+        ledger, at = _read_number(data, 1)
+        if data[at] != 0x10:
+            return None
+        entry, at = _read_number(data, at + 1)
+        end, partition = len(data), -1
+        if at < end and data[at] == 0x18:
+            partition, at = _read_number(data, at + 1)
+        if at == end:
+            return ledger, entry, partition, -1, 0
+        if data[at] != 0x20:
+            return None
+        index, at = _read_number(data, at + 1)
+        if data[at] != 0x30:
+            return None
+        size, at = _read_number(data, at + 1)
+        return (ledger, entry, partition, index, size) if at == end else None
+    except (IndexError, ValueError):
+        return None
+
+
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
+    """A varint below 2^28, and where the next field starts; raises IndexError, ValueError."""
+    low = data[at]
+    if low < 0x80:
+        return low, at + 1
+    middle = data[at + 1]
+    if middle < 0x80:
+        return low & 0x7F | middle << 7, at + 2
+    high = data[at + 2]
+    if high < 0x80:
+        return low & 0x7F | (middle & 0x7F) << 7 | high << 14, at + 3
+    value, end = read_varint(data, at)
+    if value >= 1 << 28:
+        raise ValueError("not usual")
+    return value, end
 
 
 def varints(numbers: Iterable[int]) -> list[bytes]:

@@ -52,6 +52,24 @@ def test_bytes_are_those_of_the_official_client(ledger: int, entry: int, partiti
     assert (back.partition(), back.batch_index()) == (partition, index)
 
 
+@given(
+    st.lists(st.integers(0, 2**22) | st.integers(2**27, 2**29) | _INT63, min_size=5, max_size=5),
+    st.integers(0, 3),
+    st.binary(max_size=2),
+)
+def test_the_usual_form_is_read_as_any_other(numbers: list[int], left_out: int, rest: bytes) -> None:
+    """An unknown field after it makes the same id another form."""
+    tags = (b"\x08", b"\x10", b"\x18", b"\x20", b"\x30")
+    fields = [tag + varint(number) for tag, number in zip(tags, numbers, strict=True)]
+    data = b"".join(fields[: 5 - left_out] if left_out < 3 else fields[:2] + fields[3:])
+    assert MessageId.from_bytes(data) == MessageId.from_bytes(data + b"\x38\x00")
+    try:
+        found = MessageId.from_bytes(data + rest)
+    except ValueError:
+        return
+    assert found == MessageId.from_bytes(data + rest + b"\x38\x00")
+
+
 def test_earliest_and_latest() -> None:
     assert EARLIEST.to_bytes() == pulsar.MessageId.earliest.serialize()
     assert LATEST.to_bytes() == pulsar.MessageId.latest.serialize()

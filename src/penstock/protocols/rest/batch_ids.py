@@ -65,9 +65,3 @@ def id_parts(ledger: int, entry_id: int, partition: int, count: int) -> tuple[st
     """What all ids of a batch begin with, and how each goes on."""
     head, ending = split(ledger, entry_id, partition, count)
     return head.decode(), _texts(ending)
-
-
-def id_texts(ledger: int, entry_id: int, partition: int, count: int) -> list[str]:
-    """The ids of all messages of a batch."""
-    start, ends = id_parts(ledger, entry_id, partition, count)
-    return [start + end for end in ends]

@@ -28,7 +28,9 @@ from .encoding import Encoding
 from .instances import Fetch, Instance
 from .messages import DEFAULT_MESSAGES, ReadMessage, form_of
 from .operations import ALWAYS, BOUNDS, CONSUMING, SHIPPED, TIMEOUT, TOPIC, Ms, Target
+from .partition import Answered
 from .parts import Bounds
+from .prepared import Prepared, write_all
 from .services import Services
 
 FETCH: Final = (TIMEOUT, *BOUNDS)
@@ -174,7 +176,10 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
             if poll.lapsed is not None:
                 fetched.give_back()
                 raise poll.lapsed
-            await _hand_out(exchange, poll, fetched, Encoding(rest.decoding, values))
+            encoding = Encoding(rest.decoding, values)
+            await _hand_out(exchange, poll, fetched, encoding, rest.instances.take_prepared(found, form))
+            if fetched.may_go_on:
+                rest.instances.prepare(found, encoding, Prepared(form, Bounds(messages_max, bytes_max)))
     finally:
         found.requests -= 1
         rest.instances.find(found.id, target.topic, target.subscription, caller.role)
@@ -184,20 +189,25 @@ def _instance(rest: Services, caller: Caller, target: Target) -> Instance:
     return rest.instances.get(target.consumer, target.topic, target.subscription, caller.role)
 
 
-async def _hand_out(exchange: Exchange, poll: LongPoll, fetched: Fetch, encoding: Encoding) -> None:
+async def _hand_out(
+    exchange: Exchange, poll: LongPoll, fetched: Fetch, encoding: Encoding, prepared: Prepared | None
+) -> None:
     if not fetched.parts and fetched.consumer.close_reason is not None:
         raise fetched.consumer.close_reason
-    taken = False
+    taken, answered = False, Answered(exchange)
     try:
-        texts = encoding.encode(fetched.parts).texts or [""]
-        texts[0] = f'{{"messages":[{texts[0]}'
-        texts[-1] += "]}"
-        body = ",".join(texts).encode()
-        await exchange.head(200, JSON_TYPE, (b"content-length", b"%d" % len(body)))
-        await exchange.part(body)
+        texts = write_all(fetched.parts, encoding, prepared) or [b","]
+        texts[0] = b'{"messages":[' + texts[0][1:]
+        texts.append(b"]}")
+        size = sum(map(len, texts))
+        answered.count(size)
+        await exchange.head(200, JSON_TYPE, (b"content-length", b"%d" % size))
+        for text in texts:
+            await exchange.part(text)
         await exchange.part(b"")  # servers wait for a slow client before the next part, not after one
         taken = await poll.client_took_it()
     finally:
+        answered.count(0)
         if not taken:
             fetched.give_back()
     await exchange.end()

@@ -107,7 +107,10 @@ async def change(rest: Services, caller: Caller, target: Target, exchange: Excha
     found = await rest.broker.subscriptions.of(target.topic, target.subscription)
     consumers = rest.instances.consumers(target.topic, target.subscription, caller.role)
     answer = await CursorChange(wanted, found, rest.broker.schemas, caller.role, consumers).run()
-    await asyncio.gather(*(one.flush() for one in found))
+    if len(found) == 1:
+        await found[0].flush()  # without a task for it
+    else:
+        await asyncio.gather(*(one.flush() for one in found))
     await exchange.answer(answer)
 
 

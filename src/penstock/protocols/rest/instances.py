@@ -17,9 +17,12 @@ from penstock.model.schema import SchemaInfo
 from penstock.protocols.caller import Caller
 from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.limits import Limits
+from penstock.protocols.values import Form
 from penstock.runtime.clock import Timers
 
+from .encoding import Encoding
 from .parts import Bounds, Decoding, Part
+from .prepared import STEP_MESSAGES, Prepared, Preparing
 
 _QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the loop
 _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
@@ -36,13 +39,15 @@ class Instance(msgspec.Struct, eq=False):
     expires_ms: int
     turn: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     requests: int = 0  # that use it now; it cannot expire meanwhile
+    prepared: Prepared | None = None  # for its next fetch
 
 
 class Instances:
     """Every instance of this server. One without requests is removed when its time is over."""
 
-    def __init__(self, broker: Broker, limits: Limits) -> None:
+    def __init__(self, broker: Broker, limits: Limits, preparing: Preparing) -> None:
         self._broker = broker
+        self._preparing = preparing
         self._limits = limits
         self._instances: dict[str, Instance] = {}
         self._timers = Timers(broker.clock)
@@ -112,7 +117,26 @@ class Instances:
     async def remove(self, instance: Instance) -> None:
         """Let a consumer leave its subscription; what it had goes to the others."""
         self._instances.pop(instance.id, None)
+        self._end_prepared(instance)
         await self._broker.leave(instance.consumer)
+
+    def prepare(self, instance: Instance, encoding: Encoding, prepared: Prepared) -> None:
+        """Begin to write what its next fetch may bring."""
+        self._end_prepared(instance)
+        if not instance.consumer.closed:
+            instance.prepared = prepared
+            self._preparing.begin(prepared, instance.consumer, encoding)
+
+    def take_prepared(self, instance: Instance, form: Form) -> Prepared | None:
+        """What is written by now, if it is of this form; no more is."""
+        found = instance.prepared
+        self._end_prepared(instance)
+        return found if found is not None and found.form == form else None
+
+    def _end_prepared(self, instance: Instance) -> None:
+        if instance.prepared is not None:
+            self._preparing.end(instance.prepared)
+            instance.prepared = None
 
     def _expire(self, instance: Instance) -> None:
         if self._instances.get(instance.id) is not instance:
@@ -141,6 +165,11 @@ class Fetch:
         self._decoding = decoding
         self._bounds = bounds
         self._handed: list[Delivery] = []
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it brought all that it asked for, and that is worth preparing the next for."""
+        return self._bounds.full and self._bounds.count >= STEP_MESSAGES
 
     async def run(self, poll: LongPoll, wait_ms: int) -> None:
         """Collect what there is, waiting for the first message alone."""

@@ -11,6 +11,7 @@ from penstock.protocols.http.long_poll import LongPolls
 from .instances import Instances
 from .operations import Target
 from .parts import Decoding
+from .prepared import Preparing
 from .producer_cache import ProducerCache
 
 
@@ -23,7 +24,8 @@ class Services:
         self.polls = LongPolls(self.broker.clock)
         self.decoding = Decoding(self.broker.encoder, numbered=Capability.OFFSETS in self.broker.capabilities)
         self.producers = ProducerCache(self.broker)
-        self.instances = Instances(self.broker, self.limits)
+        self.preparing = Preparing(self.decoding, self.broker.clock, self.broker.writes)
+        self.instances = Instances(self.broker, self.limits, self.preparing)
 
     async def close(self) -> None:
         """End every wait, and close every consumer instance."""

@@ -6,6 +6,7 @@ again when they came.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.delivery import Budget, Delivery
@@ -80,6 +81,18 @@ class Delivering:
             return None
         entry = await topic.entry(await topic.entry_at(kept.last))
         return entry, kept.mask(entry.offset, entry.count)
+
+    def upcoming(self, messages_max: int) -> Sequence[Entry]:
+        next_entry = self.reading.next_entry
+        if next_entry is None or messages_max <= 0 or self._out.selection.only() is None:
+            return ()
+        found: list[Entry] = []
+        for entry in self.reading.held_run(next_entry, messages_max):
+            messages_max -= entry.count
+            if messages_max < 0:
+                break
+            found.append(entry)
+        return found
 
     # -- the run
 

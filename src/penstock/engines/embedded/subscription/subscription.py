@@ -115,6 +115,7 @@ class Subscription(StoredCursor):
         self.answers = Answers(self, self._out)
         self.limit_rate = self._delivering.limit_rate
         self.last_visible = self._delivering.last_visible
+        self.upcoming = self._delivering.upcoming
 
     def wake(self) -> None:
         """Something changed: deliver soon. Wakes between two runs are one."""
