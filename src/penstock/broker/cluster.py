@@ -1,6 +1,6 @@
 """The cluster that an engine stands before, as far as endpoints send their clients, or pass requests, on to it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -36,6 +36,10 @@ class Cluster(Protocol):
         self, method: str, path: str, query: bytes, headers: Headers, body: bytes
     ) -> ClusterAnswer:
         """Pass a request of HTTP on, under the engine's own credentials; raises UNAVAILABLE, REQUEST_TIMEOUT."""
+
+    async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
+        """The properties of the consumers of a subscription, of every process; none where it is not there. Raises
+        UNAVAILABLE."""
 
     async def owner(self, topic: TopicName) -> Owner:
         """Where the clients of Pulsar's protocol find a topic or partition; raises TOPIC_NOT_FOUND, UNAVAILABLE."""

@@ -87,7 +87,9 @@ def serve_command(
     try:
         config = read()
         if config.engine.workers > 1 and not config.engine.url:
-            raise StartError("several workers need a cluster (--engine URL): the embedded log belongs to one process")
+            raise StartError(
+                "several workers need a cluster (--engine URL): the embedded log belongs to one process"
+            )
         if config.engine.workers > 1 and worker is None:
             command = [sys.executable, "-m", "penstock", *sys.argv[1:]]
             run_workers(config, command, config.engine.workers, _ready)

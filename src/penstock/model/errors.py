@@ -31,6 +31,7 @@ class ErrorKind(Enum):
         member.codes = ErrorCodes(*face)
         return member
 
+    MOVED = ErrorCodes(307, 30701, 307, 8, 22)  # another process before the same cluster has it
     BAD_PARAMETER = ErrorCodes(400, 40001, 400, 8, 22)
     INVALID_NAME = ErrorCodes(412, 41201, 400, 8, 17)
     BAD_JSON = ErrorCodes(422, 42205, 400, 3, 22)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import ssl
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -135,6 +136,17 @@ class PulsarCluster:
         self, method: str, path: str, query: bytes, headers: Headers, body: bytes
     ) -> ClusterAnswer:
         return await self.admin.forward(method, path, query, headers, body)
+
+    async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
+        path = f"/{log.domain}/{log.tenant}/{log.namespace}/{quote(log.local, safe='')}/stats"
+        try:
+            stats = await self.admin.get(path, missing=ErrorKind.TOPIC_NOT_FOUND)
+        except PenstockError as error:
+            if error.kind is ErrorKind.TOPIC_NOT_FOUND:
+                return []
+            raise
+        found = stats.get("subscriptions", {}).get(subscription, {})
+        return [each.get("metadata", {}) for each in found.get("consumers", [])]
 
     async def owner(self, topic: TopicName) -> Owner:
         path = f"{topic.domain}/{topic.tenant}/{topic.namespace}/{quote(topic.local, safe='')}"

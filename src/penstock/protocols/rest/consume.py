@@ -112,6 +112,8 @@ async def create(rest: Services, caller: Caller, target: Target, exchange: Excha
     found = None
     if wanted.id is not None:
         found = rest.instances.find(wanted.id, topic, subscription, caller.role)
+        if found is None:
+            await rest.elsewhere.check(target, exchange, wanted.id)
     if found is None:
         options = msgspec.structs.replace(consumer_options(topic, wanted), client=client_of(exchange.scope))
         caller.may_dead_letter(topic, subscription, options.dead_letter)
@@ -121,7 +123,7 @@ async def create(rest: Services, caller: Caller, target: Target, exchange: Excha
     version = None if found.reader is None else rest.broker.schemas.find(topic.base, found.reader)
     answer = ConsumerAnswer(
         id=found.id,
-        base_uri=_base_uri(exchange, target, found),
+        base_uri=_base_uri(rest, exchange, target, found),
         name=found.consumer.name,
         schema_version=version,
         consumer_timeout_ms=found.timeout_ms,
@@ -138,7 +140,7 @@ async def create(rest: Services, caller: Caller, target: Target, exchange: Excha
 )
 async def delete(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_consume(target.topic, target.subscription)
-    await rest.instances.remove(_instance(rest, caller, target))
+    await rest.instances.remove(await _instance(rest, caller, target, exchange))
     await exchange.give(NO_CONTENT)
 
 
@@ -161,7 +163,7 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
     messages_max = min(params.number("max_messages") or DEFAULT_MESSAGES, limits.max_read_messages)
     bytes_max = min(params.number("max_bytes") or limits.max_read_bytes, limits.max_read_bytes)
     form = form_of(params)
-    found = _instance(rest, caller, target)
+    found = await _instance(rest, caller, target, exchange)
     found.requests += 1
     try:
         async with LongPoll(rest.polls, exchange) as poll:
@@ -185,8 +187,14 @@ async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchan
         rest.instances.find(found.id, target.topic, target.subscription, caller.role)
 
 
-def _instance(rest: Services, caller: Caller, target: Target) -> Instance:
-    return rest.instances.get(target.consumer, target.topic, target.subscription, caller.role)
+async def _instance(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> Instance:
+    """The instance that a request names; raises CONSUMER_NOT_FOUND, and MOVED where another process has it."""
+    try:
+        return rest.instances.get(target.consumer, target.topic, target.subscription, caller.role)
+    except PenstockError as error:
+        if error.kind is ErrorKind.CONSUMER_NOT_FOUND:
+            await rest.elsewhere.check(target, exchange, target.consumer)
+        raise
 
 
 async def _hand_out(
@@ -259,14 +267,17 @@ def consumer_options(topic: TopicName, wanted: ConsumerRequest) -> ConsumerOptio
     )
 
 
-def _base_uri(exchange: Exchange, target: Target, instance: Instance) -> str:
-    """Where an instance is asked for: absolute where the request tells how the server is reached."""
+def _base_uri(rest: Services, exchange: Exchange, target: Target, instance: Instance) -> str:
+    """Where an instance is asked for: at this process where there are several, else absolute where the request tells how
+    the server is reached."""
     topic = target.topic
     parts = [topic.tenant, topic.namespace, topic.local]
     if target.shipped:
         parts.insert(0, topic.domain)
     parts += ["subscription", target.subscription, "consumer", instance.id]
     path = "/topics/" + "/".join(quote(part, safe="") for part in parts)
+    if rest.elsewhere.own_url:
+        return rest.elsewhere.own_url.rstrip("/") + path
     host = exchange.header(b"host")
     root = exchange.scope.get("root_path", "")
     return f"{exchange.scope.get('scheme', 'http')}://{host}{root}{path}" if host else root + path

@@ -106,6 +106,8 @@ async def change(rest: Services, caller: Caller, target: Target, exchange: Excha
         raise PenstockError(ErrorKind.TOO_LARGE, f"{len(wanted.message_ids)} ids; the most is {most}")
     found = await rest.broker.subscriptions.of(target.topic, target.subscription)
     consumers = rest.instances.consumers(target.topic, target.subscription, caller.role)
+    if not consumers:
+        await rest.elsewhere.check(target, exchange)
     answer = await CursorChange(wanted, found, rest.broker.schemas, caller.role, consumers).run()
     if len(found) == 1:
         await found[0].flush()  # without a task for it

@@ -3,6 +3,7 @@ messages)."""
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -45,8 +46,16 @@ class Instance(msgspec.Struct, eq=False):
 class Instances:
     """Every instance of this server. One without requests is removed when its time is over."""
 
-    def __init__(self, broker: Broker, limits: Limits, preparing: Preparing) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        limits: Limits,
+        preparing: Preparing,
+        marks: Callable[[str], dict[str, str]] = lambda _: {},
+    ) -> None:
+        """`marks` are the properties of an instance's consumer, by its id."""
         self._broker = broker
+        self._marks = marks
         self._preparing = preparing
         self._limits = limits
         self._instances: dict[str, Instance] = {}
@@ -67,12 +76,15 @@ class Instances:
             raise PenstockError(
                 ErrorKind.TOO_MANY_REQUESTS, f"there are {most} consumer instances, which is the most"
             )
+        number = secrets.token_urlsafe(12)
+        if marks := self._marks(number):
+            options = msgspec.structs.replace(options, properties={**options.properties, **marks})
         consumer = await self._broker.subscribe(
             [topic], subscription, options, unique_name=bool(options.name)
         )
         caller.set_owner(consumer)
         expires_ms = self._broker.clock.monotonic_ms() + timeout_ms
-        made = Instance(secrets.token_urlsafe(12), topic, consumer, reader, timeout_ms, expires_ms)
+        made = Instance(number, topic, consumer, reader, timeout_ms, expires_ms)
         self._instances[made.id] = made
         self._timers.at(made.expires_ms, self._expire, made)
         return made

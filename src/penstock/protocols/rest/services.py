@@ -8,6 +8,7 @@ from penstock.protocols.context import ServerContext
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPolls
 
+from .elsewhere import Elsewhere
 from .instances import Instances
 from .operations import Target
 from .parts import Decoding
@@ -25,7 +26,8 @@ class Services:
         self.decoding = Decoding(self.broker.encoder, numbered=Capability.OFFSETS in self.broker.capabilities)
         self.producers = ProducerCache(self.broker)
         self.preparing = Preparing(self.decoding, self.broker.clock, self.broker.writes)
-        self.instances = Instances(self.broker, self.limits, self.preparing)
+        self.elsewhere = Elsewhere(context)
+        self.instances = Instances(self.broker, self.limits, self.preparing, self.elsewhere.marks)
 
     async def close(self) -> None:
         """End every wait, and close every consumer instance."""
