@@ -48,6 +48,7 @@ class PulsarBroker:
             )
         self.cluster = PulsarCluster(settings)
         self.settings = own
+        self.capabilities: frozenset[Capability] = frozenset()  # until it is known what the cluster offers
         self.encoder = encoder
         self.clock = clock
         self.tasks = Tasks()
@@ -66,14 +67,11 @@ class PulsarBroker:
         self._instance = secrets.token_hex(4)
         self._names = 0
 
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What the cluster is configured to offer."""
-        return frozenset((Capability.OFFSETS,)) if self.cluster.numbered else frozenset()
-
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
         await self.cluster.start()
+        if self.cluster.numbered:
+            self.capabilities = frozenset((Capability.OFFSETS,))
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
         self.settings = msgspec.structs.replace(
             self.settings, max_message_bytes=min(bytes_max, self.settings.max_message_bytes)
