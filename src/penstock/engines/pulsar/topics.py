@@ -260,6 +260,9 @@ class PulsarTopics:
             before = self._clock.monotonic_ms() - UNUSED_MS
             for topic in self.open_topics:
                 topic.sweep()
+                for name, subscription in list(topic.subscriptions.items()):
+                    if not subscription.consumers:
+                        del topic.subscriptions[name]
                 if topic.used_ms < before and not topic.in_use:
                     self._forget(topic.name, deleted=False)
 
