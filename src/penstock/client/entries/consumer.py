@@ -61,7 +61,8 @@ class Sink(Protocol):
 
 
 class EntryConsumer:
-    """`start` is where one that is not durable begins: after it, or with it where that is `inclusive`.
+    """`start` is where one that is not durable begins: after it, or with it where that is `inclusive`. A topic that was
+    deleted is made again by one that comes back where it `recreates`.
 
     One that is not durable loses nothing and repeats nothing when it connects again: it goes on after the last entry
     that arrived, and there is no `reset`.
@@ -75,6 +76,7 @@ class EntryConsumer:
         *,
         sink: Sink,
         inclusive: bool = False,
+        recreates: bool = True,
     ) -> None:
         self.topic = how.topic
         self.error: PulsarException | None = None
@@ -84,6 +86,7 @@ class EntryConsumer:
         self._sink = sink
         self._id = next(context.numbers)
         self._start, self._inclusive = start, inclusive
+        self._recreates = recreates
         self._link: Link | None = None
         self._epoch = 0  # counts what was asked for again, so that what was sent before is known
         self._acks = EntryAcks()
@@ -127,6 +130,8 @@ class EntryConsumer:
         if link.consumers.get(self._id) is not self:
             raise NotConnected("the connection broke")
         self._link = link
+        if not self._recreates:
+            self._how = msgspec.structs.replace(self._how, create_topic=False)
         self._muted = False
         for group in self._acks.unsettled:
             self._send_group(link, group)
