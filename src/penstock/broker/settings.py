@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from penstock.model.secret import Secret
+
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the core needs to know of the configuration."""
@@ -59,10 +61,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str = ""  # pulsar://host:port or pulsar+ssl://…, several hosts by commas; empty: the server keeps messages itself
     admin_url: str = ""  # http(s)://host:port of the cluster's admin REST, several hosts by commas
-    token: str = ""
+    token: Secret = Secret()
     token_file: str = ""  # read for each connection: a token may be renewed
     username: str = ""  # of basic authentication
-    password: str = ""
+    password: Secret = Secret()
     tls_trust_file: str = ""  # PEM: who may have signed the brokers' certificates; empty: the system's
     tls_cert_file: str = ""  # PEM: the server's own certificate, for authentication by certificate
     tls_key_file: str = ""

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
+
 from penstock.broker.cluster import ClusterAnswer, Headers, Owner
 from penstock.broker.settings import ClusterSettings
 from penstock.client.aio.context import Context, tls_context
@@ -143,8 +145,6 @@ class PulsarCluster:
                 kind,
                 f"the cluster cannot say who serves {topic}: {answer.body[:200].decode(errors='replace')}",
             )
-        import msgspec
-
         found: dict[str, Any] = msgspec.json.decode(answer.body)
         return Owner(found.get("brokerUrl") or "", found.get("brokerUrlTls") or "")
 
@@ -163,12 +163,12 @@ def authentication_of(settings: ClusterSettings) -> Authentication:
     if len(given) > 1:
         raise PenstockError(ErrorKind.BAD_PARAMETER, f"engine: {' and '.join(given)} exclude one another")
     if settings.token:
-        return AuthenticationToken(settings.token)
+        return AuthenticationToken(settings.token.reveal())
     if settings.token_file:
         path = Path(settings.token_file)
         return AuthenticationToken(lambda: path.read_text(encoding="utf-8").strip())
     if settings.username:
-        return AuthenticationBasic(settings.username, settings.password)
+        return AuthenticationBasic(settings.username, settings.password.reveal())
     if settings.tls_cert_file:
         return AuthenticationTLS(settings.tls_cert_file, settings.tls_key_file or settings.tls_cert_file)
     return Authentication()
@@ -182,13 +182,3 @@ def _client_options(settings: ClusterSettings) -> dict[str, Any]:
         "tls_private_key_file_path": (settings.tls_key_file or settings.tls_cert_file) or None,
         "connection_timeout_ms": 10_000,
     }
-
-
-def unavailable(error: PulsarException) -> PenstockError:
-    """An error of the client's as the endpoints answer it: it may come from the cluster, but never from the caller's own
-    credentials."""
-    if isinstance(error, AuthenticationError):
-        return PenstockError(
-            ErrorKind.UNAVAILABLE, f"the cluster refuses the credentials of this server: {error.message}"
-        )
-    return PenstockError(error.kind, error.message)

@@ -22,7 +22,7 @@ from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
-from .errors import penstock_error
+from .errors import engine_error
 from .receiver import Receiver
 from .subscription import Admin, Subscription, attached_subscription
 from .topic_consumer import ArrivingSchemas, Bury, TopicConsumer
@@ -161,7 +161,7 @@ class Consumer(Receiver):
                 await part.seek(start, inclusive=options.start_inclusive)
         except PulsarException as error:
             source.remove(self)
-            raise penstock_error(error) from None
+            raise engine_error(error) from None
         except BaseException:
             source.remove(self)
             await part.close()
