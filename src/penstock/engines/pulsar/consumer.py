@@ -151,6 +151,7 @@ class Consumer(Receiver):
             None if options.durable else start,
             sink=part,
             inclusive=options.start_inclusive,
+            recreates=not topic.name.persistent,
         )
         source.add(self, unique_name=self._unique)
         try:
@@ -187,7 +188,6 @@ class Consumer(Receiver):
             else None,
             priority=options.priority,
             subscription_properties=dict(options.subscription_properties),
-            create_topic=not topic.name.persistent,  # one that was deleted is not made again by who comes back
         )
 
     async def _follow(self, names: Names) -> None:
