@@ -216,4 +216,5 @@ def id_texts(ids: Sequence[MessageId]) -> list[bytes]:
 
 
 EARLIEST: Final = MessageId(-1, -1)
+UNKNOWN_ID: Final = EARLIEST  # Pulsar's answer to a duplicate whose id is not known any more
 LATEST: Final = MessageId(_MAX_INT64, _MAX_INT64)

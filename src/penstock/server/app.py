@@ -7,6 +7,7 @@ from starlette.routing import Router
 
 from penstock.broker.broker import Broker
 from penstock.engines.opening import open_embedded, open_pulsar
+from penstock.protocols.admin.forwarding import forwarding
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.binary.endpoint import BinaryEndpoint
@@ -81,6 +82,9 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
     config = config or Config()
     rest, sockets, admin = RestEndpoint(context), Sockets(), admin_endpoint(context)
     kafka_rest = KafkaRestEndpoint(context)
+    cluster = context.broker.cluster
+    if cluster is not None:
+        admin = forwarding(context, cluster, admin)
     websocket = Router(websocket_routes(context, sockets), redirect_slashes=False)
     stages = StagesEndpoint(context)
     binary = BinaryEndpoint(context)

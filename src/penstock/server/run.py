@@ -62,7 +62,8 @@ async def serve(
             await listeners.open(app.context, app.binary)
             await http.open(listeners.http)
             own = {"own_url": listeners.own_url} if listeners.own_url else {}
-            log.info("ready", extra={"urls": listeners.urls, "store": config.data.store, **own})
+            store = config.engine.url or config.data.store
+            log.info("ready", extra={"urls": listeners.urls, "store": store, **own})
             ready(*listeners.urls)
 
             reload = None if reread is None else Reload(config, reread, app, http, listeners)

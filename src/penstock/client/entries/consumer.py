@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any
 
 import msgspec
 
 from penstock.client.aio.context import Context
 from penstock.client.aio.link import Link
-from penstock.client.aio.tasks import Reconnecting, log, within
+from penstock.client.aio.tasks import Reconnecting, within
 from penstock.client.enums import SHARED_TYPES
 from penstock.client.errors import AlreadyClosed, NotConnected, PulsarException, Timeout
 from penstock.client.message_id import MessageId as WireId
 from penstock.client.session import commands
 from penstock.client.session.acks import wire_place
 from penstock.client.session.commands import Subscription
-from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.message_id import MessageId
 from penstock.wire.frames import Frame
 from penstock.wire.metadata import signed
 from penstock.wire.pulsar_pb2 import (
@@ -34,34 +33,15 @@ from penstock.wire.pulsar_pb2 import (
     CommandUnsubscribe,
 )
 
-from .acks import GROUP_MAX, AckGroup, EntryAcks
+from .acknowledging import Acknowledging
 from .arrived import Arrived, Place, read_arrived
-
-GROUP_S: Final = 0.01  # how long an acknowledgement may wait for others to go with
-RECEIPTS_SINCE: Final = 17  # the version of the protocol whose brokers answer acknowledgements
-
-
-class Sink(Protocol):
-    """Who takes a consumer's entries. Nothing here may wait."""
-
-    def arrived(self, entries: list[Arrived]) -> None:
-        """Entries came, in order."""
-
-    def reset(self) -> None:
-        """What is out and not acknowledged is void: it will come again, as far as the subscription still has it."""
-
-    def active(self, active: bool) -> None:  # the broker's word
-        """Whether the consumer is the one that gets everything (Failover)."""
-
-    def end_reached(self) -> None:
-        """The topic is terminated, and everything in it was acknowledged."""
-
-    def ended(self, error: PulsarException) -> None:
-        """Nothing will come any more."""
+from .sink import Sink
+from .start import Start
 
 
 class EntryConsumer:
-    """`start` is where one that is not durable begins: after it, or with it where that is `inclusive`.
+    """`start` is where one that is not durable begins: after it, or with it where that is `inclusive`. A topic that was
+    deleted is made again by one that comes back where it `recreates`.
 
     One that is not durable loses nothing and repeats nothing when it connects again: it goes on after the last entry
     that arrived, and there is no `reset`.
@@ -75,6 +55,7 @@ class EntryConsumer:
         *,
         sink: Sink,
         inclusive: bool = False,
+        recreates: bool = True,
     ) -> None:
         self.topic = how.topic
         self.error: PulsarException | None = None
@@ -83,17 +64,17 @@ class EntryConsumer:
         self._how = how
         self._sink = sink
         self._id = next(context.numbers)
-        self._start, self._inclusive = start, inclusive
+        self._start = Start(start, inclusive=inclusive, durable=how.durable)
+        self._recreates = recreates
         self._link: Link | None = None
         self._epoch = 0  # counts what was asked for again, so that what was sent before is known
-        self._acks = EntryAcks()
+        self._acks = Acknowledging(self._id, how.topic, context.timeout_s)
         self._arrived: list[Arrived] = []
         self._debt = 0  # messages that were sent beyond the permits of this connection
         self._muted = False  # while a seek is on its way, what comes is of before
         self._dropped = 0  # messages that nobody gets: their permits are given again
         self._due = False
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
         self._keeping: asyncio.Task[Any] | None = None
         self._reconnecting = Reconnecting(f"the consumer of {how.topic}", self._connect, self._end)
 
@@ -113,12 +94,10 @@ class EntryConsumer:
     async def _connect(self) -> None:
         link = await self._context.lookup.link(self.topic)
         link.consumers[self._id] = self
-        start = None
-        if not self._how.durable and self._start is not None:
-            start = WireId._of(self._start)
         epoch = None if self._how.type in SHARED_TYPES else self._epoch
         try:
-            await link.ask(commands.subscribe(self._id, self._how, start, epoch), self._context.timeout_s)
+            command = commands.subscribe(self._id, self._how, self._start.wire_id, epoch)
+            await link.ask(command, self._context.timeout_s)
         except BaseException as error:
             link.consumers.pop(self._id, None)
             if isinstance(error, asyncio.CancelledError | Timeout):  # the broker may have it all the same
@@ -127,10 +106,10 @@ class EntryConsumer:
         if link.consumers.get(self._id) is not self:
             raise NotConnected("the connection broke")
         self._link = link
+        if not self._recreates:
+            self._how = msgspec.structs.replace(self._how, create_topic=False)
         self._muted = False
-        for group in self._acks.unsettled:
-            self._send_group(link, group)
-        self._send_acks()
+        self._acks.attach(link)
         self._debt = max(0, -self.permits)
         if self.permits > 0:
             link.write([commands.flow(self._id, self.permits)])
@@ -138,6 +117,7 @@ class EntryConsumer:
     def lost(self, link: Link, error: PulsarException) -> None:
         if self._link is link:
             self._link = None
+            self._acks.detach()
         self._forget_arrived() if self._how.durable else self._hand_on()
         self.permits += self._dropped
         self._dropped = 0
@@ -155,11 +135,9 @@ class EntryConsumer:
         """Send the acknowledgements, then leave."""
         if self.error is not None:
             return
-        self._send_acks()
+        self._acks.send()
         link, self._link = self._link, None
         self.error = AlreadyClosed("the consumer is closed")
-        if self._timer is not None:
-            self._timer.cancel()
         if self._keeping is not None:
             self._keeping.cancel()
         try:
@@ -175,7 +153,7 @@ class EntryConsumer:
         link = self._link
         if link is None:
             raise NotConnected(f"there is no connection to the broker of {self.topic} now")
-        self._send_acks()
+        self._acks.send()
         command.consumer_id = self._id
         return await link.ask(command, self._context.timeout_s)
 
@@ -208,27 +186,14 @@ class EntryConsumer:
         if self._muted or (command.HasField("consumer_epoch") and command.consumer_epoch < self._epoch):
             self._drop(cost)
             return
-        if self._start is not None:
-            wanted = self._wanted(entry, self._start)
-            if wanted != entry.mask:
-                self._drop(cost - wanted.bit_count())
-                if not wanted:
-                    return
-                entry = msgspec.structs.replace(entry, mask=wanted)
+        wanted = self._start.wanted(entry)
+        if wanted != entry.mask:
+            self._drop(cost - wanted.bit_count())
+            if not wanted:
+                return
+            entry = msgspec.structs.replace(entry, mask=wanted)
         self._arrived.append(entry)
         self._soon()
-
-    def _wanted(self, entry: Arrived, start: MessageId) -> int:
-        """The messages of an entry that do not come before the start."""
-        place, first = entry.place, (start.ledger, start.entry)
-        if start in (EARLIEST, LATEST) or place > first:
-            return entry.mask
-        if place < first:  # of one that is durable, the cursor decides
-            return entry.mask if self._how.durable else 0
-        index = start.batch_index
-        if index < 0 or (entry.count == 1 and index == 0):
-            return entry.mask if self._inclusive else 0
-        return entry.mask >> (index + (not self._inclusive)) << (index + (not self._inclusive))
 
     def _forget_arrived(self) -> None:
         """What came and was not handed on will come again."""
@@ -254,8 +219,7 @@ class EntryConsumer:
             return
         arrived, self._arrived = self._arrived, []
         if not self._how.durable:
-            last = arrived[-1]
-            self._start, self._inclusive = MessageId(last.ledger, last.entry_id), False
+            self._start = self._start.after(arrived[-1])
         self._sink.arrived(arrived)
 
     # -- answers
@@ -263,81 +227,30 @@ class EntryConsumer:
     def acknowledge(self, places: Iterable[Place]) -> None:
         """Whole entries are done; the broker has them after `flush`, or soon."""
         self._acks.add(places)
-        self._acks_added()
 
     def acknowledge_part(self, place: Place, open_bits: int) -> None:
         """All messages of an entry but those of `open_bits` are done, for clusters that keep that."""
         self._acks.add_part(place, open_bits)
-        self._acks_added()
 
     def acknowledge_up_to(self, place: Place, open_bits: int = 0) -> None:
         """All entries before `place` are done, and that one but for the messages of `open_bits`."""
         self._acks.add_up_to(place, open_bits)
-        self._acks_added()
-
-    def _acks_added(self) -> None:
-        if len(self._acks) >= GROUP_MAX:
-            self._send_acks()
-        elif self._timer is None and self.error is None:
-            self._timer = self._loop.call_later(GROUP_S, self._send_acks)
-
-    def _send_acks(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._link is not None and len(self._acks):
-            for group in self._acks.take():
-                self._send_group(self._link, group)
-
-    def _send_group(self, link: Link, group: AckGroup) -> None:
-        command = group.command(self._id)
-        if link.session.protocol_version < RECEIPTS_SINCE:
-            link.write([commands.framed(command)])
-            self._acks.settle(group)
-        else:
-            # Written here and now: what follows it on this connection is to come after it.
-            link.request(command).add_done_callback(partial(self._answered, link, group))
-
-    def _answered(self, link: Link, group: AckGroup, answer: asyncio.Future[Any]) -> None:
-        error = None if answer.cancelled() else answer.exception()
-        if error is not None:
-            if link is not self._link or link.closed:
-                return  # it goes again on the next connection
-            log.warning("acknowledgements on %s failed: %s", self.topic, error)
-        self._acks.settle(group, error if isinstance(error, PulsarException) else None)
 
     async def flush(self) -> None:
         """Wait until the broker has answered all acknowledgements. Raises what it says, and Timeout."""
-        self._send_acks()
         if self.error is not None:
             raise self.error
-        if len(self._acks):  # there is no connection: they go with the next one
-            self._acks.take()
-        waiting = self._acks.unsettled
-        if not waiting:
-            return
-        for group in waiting:
-            if group.settled is None:
-                group.settled = self._loop.create_future()
-        try:
-            async with asyncio.timeout(self._context.timeout_s):
-                for group in waiting:
-                    assert group.settled is not None
-                    await asyncio.shield(group.settled)
-        except TimeoutError as error:
-            if isinstance(error, PulsarException):
-                raise
-            raise Timeout("the broker did not answer acknowledgements in time") from None
+        await self._acks.flush()
 
     def redeliver(self, places: Iterable[Place]) -> None:
         """Ask for entries again (Shared and Key_Shared); they come with permits of their own."""
-        self._send_acks()
+        self._acks.send()
         if self._link is not None:
             self._link.write([commands.redeliver(self._id, [wire_place(place) for place in places])])
 
     def redeliver_all(self) -> None:
         """Ask for all that is not acknowledged again, in order."""
-        self._send_acks()
+        self._acks.send()
         self._forget_arrived()
         command = CommandRedeliverUnacknowledgedMessages(consumer_id=self._id)
         if self._how.type not in SHARED_TYPES:
@@ -356,34 +269,22 @@ class EntryConsumer:
             command.message_id.CopyFrom(commands.wire_id(WireId._of(to)))
         else:
             command.message_publish_time = to
-        link, before = self._link, (self._start, self._inclusive)
-        # The consumer may be back before the answer is.
-        self._start, self._inclusive = self._start_of(to), inclusive
+        link, before = self._link, self._start
+        self._start = before.sought(to, inclusive=inclusive)  # the consumer may be back before the answer is
         self._muted = True
         try:
             await self._ask(command)
         except BaseException:
             self._muted = False
-            self._start, self._inclusive = before
+            self._start = before
             self._soon()
             raise
-        if isinstance(to, MessageId) and self._passes_over(to, inclusive=inclusive):
+        if isinstance(to, MessageId) and self._start.passes_over:
             self.acknowledge([(to.ledger, to.entry)])  # the broker begins with it
         if link is self._link:  # the broker kept the connection
             self._muted = False
             self._forget_arrived()
             self._sink.reset()
-
-    def _start_of(self, to: MessageId | int) -> MessageId | None:
-        if isinstance(to, MessageId):
-            return to
-        return None if self._how.durable else EARLIEST
-
-    def _passes_over(self, to: MessageId, *, inclusive: bool) -> bool:
-        """Whether a durable subscription would keep the whole entry that it is to go on after."""
-        if inclusive or not self._how.durable or to in (EARLIEST, LATEST):
-            return False
-        return to.batch_index < 0 or to.batch_index + 1 == to.batch_size
 
     async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
         """The last message of the topic, and up to where the subscription is done, where the broker says."""

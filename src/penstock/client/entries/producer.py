@@ -74,6 +74,7 @@ class EntryProducer:
         self._expiry: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
         self._space: asyncio.Future[None] | None = None
+        self._newest: asyncio.Future[list[Outcome]] | None = None  # of the last call
         self._reconnecting = Reconnecting(f"the producer of {how.topic}", self._connect, self._end)
         self._task: asyncio.Task[None] | None = None
 
@@ -205,11 +206,17 @@ class EntryProducer:
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
         now = self._loop.time()
         frames = self._pending.add(entries, Group(len(entries), future), now)
+        self._newest = future
         if self._link is not None:
             self._link.write(frames)
         if self._expiry is None and self._timeout_s > 0:
             self._expiry = self._loop.call_at(now + self._timeout_s, self._expire)
         return future
+
+    async def settled(self) -> None:
+        """Wait until everything sent so far has a receipt, or has failed."""
+        while not self.idle and self._newest is not None:
+            await asyncio.wait((self._newest,))
 
     async def send(self, entry: Outgoing) -> Placed:
         """Send one entry and return where it is. Raises why it was not stored."""

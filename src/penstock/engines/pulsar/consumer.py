@@ -22,7 +22,7 @@ from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
-from .errors import penstock_error
+from .errors import engine_error
 from .receiver import Receiver
 from .subscription import Admin, Subscription, attached_subscription
 from .topic_consumer import ArrivingSchemas, Bury, TopicConsumer
@@ -151,6 +151,7 @@ class Consumer(Receiver):
             None if options.durable else start,
             sink=part,
             inclusive=options.start_inclusive,
+            recreates=not topic.name.persistent,
         )
         source.add(self, unique_name=self._unique)
         try:
@@ -160,7 +161,7 @@ class Consumer(Receiver):
                 await part.seek(start, inclusive=options.start_inclusive)
         except PulsarException as error:
             source.remove(self)
-            raise penstock_error(error) from None
+            raise engine_error(error) from None
         except BaseException:
             source.remove(self)
             await part.close()
@@ -187,7 +188,6 @@ class Consumer(Receiver):
             else None,
             priority=options.priority,
             subscription_properties=dict(options.subscription_properties),
-            create_topic=not topic.name.persistent,  # one that was deleted is not made again by who comes back
         )
 
     async def _follow(self, names: Names) -> None:

@@ -124,6 +124,10 @@ class PulsarLog:
             return self.first_offset
         if message_id == LATEST:
             return self.next_offset
+        if message_id.ledger >= 0 and message_id.entry == -1:  # before the first entry of a ledger
+            return await self.offset_after(
+                MessageId(message_id.ledger, 0, message_id.partition), inclusive=True
+            )
         if message_id.ledger < 0 or message_id.entry < 0:
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"message id {message_id} is not of {self.name}")
         if message_id.partition != self.name.partition and message_id.partition >= 0:

@@ -163,7 +163,7 @@ class Subscription:
                     "entryId": entry,
                     "partitionIndex": self.topic.name.partition,
                     "batchIndex": target.batch_index if place is None else -1,
-                    "isExcluded": place is None and not inclusive,
+                    "excluded": place is None and not inclusive,
                 }
             )
         self._moved()

@@ -18,7 +18,7 @@ from penstock.model.policy import ConsumerOptions, DeadLetter
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
-from .errors import penstock_error
+from .errors import engine_error
 from .outstanding import Outstanding, Place, Row
 from .positions import entry_of
 from .redelivery import Redelivery
@@ -178,7 +178,7 @@ class TopicConsumer:
         self._owner.end_reached_of(self)
 
     def ended(self, error: PulsarException) -> None:
-        self._owner.part_ended(self, penstock_error(error))
+        self._owner.part_ended(self, engine_error(error))
 
     # -- answers
 
@@ -325,7 +325,7 @@ class TopicConsumer:
         try:
             await self.entries.seek(target, inclusive=inclusive)
         except PulsarException as error:
-            raise penstock_error(error) from None
+            raise engine_error(error) from None
         finally:
             self._seeking = False
 
@@ -333,7 +333,7 @@ class TopicConsumer:
         try:
             await self.entries.flush()
         except PulsarException as error:
-            raise penstock_error(error) from None
+            raise engine_error(error) from None
 
     async def close(self) -> None:
         self._redelivery.close()

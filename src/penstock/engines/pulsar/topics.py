@@ -17,7 +17,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
 from .cluster import PulsarCluster
-from .errors import penstock_error
+from .errors import engine_error
 from .log import admin_path
 from .namespaces import PulsarNamespaces
 from .topic import PulsarTopic
@@ -87,7 +87,7 @@ class PulsarTopics:
             self._put(name, None)
             return
         except PulsarException as error:
-            raise penstock_error(error) from None
+            raise engine_error(error) from None
         self._put(name, TopicDocument(partitions=partitions))
         for learner in self.learners:
             await learner(name)
@@ -120,7 +120,7 @@ class PulsarTopics:
         try:
             found = await self._cluster.context.lookup.topics(str(namespace), RegexSubscriptionMode.AllTopics)
         except PulsarException as error:
-            raise penstock_error(error) from None
+            raise engine_error(error) from None
         names = [TopicName.parse(text) for text in found]
         partitions: dict[TopicName, int] = {}
         for name in names:
@@ -260,6 +260,9 @@ class PulsarTopics:
             before = self._clock.monotonic_ms() - UNUSED_MS
             for topic in self.open_topics:
                 topic.sweep()
+                for name, subscription in list(topic.subscriptions.items()):
+                    if not subscription.consumers:
+                        del topic.subscriptions[name]
                 if topic.used_ms < before and not topic.in_use:
                     self._forget(topic.name, deleted=False)
 

@@ -5,11 +5,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from penstock.model.message_id import MessageId
+from penstock.model.message_id import UNKNOWN_ID, MessageId
 
 RECENT_MAX: Final = 1000  # ids that a repeat may still be answered with; the same as a client's pending queue
-
-UNKNOWN_ID: Final = MessageId(-1, -1)  # Pulsar's answer to a duplicate whose id is not known any more
 
 
 class _Producer:

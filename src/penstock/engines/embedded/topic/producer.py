@@ -7,17 +7,18 @@ from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Item, Placement, Reply, Result
-from penstock.engines.embedded.log.sequences import UNKNOWN_ID
+from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
+from penstock.engines.routing import Router
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
+from penstock.model.message_id import UNKNOWN_ID
 from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
 
-from .publish import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Packed, batches_of, internal_error, publish, whole
+from .publish import Packed, internal_error, publish, whole
 from .requests import Request, Requests
-from .router import Router
 from .topic import Topic
 
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
@@ -176,7 +177,7 @@ class Producer:
         return Packed(entries)
 
     def _pack_batches(self, new: Sequence[Item[OutMessage]], *, now: int) -> Packed[OutMessage]:
-        runs = batches_of(new)
+        runs = cut(new, batch_sizes([item.content for item in new]))
         return Packed([self._encode(run, now) for run in runs], runs)
 
     def _encode(self, run: Sequence[Item[OutMessage]], now: int) -> NewEntry:

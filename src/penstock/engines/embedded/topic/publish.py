@@ -2,20 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
 import msgspec
 
 from penstock.broker.producer import Item, T
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 from penstock.model.message_id import MessageId
 
 from .topic import Topic
-
-BATCH_MESSAGES_MAX: Final = 1000  # Pulsar's batchingMaxMessages
-BATCH_BYTES_MAX: Final = 1 << 20  # keeps one entry a reasonable unit of reading and delivery
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
@@ -155,41 +151,6 @@ async def publish_bulk(
         if isinstance(item.result, PenstockError):
             raise item.result
     return done.placed, done.repeats
-
-
-def batches_of(items: Sequence[Item[OutMessage]]) -> list[list[Item[OutMessage]]]:
-    """Cut messages into batches: where the schema version changes, round one that goes alone, at the bounds."""
-    runs: list[list[Item[OutMessage]]] = []
-    size = 0
-    last: OutMessage | None = None
-    for item in items:
-        message = item.content
-        alone = _goes_alone(message)
-        joins = (
-            last is not None
-            and not alone
-            and message.schema_version == last.schema_version
-            and message.replicate_to == last.replicate_to
-            and len(runs[-1]) < BATCH_MESSAGES_MAX
-            and size + len(message.payload) <= BATCH_BYTES_MAX
-        )
-        if joins:
-            runs[-1].append(item)
-            size += len(message.payload)
-        else:
-            runs.append([item])
-            size = len(message.payload)
-        last = None if alone else message
-    return runs
-
-
-def _goes_alone(message: OutMessage) -> bool:
-    properties = message.properties
-    return (
-        message.deliver_at != 0
-        or message.encryption is not None
-        or (properties is not None and REQUEST_TIMEOUT_PROPERTY in properties)
-    )
 
 
 def internal_error() -> PenstockError:

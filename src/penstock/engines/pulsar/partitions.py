@@ -1,0 +1,213 @@
+"""The partitions of one producer: each has a producer on its broker, all under one name."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from penstock.broker.topic import Topic
+from penstock.broker.topics import Topics
+from penstock.client.entries.producer import EntryProducer
+from penstock.client.enums import ProducerAccessMode
+from penstock.client.errors import IncompatibleSchema, ProducerBusy, PulsarException
+from penstock.client.session.commands import Publication
+from penstock.engines.routing import Router
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.policy import ProducerOptions
+from penstock.model.schema import SchemaInfo
+
+from .errors import engine_error
+from .publishing import Numbers, PartitionProducer
+from .schemas import Cluster, Schemas
+
+log = logging.getLogger(__name__)
+
+OPENING_MAX: Final = 32  # partitions at once
+# A name that requests share has one process at a time: the others wait for it, and who has it leaves it when it is idle.
+NAME_WAIT_S: Final = 5.0
+NAME_RETRY_S: Final = 0.2
+NAME_IDLE_S: Final = 1.0
+
+
+class Partitions:
+    """A producer's partitions, opened, added when the topic grows, and left. `ended` is called when one cannot go on.
+
+    A name that requests share (`shared_name`) is left while nothing is published under it: `attached` takes it again.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Topics,
+        schemas: Schemas,
+        name: TopicName,
+        options: ProducerOptions,
+        ended: Callable[[PenstockError], None],
+    ) -> None:
+        self.name = options.name
+        self.topics: Sequence[Topic] = ()
+        self.numbers = Numbers()
+        self.router = Router(1, options.routing, options.hashing)
+        self._cluster = cluster
+        self._catalog = topics
+        self._schemas = schemas
+        self._topic = name
+        self._options = options
+        self._ended = ended
+        self._open: list[PartitionProducer] = []
+        self._schema: SchemaInfo | None = None  # where the cluster demands one
+        self._opening = asyncio.Lock()
+        self._leased = options.shared_name and bool(options.name)
+        self._used = 0
+        self._idle: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def last_sequence_id(self) -> int:
+        """The highest sequence id that the cluster has under this name."""
+        known = [one.entries.last_sequence_id for one in self._open]
+        return max([self._options.initial_sequence_id, *known])
+
+    def deduplicate(self) -> bool:
+        """Whether sequence ids of clients count."""
+        return self.topics[0].policies.deduplication
+
+    async def attached(self) -> Sequence[PartitionProducer]:
+        """The partitions; connects to them again where the name was left."""
+        self._used += 1
+        while not self._open:
+            if self._closed:
+                raise PenstockError(ErrorKind.UNAVAILABLE, f"the producer of {self._topic} is closed")
+            async with self._opening:
+                if not self._open and not self._closed:
+                    await self._attach()
+        return self._open
+
+    async def open(self) -> None:
+        """Connect to every partition. Raises as `Broker.producer`."""
+        async with self._opening:
+            self.topics = await self._catalog.all_of(self._topic)
+            await self._attach()
+        if self._topic.partition < 0:
+            self._catalog.listeners.add(self._changed)
+
+    async def _attach(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (NAME_WAIT_S if self._leased else 0.0)
+        while True:
+            try:
+                await self._open_all(self.topics)
+                break
+            except ProducerBusy as error:
+                refusal = engine_error(error, str(self._topic))
+                if refusal.kind is not ErrorKind.PRODUCER_BUSY or loop.time() >= until:
+                    raise refusal from None
+                await asyncio.sleep(NAME_RETRY_S)
+            except IncompatibleSchema as error:
+                newest = self._schemas.latest(self._topic)
+                if self._schema is not None or newest is None:
+                    raise engine_error(error, str(self._topic)) from None
+                # The namespace takes only producers with a schema: this one publishes messages of any version.
+                self._schemas.require_version(self._topic)
+                self._schema = newest.schema
+            except PulsarException as error:
+                raise engine_error(error, str(self._topic)) from None
+        last = max(one.entries.last_sequence_id for one in self._open)
+        self.numbers.next = max(self.numbers.next, last + 1, self._options.initial_sequence_id + 1)
+        self.router.count = len(self._open)
+        self._rest()
+
+    async def _open_all(self, topics: Sequence[Topic]) -> None:
+        """Open what is not open yet. The first partition's broker gives the name, where none is given."""
+        opened: list[PartitionProducer] = []
+        try:
+            if not self._open:
+                opened.append(await self._open_one(topics[0]))
+            left = topics[len(self._open) + len(opened) :]
+            for start in range(0, len(left), OPENING_MAX):
+                some = [self._open_one(topic) for topic in left[start : start + OPENING_MAX]]
+                made = await asyncio.gather(*some, return_exceptions=True)
+                opened += [one for one in made if isinstance(one, PartitionProducer)]
+                for one in made:
+                    if isinstance(one, BaseException):
+                        raise one
+        except BaseException:
+            self._leave(opened)
+            raise
+        if self._closed:
+            self._leave(opened)
+            raise PenstockError(ErrorKind.UNAVAILABLE, f"the producer of {self._topic} is closed")
+        self._open += opened
+
+    async def _open_one(self, topic: Topic) -> PartitionProducer:
+        options, cluster = self._options, self._cluster
+        how = Publication(
+            topic=str(topic.name),
+            name=options.name or None,
+            schema=self._schema,
+            access_mode=ProducerAccessMode(int(options.access_mode)),
+            properties=options.properties,
+        )
+        entries = EntryProducer(cluster.context, how, given=self.name, on_ended=self._lost)
+        try:
+            await entries.start()
+        except BaseException:
+            cluster.context.tasks.spawn(entries.close(), f"leave {topic.name}")
+            raise
+        self.name = entries.name
+        return PartitionProducer(
+            str(topic.name),
+            topic.name.partition,
+            entries,
+            self.numbers,
+            self.deduplicate,
+        )
+
+    def _changed(self, topic: TopicName) -> None:
+        if topic == self._topic and not self._closed:
+            self._cluster.context.tasks.spawn(self._grow(), f"look at the partitions of {topic}")
+
+    async def _grow(self) -> None:
+        """Publish to new partitions, too."""
+        async with self._opening:
+            try:
+                topics = await self._catalog.all_of(self._topic, create=False)
+                if self._closed or len(topics) <= len(self.topics):
+                    return
+                self.topics = topics
+                if self._open:
+                    await self._attach()
+            except PenstockError as error:
+                log.warning("the producer of %s cannot publish to new partitions: %s", self._topic, error)
+
+    def _lost(self, error: PulsarException) -> None:
+        self._ended(engine_error(error, str(self._topic)))
+
+    def close(self) -> None:
+        """Leave the topic; harmless when repeated."""
+        self._closed = True
+        self._catalog.listeners.discard(self._changed)
+        if self._idle is not None:
+            self._idle.cancel()
+        partitions, self._open = self._open, []
+        self._leave(partitions)
+
+    def _leave(self, partitions: Sequence[PartitionProducer]) -> None:
+        for one in partitions:
+            self._cluster.context.tasks.spawn(one.entries.close(), f"leave {self._topic}")
+
+    # -- a name that requests share
+
+    def _rest(self) -> None:
+        """Leave the name to other processes once nothing was published under it for a while."""
+        if self._leased and self._idle is None and not self._closed:
+            self._idle = asyncio.get_running_loop().call_later(NAME_IDLE_S, self._release, self._used)
+
+    def _release(self, used: int) -> None:
+        self._idle = None
+        if used != self._used or not all(one.entries.idle for one in self._open):
+            self._rest()
+            return
+        partitions, self._open = self._open, []
+        self._leave(partitions)

@@ -1,0 +1,248 @@
+"""The schemas of topics before a cluster: what was learned of them (PIP-43).
+
+Versions never change, so each is asked for once. Which one is the newest is what `learn` found last. Whether a schema may
+follow another is the cluster's own decision.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.client.aio.context import Context
+from penstock.client.errors import IncompatibleSchema, PulsarException, TopicNotFound, server_error
+from penstock.client.session.commands import schema_info, wire_schema
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
+from penstock.wire.metadata import schema_version_bytes, schema_version_number
+from penstock.wire.pulsar_pb2 import CommandGetOrCreateSchema, CommandGetSchema
+
+from .errors import engine_error
+
+LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
+TOPICS_MAX: Final = 10_000  # whose schemas are remembered
+
+
+class AdminCalls(Protocol):
+    """The cluster's admin REST."""
+
+    async def call(self, method: str, path: str, **more: Any) -> Any:
+        """One call below `/admin/v2`; returns the answer's JSON."""
+
+
+class Cluster(Protocol):
+    """The connection to the cluster, as far as schemas need it."""
+
+    @property
+    def context(self) -> Context: ...
+    @property
+    def admin(self) -> AdminCalls: ...
+    @property
+    def timeout_s(self) -> float: ...
+
+
+class _Known(msgspec.Struct):
+    """What is known of a topic's schemas. A version that is None is not there."""
+
+    newest: SchemaVersion | None = None
+    versions: dict[int, SchemaVersion | None] = {}
+    unversioned: bool = True  # whether messages without a schema may go
+
+
+class Schemas:
+    """`broker.Schemas`, of what was learned."""
+
+    def __init__(self, cluster: Cluster, bytes_max: int) -> None:
+        self.changes = 0
+        self._cluster = cluster
+        self._bytes_max = bytes_max
+        self._topics: dict[TopicName, _Known] = {}
+
+    # -- learning
+
+    async def learn(self, topic: TopicName) -> None:
+        """Learn the newest schema and those before it, none where the topic is not there. Raises what the cluster refuses."""
+        found = await self._ask(topic, None)
+        known = self._known(topic)
+        if found is None:
+            self._set_newest(known, None)
+            return
+        held = known.newest
+        if held is not None and held.version == found.version and held.schema == found.schema:
+            return
+        if held is not None and held.version >= found.version:
+            known.versions.clear()  # the topic was deleted, and is another now
+        known.versions[found.version] = found
+        self._set_newest(known, found)
+        await self.fetch(topic, range(max(0, found.version - LEARNED_MAX), found.version))
+
+    def knows(self, topic: TopicName, number: int) -> bool:
+        """Whether `version` can answer."""
+        known = self._topics.get(topic.base)
+        return known is not None and number in known.versions
+
+    async def fetch(self, topic: TopicName, numbers: Iterable[int]) -> None:
+        """Learn versions that messages name, before the messages are handed on. Raises what the cluster refuses."""
+        known = self._known(topic)
+        for number in numbers:
+            if number not in known.versions:
+                known.versions[number] = await self._ask(topic, number)
+
+    def forget(self, topic: TopicName) -> None:
+        """The topic is deleted."""
+        if self._topics.pop(topic.base, None) is not None:
+            self.changes += 1
+
+    def require_version(self, topic: TopicName) -> None:
+        """The cluster takes no messages without a schema on this topic."""
+        self._known(topic).unversioned = False
+
+    def _known(self, topic: TopicName) -> _Known:
+        known = self._topics.get(topic.base)
+        if known is None:
+            if len(self._topics) >= TOPICS_MAX:
+                del self._topics[next(iter(self._topics))]
+            known = self._topics[topic.base] = _Known()
+        return known
+
+    def _set_newest(self, known: _Known, newest: SchemaVersion | None) -> None:
+        if known.newest is not newest:
+            known.newest = newest
+            self.changes += 1
+
+    async def _ask(self, topic: TopicName, number: int | None) -> SchemaVersion | None:
+        wanted = None if number is None else schema_version_bytes(number)
+        context, base = self._cluster.context, topic.base
+        try:
+            link = await context.lookup.link(str(base))
+            command = CommandGetSchema(topic=str(base), schema_version=wanted)
+            answer = await link.ask(command, self._cluster.timeout_s)
+            if answer.HasField("error_code"):
+                raise server_error(answer.error_code, answer.error_message)
+        except TopicNotFound:
+            return None
+        except PulsarException as error:
+            raise engine_error(error, str(base)) from None
+        version = schema_version_number(answer.schema_version)
+        found = number if version is None else version
+        return None if found is None else SchemaVersion(found, schema_info(answer.schema))
+
+    # -- reading
+
+    def latest(self, topic: TopicName) -> SchemaVersion | None:
+        known = self._topics.get(topic.base)
+        return None if known is None else known.newest
+
+    def version(self, topic: TopicName, number: int) -> SchemaVersion:
+        known = self._topics.get(topic.base)
+        found = None if known is None else known.versions.get(number)
+        if found is None:
+            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
+        return found
+
+    def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
+        if number is not None:
+            return self.version(topic, number)
+        newest = self.latest(topic)
+        if newest is None:
+            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
+        return newest
+
+    def all(self, topic: TopicName, *, deleted: bool = False) -> list[SchemaVersion]:
+        known = self._topics.get(topic.base)
+        found = () if known is None else known.versions.values()
+        return sorted((one for one in found if one is not None), key=lambda one: one.version)
+
+    def find(self, topic: TopicName, schema: SchemaInfo) -> int | None:
+        from penstock.codec.definition import same
+
+        if self.latest(topic) is None:
+            return None
+        for version in reversed(self.all(topic)):
+            if version.schema == schema or same(version.schema, schema):
+                return version.version
+        return None
+
+    # -- the cluster decides
+
+    def strategy(self, topic: TopicName) -> Compatibility:
+        return Compatibility.UNDEFINED
+
+    def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
+        return None
+
+    def check_next(self, topic: TopicName, schema: SchemaInfo) -> None:
+        """Nothing to do: the cluster checks it when it is registered."""
+
+    async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
+        """Nothing to do: the cluster checks it when the consumer subscribes."""
+
+    def check(self, topic: TopicName, schema: SchemaInfo) -> None:
+        from penstock.codec.definition import check_definition
+
+        size = len(schema.data) + len(schema.name.encode())
+        size += sum(len(name.encode()) + len(value.encode()) for name, value in schema.properties.items())
+        if size > self._bytes_max:
+            raise PenstockError(
+                ErrorKind.BAD_VALUE_SCHEMA, f"a schema of {size} bytes; the most is {self._bytes_max}"
+            )
+        check_definition(schema, max_schema_bytes=self._bytes_max)
+
+    def check_unversioned(self, topic: TopicName) -> None:
+        known = self._topics.get(topic.base)
+        if known is not None and not known.unversioned:
+            raise PenstockError(
+                ErrorKind.INCOMPATIBLE_SCHEMA, f"{topic} has a schema and takes no messages without one"
+            )
+
+    # -- changing
+
+    async def get_or_create(
+        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
+    ) -> int | None:
+        if schema.type in (SchemaType.NONE, SchemaType.BYTES):
+            self.check_unversioned(topic)
+            return None
+        found = self.find(topic, schema)
+        if found is not None:
+            return found
+        self.check(topic, schema)
+        number = await self._register(topic, schema)
+        if number is not None and not self.knows(topic, number):
+            await self.learn(topic)  # what the cluster has, as others see it
+            await self.fetch(topic, (number,))
+        return number
+
+    async def _register(self, topic: TopicName, schema: SchemaInfo) -> int | None:
+        context, command = self._cluster.context, CommandGetOrCreateSchema(schema=wire_schema(schema))
+        try:
+            command.topic = await self._served(topic)
+            link = await context.lookup.link(command.topic)
+            answer = await link.ask(command, self._cluster.timeout_s)
+            if answer.HasField("error_code"):
+                raise server_error(answer.error_code, answer.error_message)
+        except IncompatibleSchema as error:
+            raise engine_error(error) from None
+        except PulsarException as error:
+            raise engine_error(error, str(topic.base)) from None
+        return schema_version_number(answer.schema_version)
+
+    async def _served(self, topic: TopicName) -> str:
+        """A topic that a broker serves: of a partitioned one, a partition."""
+        if topic.partition >= 0:
+            return str(topic)
+        partitions = await self._cluster.context.lookup.partitions(str(topic))
+        return str(topic.of_partition(0)) if partitions else str(topic)
+
+    async def delete(self, topic: TopicName, *, force: bool = False) -> int:
+        base = topic.base
+        path = f"/schemas/{base.tenant}/{base.namespace}/{quote(base.local, safe='')}/schema"
+        answer = await self._cluster.admin.call(
+            "DELETE", path, missing=ErrorKind.SCHEMA_NOT_FOUND, force=str(force).lower()
+        )
+        if force:
+            self.forget(topic)
+        await self.learn(topic)
+        return int(answer.get("version", -1)) if isinstance(answer, dict) else -1
