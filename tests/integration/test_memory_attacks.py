@@ -42,8 +42,8 @@ MANY = 200 if SOAK else 50  # one read of each is the same part of the bound
 HALF = 5 * MIB  # nearly a whole frame
 # The promise is 1.5, with the default bound. One read of 16 MiB is much of a small one.
 PEAK = 1.5 if SOAK else 2.0
-# What stays after the first attack, 24 to 45 MiB, measured: caches of the store and its newest entries are 28 of it.
-WARM = 48 * MIB
+# What stays after an attack: caches of the store, its newest entries.
+WARM = 28 * MIB
 PRODUCER = "/ws/v2/producer/persistent/public/default/attacked"
 
 

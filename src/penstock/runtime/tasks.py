@@ -60,7 +60,13 @@ class Tasks:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        try:
+            error = task.exception()
+        except asyncio.CancelledError:
+            # Asking takes the exception out of the task. It has the frames, and all they hold; the owner mostly has the
+            # task, and a frame the owner: the collector might be long in coming.
+            return
+        if error is not None:
             log.error("task %s failed", task.get_name(), exc_info=error)
 
     async def close(self) -> None:

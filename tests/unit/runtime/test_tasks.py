@@ -1,10 +1,13 @@
 """What cannot be undone is waited for, whoever no longer waits."""
 
 import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
 
 import pytest
 
-from penstock.runtime.tasks import finished
+from penstock.runtime.tasks import Tasks, finished
 
 
 async def turn() -> None:
@@ -78,3 +81,43 @@ async def test_a_future_that_is_cancelled_itself() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert task.cancelling() == 0
+
+
+class Held:
+    """Something large in a frame."""
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.usefixtures("without_collector")
+async def test_a_cancelled_task_does_not_hold_what_it_had() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.held: weakref.ref[Held] | None = None
+            self.task = tasks.spawn(self.run(), "run")
+
+        async def run(self) -> None:
+            held = Held()
+            self.held = weakref.ref(held)
+            await asyncio.Event().wait()
+
+    tasks = Tasks()
+    owner = Owner()
+    await turn()
+    assert owner.held is not None
+    assert owner.held() is not None
+    owner.task.cancel()
+    await turn()
+    assert owner.task.cancelled()
+    assert owner.held() is None
+    gone = weakref.ref(owner)
+    del owner
+    assert gone() is None

@@ -18,7 +18,6 @@ from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder
 from penstock.wire.pulsar_pb2 import CommandPing
 
 from .commands import HANDLERS
-from .peer import CLOSED
 from .session import Session
 
 log = logging.getLogger(__name__)
@@ -81,8 +80,8 @@ class Connection(asyncio.Protocol):
         return self._transport is not None or self.closed
 
     def abandon(self) -> None:
-        """The session knows this object: without it the memory is free at once, without the collector."""
-        self.session.output = CLOSED
+        """The session knows this object."""
+        self.session.forget()
 
     # -- the transport's calls
 

@@ -60,24 +60,28 @@ class ConsumerHandler:
     # -- out
 
     async def _run(self) -> None:
-        consumer, output, taken = self.consumer, self._peer.output, self._taken
-        allowance = self._peer.allowance
+        consumer, output = self.consumer, self._peer.output
         while await consumer.ready():
-            taken.extend(consumer.take(TAKEN_AT_ONCE, TAKEN_BYTES))
-            while taken:
-                if output.paused:
-                    await output.writable()
-                    continue  # it may have been given back meanwhile
-                delivery = taken.popleft()
-                self._write(delivery)
-                if allowance is not None:
-                    await allowance.spend(0, len(delivery.entry.data))
+            self._taken.extend(consumer.take(TAKEN_AT_ONCE, TAKEN_BYTES))
+            await self._write_taken()
             self._send_end()
             await asyncio.sleep(0)  # other tasks share the loop
             output.count()  # what the system did not take at once
         if self._active_due is not None:
             self._active_due.cancel()
         self._disconnect()
+
+    async def _write_taken(self) -> None:
+        """Write what was taken. This is no part of `_run`, whose frame would have the last entry while it waits for more."""
+        output, taken, allowance = self._peer.output, self._taken, self._peer.allowance
+        while taken:
+            if output.paused:
+                await output.writable()
+                continue  # it may have been given back meanwhile
+            delivery = taken.popleft()
+            self._write(delivery)
+            if allowance is not None:
+                await allowance.spend(0, len(delivery.entry.data))
 
     def _write(self, delivery: Delivery) -> None:
         entry, topic, mask = delivery.entry, delivery.topic, delivery.mask

@@ -143,25 +143,29 @@ class ProducerHandler:
                 self._idle.set()
                 self._more.clear()
                 await self._more.wait()
-            group = self._take()
-            try:
-                results = await self.producer.publish_entries(
-                    [s.submitted for s in group if s.submitted is not None]
-                )
-            except PenstockError as error:
-                results = [error] * len(group)
-            except Exception:
-                log.exception("publishing failed")
-                results = [PenstockError(ErrorKind.INTERNAL, "the message could not be stored")] * len(group)
-            blocked = next((r for r in results if isinstance(r, PenstockError) and r.kind in _BLOCKED), None)
-            if blocked is not None:
-                self.producer.close(blocked)
-            self._answer(group, deque(results))
-            done = sum(sending.size for sending in group)
-            self._bytes -= done
-            self._peer.stored(done)
-            if self._bytes < PENDING_BYTES_MAX // 2:
-                self._peer.output.release(self._why)
+            await self._publish_waiting()
+
+    async def _publish_waiting(self) -> None:
+        """Publish and answer. This is no part of `_run`, whose frame would have the messages while it waits for more."""
+        group = self._take()
+        try:
+            results = await self.producer.publish_entries(
+                [s.submitted for s in group if s.submitted is not None]
+            )
+        except PenstockError as error:
+            results = [error] * len(group)
+        except Exception:
+            log.exception("publishing failed")
+            results = [PenstockError(ErrorKind.INTERNAL, "the message could not be stored")] * len(group)
+        blocked = next((r for r in results if isinstance(r, PenstockError) and r.kind in _BLOCKED), None)
+        if blocked is not None:
+            self.producer.close(blocked)
+        self._answer(group, deque(results))
+        done = sum(sending.size for sending in group)
+        self._bytes -= done
+        self._peer.stored(done)
+        if self._bytes < PENDING_BYTES_MAX // 2:
+            self._peer.output.release(self._why)
 
     def _take(self) -> list[Sending]:
         group: list[Sending] = []

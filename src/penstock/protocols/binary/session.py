@@ -50,7 +50,7 @@ class Session(Peer):
         self.consumers: dict[int, ConsumerHandler] = {}
         self.watches: dict[int, TopicListWatch] = {}
         self.waiting_bytes = 0  # received, and waiting for commands before it
-        self._credentials = Credentials(self, self.review)
+        self._credentials: Credentials | None = None  # once the client is admitted
         self._handlers = handlers
         self._waiting: deque[Frame] = deque()
         self._busy = False
@@ -61,6 +61,8 @@ class Session(Peer):
         self.allowance = self.context.allowance(who.role, self.address)
         if self.holding is not None and who.role is not None:
             self.holding.belong(who.role)
+        if self._credentials is None:
+            self._credentials = Credentials(self, self.review)
         self._credentials.follow(who, method if refreshes else None)
         self.output.admitted()
 
@@ -158,7 +160,8 @@ class Session(Peer):
     async def close(self) -> None:
         """The client is gone: what it had goes to the others."""
         self.closed = True
-        self._credentials.close()
+        if self._credentials is not None:
+            self._credentials.close()
         self._waiting.clear()
         for waiting in list(self.waiting_producers.values()):
             waiting.cancel()
@@ -171,7 +174,12 @@ class Session(Peer):
         self.watches.clear()
         self.consumers.clear()
         self.producers.clear()
-        self.output = CLOSED  # the connection goes at once, without the collector
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what knows this object, at the very end: the memory of all is free at once, without the collector."""
+        self.output = CLOSED
+        self._credentials = None
 
 
 def _size(frame: Frame) -> int:

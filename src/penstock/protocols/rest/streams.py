@@ -62,6 +62,7 @@ class Stream:
                 answered.count(bounds.size - before)
                 if found.texts:
                     yield found
+                del entries, found  # they would stay while news are waited for
                 if bounds.full:
                     return
                 continue
@@ -106,6 +107,7 @@ async def stream_messages(exchange: Exchange, poll: LongPoll, stream: Stream, ki
         async for found in stream.parts(poll, answered, heartbeat_ms):
             await exchange.part(b":\n\n" if found is None else encode(found).encode())
             answered.count(0)
+            del found  # it would stay while the next is waited for
     finally:
         answered.count(0)
     await exchange.end()

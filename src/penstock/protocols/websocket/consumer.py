@@ -79,6 +79,7 @@ class ConsumerHandler:
         try:
             while frames := await socket.receive_all():
                 await self._execute_all(frames)
+                del frames  # they would stay while the next are waited for
         finally:
             self._deliverer.stop()
             self._answers.close()
@@ -185,16 +186,20 @@ class ConsumerHandler:
 
     async def _answer_all(self) -> None:
         while group := await self._answers.take():
-            failed = None
-            if any(pending.durable for pending in group):
-                try:
-                    await self._consumer.flush()
-                except PenstockError as error:
-                    failed = error.message
-            for pending in group:
-                if failed is not None and pending.durable:
-                    pending.answer.result = failed
-            await self._socket.send_all([write(pending.answer).encode() for pending in group])
+            await self._answer(group)
+            del group  # it would stay while the next is waited for
+
+    async def _answer(self, group: list[PendingAnswer]) -> None:
+        failed = None
+        if any(pending.durable for pending in group):
+            try:
+                await self._consumer.flush()
+            except PenstockError as error:
+                failed = error.message
+        for pending in group:
+            if failed is not None and pending.durable:
+                pending.answer.result = failed
+        await self._socket.send_all([write(pending.answer).encode() for pending in group])
 
 
 class ReaderHandler:
@@ -222,14 +227,22 @@ class ReaderHandler:
         socket = self._socket
         try:
             while frames := await socket.receive_all():
-                for frame in frames:
-                    if socket.allowance is not None:
-                        await socket.allowance.spend(1, len(frame))
-                    if not await self._execute(frame):
-                        socket.stop(*documented(3))
-                        return
+                if not await self._execute_all(frames):
+                    socket.stop(*documented(3))
+                    return
+                del frames  # they would stay while the next are waited for
         finally:
             self._deliverer.stop()
+
+    async def _execute_all(self, frames: list[bytes]) -> bool:
+        """Do what frames say, up to one that is not JSON; whether there is none."""
+        allowance = self._socket.allowance
+        for frame in frames:
+            if allowance is not None:
+                await allowance.spend(1, len(frame))
+            if not await self._execute(frame):
+                return False
+        return True
 
     async def _execute(self, frame: bytes) -> bool:
         """Do what a frame says; False for one that is not JSON."""

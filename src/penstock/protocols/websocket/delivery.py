@@ -114,8 +114,12 @@ class Deliverer:
     def stop(self) -> None:
         """End `run` now."""
         self._stopped = True
-        if self._running is not None:
-            self._running.cancel()
+        running, self._running = (
+            self._running,
+            None,
+        )  # a cancelled task has the frames, which know this object
+        if running is not None:
+            running.cancel()
 
     def give_back(self) -> None:
         """Return what was taken but never written: it does not count as delivered."""

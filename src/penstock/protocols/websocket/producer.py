@@ -135,9 +135,11 @@ class ProducerHandler:
             if self._under_way:  # else the timeout answered
                 self._under_way = []
                 await self._answer(group)
+            del group  # it would stay while the next is waited for
         self._done = True  # also for one that has not begun yet: a peer may leave as soon as it came
-        if self._expiry is not None:
-            self._expiry.cancel()
+        expiry, self._expiry = self._expiry, None  # a cancelled task has the frames, which know this object
+        if expiry is not None:
+            expiry.cancel()
         self._replies.close("" if self._socket.gone else self._close_reason or self._socket.stop_reason)
 
     def _count(self) -> None:

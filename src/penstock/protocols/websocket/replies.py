@@ -101,20 +101,24 @@ class Replies:
 
     async def run(self) -> None:
         """Write what comes, until `close`: what came in one turn of the loop with one write, within bounds."""
-        send_all = self._socket.send_all
         while group := await self._due.take(GROUP_MAX):
-            frames: list[bytes] = []
-            size = 0
-            for due in group:
-                frames.append(due.frame())
-                size += due.size
-                if size >= GROUP_BYTES:
-                    await send_all(frames)
-                    frames, size = [], 0
-            if frames:
-                await send_all(frames)
+            await self._write(group)
             if len(group) == GROUP_MAX:
                 await asyncio.sleep(0)
+            del group  # it would stay while the next is waited for
+
+    async def _write(self, group: list[_Due]) -> None:
+        send_all = self._socket.send_all
+        frames: list[bytes] = []
+        size = 0
+        for due in group:
+            frames.append(due.frame())
+            size += due.size
+            if size >= GROUP_BYTES:
+                await send_all(frames)
+                frames, size = [], 0
+        if frames:
+            await send_all(frames)
 
     def close(self, reason: str = "") -> None:
         """The requester waits no more. With a `reason` the peer is still there, and gets it."""

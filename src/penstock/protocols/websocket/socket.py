@@ -173,7 +173,7 @@ class Socket:
         except TimeoutError:
             log.info("a WebSocket did not end in time and is cut off")
         finally:
-            self._limit = None
+            self._limit = self._reading = None
             self._idle.close()
             if self._grace is not None:
                 self._grace.cancel()

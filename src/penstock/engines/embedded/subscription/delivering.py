@@ -107,9 +107,12 @@ class Delivering:
 
     def _run(self) -> None:
         self._scheduled = False
-        if self._subscription.deleted or self.reading.busy:
+        if self.reading.busy:
             return
         selection = self._out.selection
+        if self._subscription.deleted or not selection.consumers:  # the last one went since the wake-up
+            self.reading.drop_ahead()
+            return
         self._out.again(selection.release_for_room())
         left = RUN_ENTRIES_MAX
         while left > 0 and (done := self._step(left)):

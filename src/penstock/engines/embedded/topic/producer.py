@@ -281,5 +281,9 @@ class Producer:
             self.closed = True
             self.close_reason = reason
             self._detach(self)
-            if reason is not None and self.ousted is not None:
-                self.ousted(reason)
+            ousted, self.ousted = (
+                self.ousted,
+                None,
+            )  # it knows this object: no circle is left to the collector
+            if reason is not None and ousted is not None:
+                ousted(reason)
