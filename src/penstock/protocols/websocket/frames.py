@@ -187,6 +187,19 @@ def encode_success(message_id: bytes, context: str | None, schema_version: int |
     )
 
 
+def encode_reply(message_id: bytes, content: bytes, is_error: bool, context: str | None) -> bytes:
+    """The `ProducerReply` of a reply without a schema, faster."""
+    return (
+        b'{"type":"reply","result":"ok","requestMessageId":"%b","replyContent":"%b","isErrorResult":%b%b}'
+        % (
+            message_id,
+            b2a_base64(content, newline=False),
+            b"true" if is_error else b"false",
+            b"" if context is None else b',"context":' + _encode(context),
+        )
+    )
+
+
 def as_text(value: Scalar) -> str | None:
     """A scalar where a text is expected, as Jackson coerces it."""
     if value is None or type(value) is str:

@@ -46,7 +46,7 @@ class Incoming(msgspec.Struct, gc=False):
     answer: bytes = b""
     timeout_ms: int | None = None
     request: Request | None = None
-    message_id: str | None = None
+    message_id: bytes | None = None
 
 
 def read_frames(
