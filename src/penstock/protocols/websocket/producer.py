@@ -264,7 +264,8 @@ class ProducerHandler:
             items = group[start : start + ANSWERS_AT_ONCE]
             if asking := [item for item in items if item.request is not None]:
                 await self._socket.writable.wait()
-                self._socket.queue([item.answer for item in items])  # and what is replied in this turn
+                for item in items:
+                    self._socket.queue(item.answer)
             else:
                 await send([item.answer for item in items])
             for item in asking:

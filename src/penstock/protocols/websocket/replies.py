@@ -69,7 +69,7 @@ class Replies:
     def _ended(self, message_id: bytes, context: str | None, request: Request, ended: ReplyOrError) -> None:
         self._open.discard(request)
         if self._socket.writable.is_set() and not self._waiting:
-            self._socket.queue((self._frame(message_id, context, ended),))
+            self._socket.queue(self._frame(message_id, context, ended))
             return
         if isinstance(ended, Reply) and self._due.full:
             ended = PenstockError(ErrorKind.UNAVAILABLE, "the reply was dropped: this socket is not read")
@@ -95,7 +95,8 @@ class Replies:
         """Write what the socket did not take, when it does, until `close`."""
         while group := await self._due.take(GROUP_MAX):
             await self._socket.writable.wait()
-            self._socket.queue([self._frame(due.message_id, due.context, due.ended) for due in group])
+            for due in group:
+                self._socket.queue(self._frame(due.message_id, due.context, due.ended))
             self._waiting -= len(group)
             if len(group) == GROUP_MAX:
                 await asyncio.sleep(0)

@@ -124,27 +124,29 @@ class Socket:
 
     async def send_all(self, frames: Sequence[bytes]) -> None:
         """Send JSON texts with one write; waits while the peer does not read. Does nothing once it is gone."""
-        self.activity += len(frames)
+        self.activity += 1
         if not self.writable.is_set():
             await self.writable.wait()
         self._queue += frames
         self.flush()
 
-    def queue(self, frames: Sequence[bytes]) -> None:
-        """Send JSON texts soon, with one write for all that is queued in a turn of the loop, within bounds. The caller looks
-        at `writable` before."""
-        self.activity += len(frames)
+    def queue(self, frame: bytes) -> None:
+        """Send a JSON text soon, with one write for all that is queued until then, within bounds. The caller looks at
+        `writable` before."""
         queue = self._queue
         if not queue:
-            asyncio.get_running_loop().call_soon(self.flush)
-        queue += frames
-        self._queue_bytes += sum(map(len, frames))
+            # A step of the loop later there is what else comes of the same input: receipts are a step behind replies.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self.flush)
+        queue.append(frame)
+        self._queue_bytes += len(frame)
         if len(queue) >= QUEUE_MAX or self._queue_bytes >= QUEUE_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Write what is queued."""
         frames, self._queue, self._queue_bytes = self._queue, [], 0
+        self.activity += len(frames)
         connection = self._connection
         if connection is None or connection.ended:
             self.gone = True

@@ -242,8 +242,14 @@ class Producer:
         return number
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
+        following = self._next_sequence
         for message in messages:
-            self.number(message)
+            number = message.sequence_id
+            if number is None:
+                number = message.sequence_id = following
+            if number >= following:
+                following = number + 1
+        self._next_sequence = following
         return self._requests.wait_for(self._topic, self.name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:

@@ -41,6 +41,7 @@ class Request(msgspec.Struct, eq=False):
     """`broker.Request`: one wait."""
 
     _requests: "Requests"
+    _waits: dict[_Key, "Request"]
     names: tuple[str, str, int]
     timeout_ms: int
     _bucket: _Bucket
@@ -52,7 +53,8 @@ class Request(msgspec.Struct, eq=False):
 
     def placed(self, message_id: MessageId) -> None:
         if self.waiting:
-            self._requests.move(self, _key(message_id))
+            self._leave()
+            self._enter(_key(message_id))
 
     def call_when_ended(self, on_end: Callable[["Request", ReplyOrError], None]) -> None:
         if self._ended is None:
@@ -76,7 +78,7 @@ class Request(msgspec.Struct, eq=False):
         """End the wait; False when it has ended."""
         if not self.waiting:
             return False
-        self._requests.forget(self)
+        self._forget()
         on_end, self._on_end = self._on_end, None
         if on_end is None:
             self._ended = ended
@@ -90,8 +92,37 @@ class Request(msgspec.Struct, eq=False):
     def withdraw(self) -> None:
         self._on_end = self._ended = None
         if self.waiting:
-            self._requests.forget(self)
+            self._forget()
             self._requests.withdrawn += 1
+
+    def _forget(self) -> None:
+        """It waits no more, and is not found any more."""
+        self.waiting = False
+        bucket = self._bucket
+        del bucket[self]
+        if not bucket:
+            bucket.clear()  # gives its memory back: the timer may have it for long
+        self._leave()
+
+    def _enter(self, key: _Key) -> None:
+        """From now on it is found by this key, before those that are already."""
+        self._key, waits = key, self._waits
+        first = waits.setdefault(key, self)
+        if first is not self:
+            waits[key], self._next = self, first
+
+    def _leave(self) -> None:
+        """It is not found by its key any more."""
+        waits, key, following = self._waits, self._key, self._next
+        first = waits.pop(key)
+        if first is not self:
+            waits[key] = before = first
+            while before._next is not None and before._next is not self:
+                before = before._next
+            before._next = following
+        elif following is not None:
+            waits[key] = following
+        self._next = None
 
 
 class Requests:
@@ -153,9 +184,9 @@ class Requests:
         if due_ms != self._due_ms:
             self._due_ms, self._bucket = due_ms, {}
             self._timers.at(due_ms, self._time_over, self._bucket)
-        request = Request(self, names, timeout_ms, self._bucket, names, self._waits.get(names))
+        request = Request(self, self._waits, names, timeout_ms, self._bucket, names)
         self._bucket[request] = None
-        self._waits[names] = request
+        request._enter(names)
         self.opened += 1
         return request
 
@@ -172,35 +203,6 @@ class Requests:
                 self.timed_out += 1
                 text = f"no reply within {request.timeout_ms} ms"
                 request.fail(PenstockError(ErrorKind.REQUEST_TIMEOUT, text))
-
-    def move(self, request: Request, key: _Key) -> None:
-        """From now on the request is found by this key."""
-        self._unlink(request)
-        request._key = key
-        request._next = self._waits.get(key)
-        self._waits[key] = request
-
-    def forget(self, request: Request) -> None:
-        """A request waits no more, and is not found any more."""
-        request.waiting = False
-        bucket = request._bucket
-        del bucket[request]
-        if not bucket:
-            bucket.clear()  # gives its memory back: the timer may have it for long
-        self._unlink(request)
-
-    def _unlink(self, request: Request) -> None:
-        waits, key = self._waits, request._key
-        first = waits[key]
-        if first is not request:
-            before: Request = first
-            while before._next is not None and before._next is not request:
-                before = before._next
-            before._next = request._next
-        elif request._next is None:
-            del waits[key]
-        else:
-            waits[key] = request._next
 
     async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
         """Give a reply to the clients that wait for it. The caller acknowledges the message afterwards.
