@@ -62,9 +62,9 @@ class Consumer(Receiver, ConsumerAnswers, Protocol):
     async def acknowledge_all(self, message_ids: Sequence[MessageId]) -> int:
         """`acknowledge` many at once; returns how many there were, as those that are not there are passed over."""
 
-    def reply_at_once(self, reply: Reply) -> bool:
-        """Answer a request whose requester is known to wait; the caller acknowledges it, with others perhaps. False where
-        `reply` has to look further, or refuse: then nothing has happened."""
+    def reply_all(self, replies: Sequence[Reply]) -> Sequence[Reply]:
+        """Answer requests whose requesters are known to wait; the caller acknowledges them. Returns those for which
+        `reply` has to look further, or refuse: with them nothing has happened."""
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Return what was taken but never handed on; it does not count as a redelivery."""

@@ -119,10 +119,17 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
 class Publishing(Protocol):
     """Messages and entries in, results out."""
 
-    async def publish(self, messages: Sequence[OutMessage], *, batch: bool = True) -> list[Result]:
+    async def publish(
+        self,
+        messages: Sequence[OutMessage],
+        *,
+        batch: bool = True,
+        requests: Sequence[Request | None] = (),
+    ) -> list[Result]:
         """Store messages and return one result each, in their order; a bad one fails alone.
 
-        With `batch`, neighbours for one partition and schema version share an entry.
+        With `batch`, neighbours for one partition and schema version share an entry. `requests` are what `ask` gave
+        for them.
         """
 
     async def publish_plain(
@@ -146,8 +153,9 @@ class Publishing(Protocol):
 class Requesting(Protocol):
     """Messages that ask for a reply (PIP-371)."""
 
-    def ask(self, message: OutMessage, timeout_ms: int) -> Request:
-        """Make a message a request and begin to wait; `publish` it next. Raises BAD_PARAMETER."""
+    def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
+        """Number messages, make those that have a timeout (ms) requests, and begin to wait; None for the others. `publish`
+        them next, with what this gives. Raises BAD_PARAMETER, and nothing waits."""
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """Publish a request and return its reply; raises REQUEST_TIMEOUT, UNAVAILABLE, and why it was not stored."""

@@ -215,6 +215,34 @@ def id_texts(ids: Sequence[MessageId]) -> list[bytes]:
     return texts
 
 
+class IdWriter:
+    """Writes ids as `to_base64` does, cheaply where neighbours are of one log."""
+
+    __slots__ = ("_end", "_high", "_ledger", "_partition", "_start")
+
+    def __init__(self) -> None:
+        self._ledger = self._partition = (
+            self._high
+        ) = -1  # of the last one; of its entry all but the lowest seven bits
+        self._start = self._end = b""
+
+    def write(self, one: MessageId) -> bytes:
+        """The text of an id."""
+        entry = one.entry
+        if entry >> 7 != self._high or one.ledger != self._ledger or one.partition != self._partition:
+            self._begin(one)
+        if one.batch_index >= 0 or self._high <= 0:
+            return one.to_base64()
+        return b2a_base64(self._start + _CONTINUED[entry & 0x7F] + self._end, newline=False)
+
+    def _begin(self, one: MessageId) -> None:
+        self._ledger, self._partition, self._high = one.ledger, one.partition, one.entry >> 7
+        self._start = _beginning(one.ledger)
+        self._end = varint(self._high % _UINT64) + (
+            b"" if one.partition < 0 else b"\x18" + varint(one.partition)
+        )
+
+
 EARLIEST: Final = MessageId(-1, -1)
 UNKNOWN_ID: Final = EARLIEST  # Pulsar's answer to a duplicate whose id is not known any more
 LATEST: Final = MessageId(_MAX_INT64, _MAX_INT64)

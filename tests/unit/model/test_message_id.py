@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import EARLIEST, LATEST, MessageId, id_texts, read_varint, varint
+from penstock.model.message_id import EARLIEST, LATEST, IdWriter, MessageId, id_texts, read_varint, varint
 
 _INT63 = st.integers(0, 2**63 - 1)
 _INDEX = st.integers(-1, 2**31 - 1)
@@ -134,6 +134,7 @@ def test_any_bytes_are_an_id_or_refused(data: bytes) -> None:
 @given(st.lists(message_ids() | st.sampled_from([EARLIEST, LATEST]), max_size=6))
 def test_texts_of_many(ids: list[MessageId]) -> None:
     assert id_texts(ids) == [str(one).encode() for one in ids]
+    assert list(map(IdWriter().write, ids)) == id_texts(ids)
 
 
 @pytest.mark.parametrize("first", [0, 125, 2**14 - 2, 2**21 - 2, 2**63 - 5])
@@ -142,3 +143,4 @@ def test_texts_of_neighbours(first: int, partition: int) -> None:
     ids = [MessageId(3, first + at, partition) for at in range(4)]
     ids += [MessageId(3, first + 4, partition, at, 200) for at in (0, 1, 130)]
     assert id_texts(ids) == [str(one).encode() for one in ids]
+    assert list(map(IdWriter().write, ids)) == id_texts(ids)

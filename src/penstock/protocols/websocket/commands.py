@@ -1,10 +1,12 @@
 """A consumer's frame to a command (Pulsar's WebSocket API; seek and cumulative acknowledgement are ours: docs/websocket.md)."""
 
+from binascii import a2b_base64
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from penstock.broker.producer import Reply
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 
@@ -65,18 +67,41 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
 
 
 _COLONS: Final = (b":", b": ")
+_COMMAS: Final = (b",", b", ")
 
 Command = Acknowledge | Answering | Negative | Permit | Seek | Unsubscribe | AskEndOfTopic | Broken
 
 
-def parse_command(frame: bytes, known: dict[bytes, MessageId] | None = None) -> tuple[Command, str | None]:
-    """The command and its context. Never raises. `known` spares the parsing of ids that were given out; one
-    that is acknowledged is taken out of it."""
-    if known:
-        # What most frames are: {"messageId":"…"}, with an id that was given out and so needs no escapes.
-        before, name, colon, text, after = (*frame.split(b'"', 4), b"", b"", b"", b"")[:5]
-        if name == b"messageId" and before == b"{" and after == b"}" and colon in _COLONS and text in known:
-            return Acknowledge(known.pop(text)), None
+def parse_plain(frame: bytes, known: dict[bytes, MessageId]) -> MessageId | Reply | None:
+    """What most frames are: {"messageId":"…"}, or with a "replyContent" behind it. None for any other.
+
+    `known` are the ids that were given out, which need no escapes; one that comes back is taken out of it.
+    """
+    parts = frame.split(b'"', 8)
+    count = len(parts)
+    if count < 5 or parts[0] != b"{" or parts[1] != b"messageId" or parts[2] not in _COLONS:
+        return None
+    text = parts[3]
+    if count == 5:
+        return known.pop(text, None) if parts[4] == b"}" else None
+    if (
+        count != 9
+        or parts[4] not in _COMMAS
+        or parts[5] != b"replyContent"
+        or parts[6] not in _COLONS
+        or parts[8] != b"}"
+        or text not in known
+    ):
+        return None
+    try:
+        content = a2b_base64(parts[7], strict_mode=True)
+    except ValueError:
+        return None
+    return Reply(known.pop(text), content, False)
+
+
+def parse_command(frame: bytes, known: Mapping[bytes, MessageId] | None = None) -> tuple[Command, str | None]:
+    """The command and its context. Never raises. `known` spares the parsing of ids that were given out."""
     try:
         command = read_command(frame)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

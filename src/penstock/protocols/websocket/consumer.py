@@ -2,6 +2,7 @@
 out; every frame of the client is one credit more."""
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from .commands import (
     Seek,
     Unsubscribe,
     parse_command,
+    parse_plain,
 )
 from .delivery import Deliverer
 from .frames import Answer, write
@@ -89,44 +91,47 @@ class ConsumerHandler:
         together."""
         answers, known, allowance = self._answers, self._deliverer.known, self._socket.allowance
         acknowledged: list[MessageId] = []
-        replied: list[MessageId] = []
+        replies: list[Reply] = []
         for frame in frames:
             if allowance is not None and allowance.take(1, len(frame)):
-                await self._acknowledge(acknowledged, replied)
+                await self._acknowledge(acknowledged, replies)
                 await allowance.spend(0, 0)
+            plain = parse_plain(frame, known)
+            if type(plain) is MessageId:
+                acknowledged.append(plain)
+                continue
+            if type(plain) is Reply:
+                replies.append(plain)
+                continue
             command, context = parse_command(frame, known)
-            if context is None:
-                if type(command) is Acknowledge and not command.cumulative:
-                    acknowledged.append(command.message_id)
-                    continue
-                if type(command) is Answering and self._reply(command):
-                    replied.append(command.message_id)
-                    continue
-            await self._acknowledge(acknowledged, replied)
+            if context is None and type(command) is Acknowledge and not command.cumulative:
+                acknowledged.append(command.message_id)
+                continue
+            await self._acknowledge(acknowledged, replies)
             if context is None and isinstance(command, Broken):
                 self._socket.stop(*documented(command.result))
                 return
             await self._execute(command, context)
             if answers.full:
                 await answers.room()
-        await self._acknowledge(acknowledged, replied)
+        await self._acknowledge(acknowledged, replies)
 
-    def _reply(self, command: Answering) -> bool:
-        """Give a reply to those who wait for it, before its message is acknowledged; False where it has to be looked at."""
-        return command.schema_version is None and self._consumer.reply_at_once(
-            Reply(command.message_id, command.content, command.is_error)
-        )
-
-    async def _acknowledge(self, acknowledged: list[MessageId], replied: list[MessageId]) -> None:
-        """Acknowledge messages, and requests that were replied to; empties both lists."""
+    async def _acknowledge(self, acknowledged: list[MessageId], replies: list[Reply]) -> None:
+        """Give replies to those who wait for them, and acknowledge their requests and other messages; empties both lists."""
+        left: Sequence[Reply] = ()
+        if replies:
+            left = self._consumer.reply_all(replies)
+            late = set(map(id, left))
+            done = [reply.request_id for reply in replies if id(reply) not in late]
+            replies.clear()
+            await self._consumer.acknowledge_all(done)
         if acknowledged:
             count = await self._consumer.acknowledge_all(acknowledged)
             acknowledged.clear()
             if count:
                 self._meter.acks.add(count, 0)
-        if replied:
-            await self._consumer.acknowledge_all(replied)
-            replied.clear()
+        for reply in left:
+            await self._execute(Answering(reply.request_id, reply.content, reply.is_error), None)
 
     async def _execute(self, command: Command, context: str | None) -> None:
         """Do what a command says; an error goes into its answer, where it has one, and changes nothing else."""

@@ -19,7 +19,7 @@ from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message
-from penstock.model.message_id import MessageId
+from penstock.model.message_id import IdWriter, MessageId
 from penstock.protocols.holding import Holding
 from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import Allowance
@@ -81,6 +81,7 @@ class Deliverer:
         self._taken: deque[Delivery] = deque()
         self._left = 0  # of the first of them: the messages not written yet; 0 for all
         self._writer = MessageWriter(names_topic=names_topic)
+        self._ids = IdWriter()
         self._entry: Entry | None = None
         self._messages: list[Message] = []
         self._running: asyncio.Task[None] | None = None
@@ -179,7 +180,7 @@ class Deliverer:
                 group.skip(topic.id_of(delivery.entry, index if delivery.entry.count > 1 else -1))
                 continue
             message_id = topic.id_of(delivery.entry, message.index)
-            text = message_id.to_base64()
+            text = self._ids.write(message_id)
             if len(known) >= KNOWN_MAX:
                 known.clear()
             known[text] = message_id

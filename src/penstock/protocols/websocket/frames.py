@@ -23,6 +23,7 @@ _OFFSET_DATE_TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d(:\d\d)?)", re.ASCII
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS_MIN: Final = -62_135_596_800_000  # the beginning of the year 1
 _MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: readers of ISO 8601 know no more
 
 _NO_SCHEMA: Final = b'"errorCode":0,"schemaVersion":0}'
@@ -71,6 +72,7 @@ class PlainMessage(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fiel
     context: str | None = None
     key: str | None = None
     properties: dict[str, str] | None = None
+    request_timeout_millis: Int64 | None = None
 
 
 class ProducerAck(msgspec.Struct, rename="camel", gc=False):
@@ -187,6 +189,19 @@ def encode_success(message_id: bytes, context: str | None, schema_version: int |
     )
 
 
+def encode_reply(message_id: bytes, content: bytes, is_error: bool, context: str | None) -> bytes:
+    """The `ProducerReply` of a reply without a schema, faster."""
+    return (
+        b'{"type":"reply","result":"ok","requestMessageId":"%b","replyContent":"%b","isErrorResult":%b%b}'
+        % (
+            message_id,
+            b2a_base64(content, newline=False),
+            b"true" if is_error else b"false",
+            b"" if context is None else b',"context":' + _encode(context),
+        )
+    )
+
+
 def as_text(value: Scalar) -> str | None:
     """A scalar where a text is expected, as Jackson coerces it."""
     if value is None or type(value) is str:
@@ -221,8 +236,13 @@ def parse_time(text: str) -> int:
     return (datetime.fromisoformat(text) - _EPOCH) // timedelta(milliseconds=1)
 
 
-@lru_cache(maxsize=64)  # messages of one entry share their time, and neighbours mostly do
 def format_time(ms: int) -> str:
     """`2018-11-26T14:22:59.817Z`. Times beyond the years 1 to 9999 are given as the nearest there is."""
-    seconds, rest = divmod(max(-62_135_596_800_000, min(ms, _MS_MAX)), 1000)
-    return f"{(_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()}.{rest:03}Z"
+    if not _MS_MIN <= ms <= _MS_MAX:
+        ms = _MS_MIN if ms < 0 else _MS_MAX
+    return f"{_format_second(ms // 1000)}.{ms % 1000:03}Z"
+
+
+@lru_cache(maxsize=64)  # neighbours are mostly of one second
+def _format_second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()

@@ -16,6 +16,8 @@ from penstock.model.names import TopicName
 from .encryption import context_of
 from .frames import ConsumerMessage, encode_base64, format_time
 
+PRODUCERS_MAX: Final = 256  # whose names are remembered as they are written, of one time
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -24,26 +26,55 @@ class MessageWriter:
 
     def __init__(self, *, names_topic: bool) -> None:
         self._names_topic = names_topic
-        # What a plain message has between its properties and its sequence id, and what that was made of.
-        self._middle = b""
-        self._made_of: tuple[int, int, str, TopicName] | None = None
+        # What messages of one time have between their properties and their sequence id, by their producers.
+        self._middles: dict[str, bytes] = {}
+        self._made_of: tuple[int, int, TopicName] | None = None
+        # The last properties, as JSON, and what the frame of a request says of its time (PIP-371).
+        self._properties: dict[str, str] = {}
+        self._written = b"{}"
+        self._timeout_ms: int | None = None
+        self._ending = b"}"
 
     def write(self, message: Message, message_id: bytes, topic: TopicName, redeliveries: int) -> bytes:
         """The frame of a message."""
         if message.event_time or message.key is not None or message.encryption:
             return self._write_any(message, message_id.decode(), topic, redeliveries)
-        made_of = message.publish_time, redeliveries, message.producer_name, topic
+        made_of = message.publish_time, redeliveries, topic
         if made_of != self._made_of:
-            self._made_of, self._middle = made_of, self._between(message, topic, redeliveries)
-        return b'{"messageId":"%b","payload":"%b","properties":%b%b%d%b%b}' % (
+            self._made_of = made_of
+            self._middles.clear()
+            self._end(message.publish_time)
+        if message.properties != self._properties:
+            self._properties = message.properties
+            self._written, self._timeout_ms = (
+                _encode(message.properties),
+                request_timeout_ms(message.properties),
+            )
+            self._end(message.publish_time)
+        middle = self._middles.get(message.producer_name)
+        if middle is None:
+            if len(self._middles) >= PRODUCERS_MAX:
+                self._middles.clear()
+            middle = self._middles[message.producer_name] = self._between(message, topic, redeliveries)
+        return b'{"messageId":"%b","payload":"%b","properties":%b%b%d%b%b' % (
             message_id,
             b2a_base64(message.payload, newline=False),
-            _encode(message.properties) if message.properties else b"{}",
-            self._middle,
+            self._written,
+            middle,
             message.sequence_id,
             b"" if message.schema_version is None else b',"schemaVersion":%d' % message.schema_version,
-            _request(message) if message.properties else b"",
+            self._ending,
         )
+
+    def _end(self, publish_time: int) -> None:
+        if self._timeout_ms is None:
+            self._ending = b"}"
+        else:
+            deadline = format_time(publish_time + self._timeout_ms).encode()
+            self._ending = b',"requestTimeoutMillis":%d,"requestDeadline":"%b"}' % (
+                self._timeout_ms,
+                deadline,
+            )
 
     def _between(self, message: Message, topic: TopicName, redeliveries: int) -> bytes:
         named = b',"topic":%b' % _encode(str(topic)) if self._names_topic else b""
@@ -78,12 +109,3 @@ class MessageWriter:
         if message.encryption is not None:
             frame.encryption_context = context_of(message.encryption)
         return _encode(frame)
-
-
-def _request(message: Message) -> bytes:
-    """What the frame of a request says of its time (PIP-371)."""
-    timeout_ms = request_timeout_ms(message.properties)
-    if timeout_ms is None:
-        return b""
-    deadline = format_time(message.publish_time + timeout_ms).encode()
-    return b',"requestTimeoutMillis":%d,"requestDeadline":"%b"' % (timeout_ms, deadline)

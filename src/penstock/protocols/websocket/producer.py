@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Final
 
 from penstock.broker.broker import Broker
-from penstock.broker.producer import Producer, Result
+from penstock.broker.producer import Producer, Request, Result
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId, id_texts
@@ -60,6 +60,7 @@ class ProducerHandler:
         self._producer = producer
         self._schemas = topic_schemas
         self._clock = broker.clock
+        self._requests = broker.requests
         self._message_bytes_max = broker.settings.max_message_bytes
         self._limits = limits
         self._meter = meter
@@ -162,16 +163,19 @@ class ProducerHandler:
     async def _publish(self, group: list[Incoming]) -> None:
         """Publish a group; each then has its answer."""
         await self._apply_schemas(group)
-        if [item for item in group if item.timeout_ms is not None]:
-            self._ask(group)
+        asking = [item for item in group if item.timeout_ms is not None]
+        if asking:
+            self._admit(asking)
         sent = [item for item in group if item.message is not None]
         messages = [item.message for item in sent if item.message is not None]
+        requests = self._ask(sent, messages) if asking else ()
         if self._trace is not None:
             for message in messages:
                 message.properties = traced(message.properties, self._trace)
         began = perf_counter()
         try:
-            results = await self._producer.publish(messages, batch=self._batching) if messages else []
+            publish = self._producer.publish
+            results = await publish(messages, batch=self._batching, requests=requests) if messages else []
         except PenstockError as error:
             results = [error] * len(sent)
         except Exception:
@@ -195,7 +199,7 @@ class ProducerHandler:
                 size += len(message.payload)
                 item.answer = encode_success(text, item.context, message.schema_version)
                 if item.request is not None:
-                    item.message_id = text.decode()
+                    item.message_id = text
             else:
                 item.answer = failure(result, item.context)
                 if item.request is not None:
@@ -203,21 +207,27 @@ class ProducerHandler:
         self._meter.publishes.add(len(ids), size)
         return len(ids)
 
-    def _ask(self, group: list[Incoming]) -> None:
-        """Begin the waits of a group's requests (PIP-371), right before it is published."""
-        for item in group:
-            if item.message is None:
-                continue
-            if item.timeout_ms is None:
-                self._producer.number(item.message)
+    def _admit(self, asking: list[Incoming]) -> None:
+        """Refuse requests (PIP-371) that are too many, or whose timeout makes no sense."""
+        opening = 0
+        for item in asking:
+            if item.message is None or item.timeout_ms is None:
                 continue
             try:
-                self._replies.check_room()
-                item.request = self._producer.ask(item.message, item.timeout_ms)
-                self._replies.opened(item.request)
+                self._replies.check_room(opening)
+                self._requests.check(item.timeout_ms)
+                opening += 1
             except PenstockError as error:
                 item.message = None
                 item.answer = failure(error, item.context)
+
+    def _ask(self, sent: list[Incoming], messages: list[OutMessage]) -> Sequence[Request | None]:
+        """Begin the waits of a group's requests, right before it is published."""
+        requests = self._producer.ask(messages, [item.timeout_ms for item in sent])
+        for item, request in zip(sent, requests, strict=True):
+            item.request = request
+        self._replies.opened(requests)
+        return requests
 
     async def _apply_schemas(self, group: list[Incoming]) -> None:
         """Find or register what messages say of their schemas; one that cannot be fails alone."""
@@ -254,8 +264,13 @@ class ProducerHandler:
             if start:
                 await asyncio.sleep(0)
             items = group[start : start + ANSWERS_AT_ONCE]
-            await send([item.answer for item in items])
-            for item in items:
+            if asking := [item for item in items if item.request is not None]:
+                await self._socket.writable.wait()
+                for item in items:
+                    self._socket.queue(item.answer)
+            else:
+                await send([item.answer for item in items])
+            for item in asking:
                 if item.request is not None and item.message_id is not None:
                     self._replies.follow(item.request, item.message_id, item.context)
 

@@ -46,7 +46,7 @@ class Incoming(msgspec.Struct, gc=False):
     answer: bytes = b""
     timeout_ms: int | None = None
     request: Request | None = None
-    message_id: str | None = None
+    message_id: bytes | None = None
 
 
 def read_frames(
@@ -64,7 +64,9 @@ def read_frames(
                 message = OutMessage(payload=frame.payload, key=frame.key)
                 if frame.properties:
                     message.properties = _properties(frame.properties, properties_bytes_max)
-                made.append(Incoming(len(text), arrived_ms, frame.context, message))
+                item = Incoming(len(text), arrived_ms, frame.context, message)
+                item.timeout_ms = frame.request_timeout_millis
+                made.append(item)
                 continue
             except (msgspec.DecodeError, UnicodeError, RecursionError, BadFrame):
                 plain = False  # mostly its neighbours are like it: they are not tried

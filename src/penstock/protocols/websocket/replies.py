@@ -1,10 +1,12 @@
 """The replies that a producer's requests wait for (PIP-371), on their way to its socket.
 
-When a wait ends, a call-back puts its frame before the one task that writes them: no request has a task.
+When a wait ends, a call-back makes its frame and queues it: no request has a task. Only where the socket does not take
+what is written do frames wait here.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,44 +16,22 @@ from penstock.broker.producer import Reply, ReplyOrError, Request
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .backlog import Backlog
-from .frames import ProducerReply, encode
+from .frames import ProducerReply, encode, encode_reply
 from .socket import Socket
 
 WAITS_MAX: Final = 10_000  # of one socket
-DUE_BYTES_MAX: Final = 32 * 1024 * 1024  # replies that came and were not taken; one more may overdraw it
-GROUP_MAX: Final = 64  # replies written before others have their turn on the loop
-GROUP_BYTES: Final = 64 * 1024  # of them, written at once; one more may overdraw it
-
-
-class _Asked(msgspec.Struct, gc=False):
-    message_id: str
-    context: str | None
+DUE_BYTES_MAX: Final = 32 * 1024 * 1024  # replies that the socket does not take; one more may overdraw it
+GROUP_MAX: Final = 64  # frames that waited, written before others have their turn on the loop
 
 
 class _Due(msgspec.Struct, gc=False):
-    """The end of a wait: a reply, or why there is none."""
+    """The end of a wait, before its socket takes it."""
 
-    asked: _Asked
-    reply: Reply | None
-    result: str
+    message_id: bytes
+    context: str | None
+    ended: ReplyOrError
     size: int
-    value: Any = UNSET
     arrived_ms: int = 0
-
-    def frame(self) -> bytes:
-        reply = self.reply
-        version = None if reply is None else reply.schema_version
-        return encode(
-            ProducerReply(
-                result=self.result,
-                request_message_id=self.asked.message_id,
-                reply_content=UNSET if reply is None else reply.content,
-                is_error_result=False if reply is None else reply.is_error,
-                schema_version=UNSET if version is None else version,
-                reply_value=self.value,
-                context=UNSET if self.asked.context is None else self.asked.context,
-            )
-        )
 
 
 class Replies:
@@ -60,65 +40,68 @@ class Replies:
     def __init__(self, socket: Socket, value_of: Callable[[Reply], Any]) -> None:
         self._socket = socket
         self._value_of = value_of
-        self._open: dict[Request, _Asked | None] = {}  # None until the receipt is written
+        self._open: set[Request] = set()
         self._due: Backlog[_Due] = Backlog(2 * WAITS_MAX, DUE_BYTES_MAX)
+        self._waiting = 0  # of them, and of those that `run` is about to write
 
-    def check_room(self) -> None:
-        """Raise TOO_MANY_REQUESTS when too many wait."""
-        if len(self._open) >= WAITS_MAX:
+    def check_room(self, more: int = 0) -> None:
+        """Raise TOO_MANY_REQUESTS when too many wait, with `more` that are about to."""
+        if len(self._open) + more >= WAITS_MAX:
             raise PenstockError(
                 ErrorKind.TOO_MANY_REQUESTS, f"{WAITS_MAX} requests of this socket wait for their replies"
             )
 
-    def opened(self, request: Request) -> None:
-        """A request begins."""
-        self._open[request] = None
+    def opened(self, requests: Iterable[Request | None]) -> None:
+        """Requests begin."""
+        self._open.update([request for request in requests if request is not None])
 
     def withdraw(self, request: Request) -> None:
         """A request was not published, or its sender got that answer."""
-        if self._open.pop(request, self) is not self:
+        if request in self._open:
+            self._open.discard(request)
             request.withdraw()
 
-    def follow(self, request: Request, message_id: str, context: str | None) -> None:
-        """The receipt is written: from now on the reply may be."""
+    def follow(self, request: Request, message_id: bytes, context: str | None) -> None:
+        """The receipt is queued: from now on the reply may be."""
         if request in self._open:
-            self._open[request] = _Asked(message_id, context)
-            request.call_when_ended(self._ended)
+            request.call_when_ended(partial(self._ended, message_id, context))
 
-    def _ended(self, request: Request, ended: ReplyOrError) -> None:
-        asked = self._open.pop(request, None)
-        if asked is None:
+    def _ended(self, message_id: bytes, context: str | None, request: Request, ended: ReplyOrError) -> None:
+        self._open.discard(request)
+        if self._socket.writable.is_set() and not self._waiting:
+            self._socket.queue(self._frame(message_id, context, ended))
             return
-        if isinstance(ended, PenstockError):
-            self._end(asked, "timeout" if ended.kind is ErrorKind.REQUEST_TIMEOUT else ended.message)
-        elif self._due.full:
-            self._end(asked, "the reply was dropped: this socket is not read")
-        else:
-            self._due.add(_Due(asked, ended, "ok", len(ended.content), self._value_of(ended)))
+        if isinstance(ended, Reply) and self._due.full:
+            ended = PenstockError(ErrorKind.UNAVAILABLE, "the reply was dropped: this socket is not read")
+        size = len(ended.content) if isinstance(ended, Reply) else 0
+        self._waiting += 1
+        self._due.add(_Due(message_id, context, ended, size))
 
-    def _end(self, asked: _Asked, result: str) -> None:
-        self._due.add(_Due(asked, None, result, 0))
+    def _frame(self, message_id: bytes, context: str | None, ended: ReplyOrError) -> bytes:
+        if type(ended) is Reply and ended.schema_version is None:
+            return encode_reply(message_id, ended.content, ended.is_error, context)
+        made = ProducerReply(
+            request_message_id=message_id.decode(), context=UNSET if context is None else context
+        )
+        if isinstance(ended, PenstockError):
+            made.result = "timeout" if ended.kind is ErrorKind.REQUEST_TIMEOUT else ended.message
+        else:
+            made.reply_content, made.is_error_result = ended.content, ended.is_error
+            made.schema_version = UNSET if ended.schema_version is None else ended.schema_version
+            made.reply_value = self._value_of(ended)
+        return encode(made)
 
     async def run(self) -> None:
-        """Write what comes, until `close`: what came in one turn of the loop with one write, within bounds."""
+        """Write what the socket did not take, when it does, until `close`."""
         while group := await self._due.take(GROUP_MAX):
-            await self._write(group)
+            await self._socket.writable.wait()
+            for due in group:
+                self._socket.queue(self._frame(due.message_id, due.context, due.ended))
+            self._waiting -= len(group)
             if len(group) == GROUP_MAX:
                 await asyncio.sleep(0)
-            del group  # it would stay while the next is waited for
-
-    async def _write(self, group: list[_Due]) -> None:
-        send_all = self._socket.send_all
-        frames: list[bytes] = []
-        size = 0
-        for due in group:
-            frames.append(due.frame())
-            size += due.size
-            if size >= GROUP_BYTES:
-                await send_all(frames)
-                frames, size = [], 0
-        if frames:
-            await send_all(frames)
+            del due, group  # they would stay while the next is waited for
+        self._socket.flush()
 
     def close(self, reason: str = "") -> None:
         """The requester waits no more. With a `reason` the peer is still there, and gets it."""

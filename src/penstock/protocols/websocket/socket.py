@@ -25,6 +25,8 @@ GOING_AWAY: Final = 1001
 TOO_BIG: Final = 1009
 INTERNAL_ERROR: Final = 1011
 LOOKS: Final = 4  # in one idle time: what is idle is noticed within a quarter more than it
+QUEUE_MAX: Final = 64  # frames that wait for the end of the turn
+QUEUE_BYTES: Final = 64 * 1024  # of them; one more may overdraw it
 GRACE_MS: Final = 10_000  # what is in flight when a socket is to end may take this long
 
 
@@ -74,6 +76,8 @@ class Socket:
         self.writable = connection.writable  # set while the peer takes what is written
         self._connection: Connection | None = connection
         self._clock = clock
+        self._queue: list[bytes] = []  # frames to be written at the end of this turn of the loop
+        self._queue_bytes = 0
         self._closing: tuple[int, str] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._limit: asyncio.Timeout | None = None
@@ -120,13 +124,33 @@ class Socket:
 
     async def send_all(self, frames: Sequence[bytes]) -> None:
         """Send JSON texts with one write; waits while the peer does not read. Does nothing once it is gone."""
-        self.activity += len(frames)
+        self.activity += 1
         if not self.writable.is_set():
             await self.writable.wait()
+        self._queue += frames
+        self.flush()
+
+    def queue(self, frame: bytes) -> None:
+        """Send a JSON text soon, with one write for all that is queued until then, within bounds. The caller looks at
+        `writable` before."""
+        queue = self._queue
+        if not queue:
+            # A step of the loop later there is what else comes of the same input: receipts are a step behind replies.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self.flush)
+        queue.append(frame)
+        self._queue_bytes += len(frame)
+        if len(queue) >= QUEUE_MAX or self._queue_bytes >= QUEUE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is queued."""
+        frames, self._queue, self._queue_bytes = self._queue, [], 0
+        self.activity += len(frames)
         connection = self._connection
         if connection is None or connection.ended:
             self.gone = True
-        elif not self.gone:
+        elif frames and not self.gone:
             connection.send(frames)
 
     async def send(self, text: str) -> None:
@@ -198,6 +222,7 @@ class Socket:
             asyncio.get_running_loop().call_soon(self._reading.cancel)
 
     def _close(self) -> None:
+        self.flush()
         if self._closing is not None and self._connection is not None and not self.gone:
             self._connection.close(*self._closing)
 

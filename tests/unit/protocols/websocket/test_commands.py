@@ -1,10 +1,14 @@
 """Transcripts of the consumer endpoint: what a frame asks for."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from penstock.broker.producer import Reply
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.protocols.websocket.commands import (
     Acknowledge,
+    Answering,
     AskEndOfTopic,
     Broken,
     Command,
@@ -13,6 +17,7 @@ from penstock.protocols.websocket.commands import (
     Seek,
     Unsubscribe,
     parse_command,
+    parse_plain,
 )
 
 ID = MessageId(0, 3)
@@ -118,3 +123,53 @@ def test_an_id_that_was_given_out_is_known(text: str) -> None:
 def test_an_id_that_was_given_out_makes_no_frame_valid(text: str) -> None:
     command, _ = parse_command(text.encode(), {b"CAAQAw==": MessageId(7, 7)})
     assert isinstance(command, Broken)
+
+
+KNOWN = b"CAAQAw=="
+PIECES = st.sampled_from(
+    [
+        b"{",
+        b"}",
+        b'"',
+        b":",
+        b",",
+        b" ",
+        b"\\",
+        b"messageId",
+        b"replyContent",
+        b'"messageId":"CAAQAw=="',
+        b"MTIz",
+    ]
+)
+
+
+@given(
+    st.lists(PIECES, max_size=12).map(b"".join)
+    | st.builds(
+        lambda colon, comma, content: (
+            b'{"messageId"%bCAAQAw=="%b"replyContent"%b%b"}' % (colon, comma, colon, content)
+        ),
+        st.sampled_from([b':"', b': "', b' : "', b'"']),
+        st.sampled_from([b",", b", ", b"", b"}"]),
+        st.sampled_from([b"MTIz", b"", b"MTI=", b"MTI", b"M", b"MT\\u0049z", b"\xff", b"MT Iz", b"MTI\n"]),
+    )
+)
+def test_a_plain_frame_is_read_as_any_frame(frame: bytes) -> None:
+    known = {KNOWN: ID}
+    plain = parse_plain(frame, known)
+    command, context = parse_command(frame)
+    if isinstance(plain, Reply):
+        assert command == Answering(plain.request_id, plain.content, plain.is_error, plain.schema_version)
+    elif plain is not None:
+        assert command == Acknowledge(plain)
+    assert plain is None or context is None
+    assert (KNOWN in known) == (plain is None)
+
+
+@pytest.mark.parametrize("colon", [":", ": "])
+def test_plain_frames(colon: str) -> None:
+    answer = f'{{"messageId"{colon}"CAAQAw=="}}'.encode()
+    reply = f'{{"messageId"{colon}"CAAQAw==","replyContent"{colon}"MTIz"}}'.encode()
+    assert parse_plain(answer, {KNOWN: ID}) == ID
+    assert parse_plain(reply, {KNOWN: ID}) == Reply(ID, b"123", False)
+    assert parse_plain(answer, {}) is parse_plain(reply, {}) is None

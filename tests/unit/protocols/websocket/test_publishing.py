@@ -251,3 +251,10 @@ def test_only_three_results_are_ever_told(kind: ErrorKind) -> None:
     body = json.loads(failure(PenstockError(kind, "why"), None))
     assert body["result"] in ("send-error:7", "send-error:8")
     assert body["errorMsg"] == "why"
+
+
+@pytest.mark.parametrize("timeout", [3000, "3000", 0, -1, None, 2**63 - 1, 2**63, 1.5, "soon", True, [], {}])
+def test_the_timeout_of_a_request_is_read_alike_alone_and_among_others(timeout: Any) -> None:
+    made = read({"payload": "", "requestTimeoutMillis": timeout})
+    if timeout in (3000, "3000"):
+        assert made.timeout_ms == 3000

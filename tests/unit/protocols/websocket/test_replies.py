@@ -11,7 +11,8 @@ from penstock.broker.producer import Reply
 from penstock.engines.embedded.topic.requests import Requests
 from penstock.model.message_id import MessageId
 from penstock.protocols.websocket import replies
-from penstock.protocols.websocket.socket import Socket
+from penstock.protocols.websocket.frames import ProducerReply, encode, encode_reply
+from penstock.protocols.websocket.socket import QUEUE_BYTES, Socket
 from penstock.testing.clock import ManualClock, settle
 from penstock.wire.entry import WireFormat
 
@@ -35,8 +36,8 @@ class Bench:
 
     def ask(self, context: str) -> Any:
         request = self.requests.wait(("t", "p", int(context)), 1000)
-        self.replies.opened(request)
-        self.replies.follow(request, str(ID), context)
+        self.replies.opened([request])
+        self.replies.follow(request, ID.to_base64(), context)
         return request
 
 
@@ -60,9 +61,9 @@ async def test_what_a_socket_does_not_take_is_bounded_and_told(monkeypatch: pyte
 async def test_a_reply_before_the_receipt_waits_for_it() -> None:
     bench = Bench()
     request = bench.requests.wait(("t", "p", 1), 1000)
-    bench.replies.opened(request)
+    bench.replies.opened([request])
     request.end(Reply(ID, b"quick", True))
-    bench.replies.follow(request, str(ID), None)
+    bench.replies.follow(request, ID.to_base64(), None)
     bench.replies.close()
     bench.may.set()
     await bench.replies.run()
@@ -95,7 +96,7 @@ async def test_replies_of_one_turn_are_written_at_once_within_bounds() -> None:
         await settle()
         large = [bench.ask(str(n)) for n in range(4)]
         for request in large:
-            request.end(Reply(ID, b"x" * (replies.GROUP_BYTES // 2), False))
+            request.end(Reply(ID, b"x" * (QUEUE_BYTES // 2), False))
         await settle()
         bench.replies.close()
     assert [len(write) for write in bench.connection.writes] == [replies.GROUP_MAX, 6, 2, 2]
@@ -120,3 +121,34 @@ async def test_a_reply_is_written_as_its_frame_says() -> None:
             "context": "1",
         }
     ]
+
+
+@pytest.mark.parametrize("context", [None, "7", 'grü"ße'])
+@pytest.mark.parametrize("is_error", [True, False])
+@pytest.mark.parametrize("content", [b"", b"\0\xff", b"x" * 100])
+def test_a_plain_reply_is_written_as_the_encoder_writes_it(
+    context: str | None, is_error: bool, content: bytes
+) -> None:
+    expected = ProducerReply(
+        request_message_id=str(ID),
+        reply_content=content,
+        is_error_result=is_error,
+        context=UNSET if context is None else context,
+    )
+    assert encode_reply(ID.to_base64(), content, is_error, context) == encode(expected)
+
+
+async def test_a_reply_does_not_pass_those_that_the_socket_did_not_take() -> None:
+    bench = Bench()
+    first, second, third = (bench.ask(str(n)) for n in range(3))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.replies.run())
+        first.end(Reply(ID, b"1", False))
+        await settle()
+        bench.may.set()
+        second.end(Reply(ID, b"2", False))  # before the first is written
+        await settle()
+        third.end(Reply(ID, b"3", False))
+        await settle()
+        bench.replies.close()
+    assert [frame["context"] for frame in bench.sent] == ["0", "1", "2"]

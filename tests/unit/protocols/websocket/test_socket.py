@@ -1,7 +1,8 @@
 import pytest
+from tests.unit.protocols.websocket.connections import FakeConnection
 
-from penstock.protocols.websocket.socket import IdleWatch
-from penstock.testing.clock import ManualClock
+from penstock.protocols.websocket.socket import QUEUE_BYTES, QUEUE_MAX, IdleWatch, Socket
+from penstock.testing.clock import ManualClock, settle
 
 
 class Watched:
@@ -42,3 +43,35 @@ def test_switched_off_or_closed_it_never_does(idle_ms: int) -> None:
     watched.watch.close()
     watched.clock.turn(100_000)
     assert watched.expired == 0
+
+
+async def test_what_is_queued_in_a_turn_is_one_write_within_bounds() -> None:
+    connection = FakeConnection()
+    socket = Socket(connection, ManualClock(), 0)
+    socket.queue(b"1")
+    socket.queue(b"2")
+    socket.queue(b"3")
+    assert connection.writes == []
+    await settle()
+    assert connection.writes == [[b"1", b"2", b"3"]]
+    socket.queue(b"4")
+    await socket.send_all([b"5"])  # in their order
+    assert connection.writes[1:] == [[b"4", b"5"]]
+    for number in range(QUEUE_MAX + 1):
+        socket.queue(b"%d" % number)
+    socket.queue(b"x" * QUEUE_BYTES)
+    assert [len(write) for write in connection.writes[2:]] == [QUEUE_MAX, 2]
+    await settle()
+    assert len(connection.writes) == 4
+
+
+async def test_what_is_queued_is_written_before_the_close_frame() -> None:
+    connection = FakeConnection()
+    socket = Socket(connection, ManualClock(), 0)
+
+    async def read() -> None:
+        socket.queue(b"last")
+        socket.stop(1001, "because")
+
+    await socket.run(read())
+    assert (connection.writes, connection.closed) == ([[b"last"]], (1001, "because"))

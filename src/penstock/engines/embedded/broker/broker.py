@@ -245,7 +245,7 @@ class _Host:
         self._retention = retention
         self.bury = dead_letters.bury
         self.reply = requests.reply
-        self.reply_at_once = requests.reply_at_once
+        self.reply_all = requests.reply_all
 
     def check(self, subscription: Subscription, wanted: SubscriptionType) -> None:
         self._topic.check_consumer(subscription, wanted)

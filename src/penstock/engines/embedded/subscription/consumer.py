@@ -80,9 +80,15 @@ class Consumer(Receiver):
         await self.acknowledge(message_id)
         return outcome
 
-    def reply_at_once(self, reply: Reply) -> bool:
-        source = cast(Subscription | None, self._attached.get(reply.request_id.ledger))
-        return source is not None and source.host.reply_at_once(source, self, reply)
+    def reply_all(self, replies: Sequence[Reply]) -> Sequence[Reply]:
+        by_ledger: dict[int, list[Reply]] = {}
+        for reply in replies:
+            by_ledger.setdefault(reply.request_id.ledger, []).append(reply)
+        left: list[Reply] = []
+        for ledger, group in by_ledger.items():
+            source = cast(Subscription | None, self._attached.get(ledger))
+            left += group if source is None else source.host.reply_all(source, self, group)
+        return left
 
     async def acknowledge_cumulative(self, message_id: MessageId) -> None:
         """Acknowledge everything up to and with `message_id` in its partition.

@@ -3,6 +3,7 @@
 An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, `Answers` takes what consumers answer.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -59,8 +60,10 @@ class Host(Protocol):
     async def reply(self, subscription: "Subscription", consumer: Receiver | None, reply: Reply) -> Outcome:
         """Give a reply to who waits for it (PIP-371); raises MESSAGE_NOT_FOUND, TOO_LARGE."""
 
-    def reply_at_once(self, subscription: "Subscription", consumer: Receiver | None, reply: Reply) -> bool:
-        """The same where the id of the request is known; else False, and nothing has happened."""
+    def reply_all(
+        self, subscription: "Subscription", consumer: Receiver | None, replies: Sequence[Reply]
+    ) -> Sequence[Reply]:
+        """The same for many whose ids are known; returns the others, with which nothing has happened."""
 
 
 class Subscription(StoredCursor):

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
-from penstock.broker.producer import Item, Placement, Reply, Result
+from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
 from penstock.engines.routing import Router
 from penstock.model.entry import NewEntry
@@ -18,7 +18,7 @@ from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import Clock
 
 from .publish import Packed, internal_error, publish, whole
-from .requests import Request, Requests
+from .requests import Requests
 from .topic import Topic
 
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
@@ -65,7 +65,6 @@ class Producer:
         self._versions: dict[object, int | None] = {}
         self._requests = requests
         self._topic = topic
-        self._asked: dict[int, Request] = {}  # requests not stored yet, by the identity of their messages
         self._router = Router(len(self.topics), options.routing, options.hashing)
         last = max(topic.sequences.last(name) for topic in self.topics)
         self.last_sequence_id = max(options.initial_sequence_id, last)
@@ -120,23 +119,28 @@ class Producer:
         """Whether sequence ids are remembered; a made-up name repeats nothing."""
         return bool(self.options.name) and self.deduplicate()
 
-    async def publish(self, messages: Sequence[OutMessage], *, batch: bool = True) -> list[Result]:
+    async def publish(
+        self,
+        messages: Sequence[OutMessage],
+        *,
+        batch: bool = True,
+        requests: Sequence[Request | None] = (),
+    ) -> list[Result]:
         """Store messages and return one result each, in their order; a bad one fails alone.
 
         With `batch`, neighbours for one partition and schema version share an entry; delayed and encrypted
         messages and requests never do. Messages with a sequence id already published are not stored again while deduplication is on.
+        `requests` are what `ask` gave for them.
         """
         self.check()
         now, name = self._clock.now_ms(), self.name if self._tracked() else None
         items: list[Item[OutMessage]] = []
         by_topic: dict[int, list[Item[OutMessage]]] = {}
-        bytes_max, asked, alone = self._bytes_max, self._asked, len(self.topics) == 1
+        bytes_max, alone = self._bytes_max, len(self.topics) == 1
         for message in messages:
             sequence_id = message.sequence_id
             item = Item(message, name, -1, sequence_id is not None)
             items.append(item)
-            if asked:
-                item.request = asked.pop(id(message), None)
             if not alone or message.partition is not None or len(message.payload) > bytes_max:
                 try:
                     number = self._choose(message)
@@ -149,6 +153,11 @@ class Producer:
             if sequence_id >= self._next_sequence:
                 self._next_sequence = sequence_id + 1
             item.sequence_id = sequence_id
+        if requests:
+            for item, request in zip(items, requests, strict=True):
+                item.request = request
+                if item.result is not None:
+                    item.settle(item.result)
         if alone:
             accepted = [item for item in items if item.result is None]
             by_topic = {0: accepted} if accepted else {}
@@ -233,13 +242,16 @@ class Producer:
         self._next_sequence = max(self._next_sequence, number + 1)
         return number
 
-    def ask(self, message: OutMessage, timeout_ms: int) -> Request:
-        """Make a message a request (PIP-371) and begin to wait for its reply; `publish` it next, alone or
-        among others, those before it numbered. Raises BAD_PARAMETER for a senseless timeout."""
-        self._requests.mark(message, timeout_ms)
-        request = self._requests.wait((self._topic, self.name, self.number(message)), timeout_ms)
-        self._asked[id(message)] = request
-        return request
+    def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
+        following = self._next_sequence
+        for message in messages:
+            number = message.sequence_id
+            if number is None:
+                number = message.sequence_id = following
+            if number >= following:
+                following = number + 1
+        self._next_sequence = following
+        return self._requests.wait_for(self._topic, self.name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """Publish a request and return its reply. Cancelling withdraws the wait.

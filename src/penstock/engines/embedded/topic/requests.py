@@ -4,16 +4,17 @@ A request is an ordinary durable message with a property; only the waiting is he
 first reply, the timeout, the requester's going or the server's. A reply may come before the requester's own
 receipt: until the message's id is known, who waits is found by producer and sequence id.
 
-A wait has no task, and all have one timer (`runtime.clock.Timers`). What a wait ended with is handed over once and
-not kept: an ended wait stays in the heap of the timer until its time, or until the heap is swept.
+A wait has no task, and all have one timer (`runtime.clock.Timers`): waits that end in the same millisecond are one
+deadline of it. What a wait ended with is handed over once and not kept.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Final
+
+import msgspec
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
@@ -30,26 +31,30 @@ log = logging.getLogger(__name__)
 # By what a wait is found: topic, producer and sequence id, or the message's id once that is known.
 _Key = tuple[str, str, int] | tuple[int, int, int]
 
+# Waits with the same deadline, in the order in which they began.
+_Bucket = dict["Request", None]
+
 REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """`broker.Request`: one wait."""
 
-    __slots__ = ("_ended", "_on_end", "_requests", "key", "names", "timeout_ms", "waiting")
-
-    def __init__(self, requests: "Requests", names: tuple[str, str, int], timeout_ms: int) -> None:
-        self._requests = requests
-        self._on_end: Callable[[Request, ReplyOrError], None] | None = None
-        self._ended: ReplyOrError | None = None  # until it is handed over
-        self.names = names
-        self.key: _Key = names
-        self.timeout_ms = timeout_ms
-        self.waiting = True
+    _requests: "Requests"
+    _waits: dict[_Key, "Request"]
+    names: tuple[str, str, int]
+    timeout_ms: int
+    _bucket: _Bucket
+    _key: _Key
+    _next: "Request | None" = None  # another wait for the same message
+    waiting: bool = True
+    _on_end: Callable[["Request", ReplyOrError], None] | None = None
+    _ended: ReplyOrError | None = None  # until it is handed over
 
     def placed(self, message_id: MessageId) -> None:
         if self.waiting:
-            self._requests.move(self, _key(message_id))
+            self._leave()
+            self._enter(_key(message_id))
 
     def call_when_ended(self, on_end: Callable[["Request", ReplyOrError], None]) -> None:
         if self._ended is None:
@@ -73,8 +78,7 @@ class Request:
         """End the wait; False when it has ended."""
         if not self.waiting:
             return False
-        self.waiting = False
-        self._requests.forget(self)
+        self._forget()
         on_end, self._on_end = self._on_end, None
         if on_end is None:
             self._ended = ended
@@ -88,9 +92,37 @@ class Request:
     def withdraw(self) -> None:
         self._on_end = self._ended = None
         if self.waiting:
-            self.waiting = False
-            self._requests.forget(self)
+            self._forget()
             self._requests.withdrawn += 1
+
+    def _forget(self) -> None:
+        """It waits no more, and is not found any more."""
+        self.waiting = False
+        bucket = self._bucket
+        del bucket[self]
+        if not bucket:
+            bucket.clear()  # gives its memory back: the timer may have it for long
+        self._leave()
+
+    def _enter(self, key: _Key) -> None:
+        """From now on it is found by this key, before those that are already."""
+        self._key, waits = key, self._waits
+        first = waits.setdefault(key, self)
+        if first is not self:
+            waits[key], self._next = self, first
+
+    def _leave(self) -> None:
+        """It is not found by its key any more."""
+        waits, key, following = self._waits, self._key, self._next
+        first = waits.pop(key)
+        if first is not self:
+            waits[key] = before = first
+            while before._next is not None and before._next is not self:
+                before = before._next
+            before._next = following
+        elif following is not None:
+            waits[key] = following
+        self._next = None
 
 
 class Requests:
@@ -100,12 +132,21 @@ class Requests:
         self._clock = clock
         self._encoder = encoder
         self._timeout_ms_max = timeout_ms_max
-        self._waits: dict[_Key, list[Request]] = {}
-        self._timers = Timers(clock, attrgetter("waiting"))
+        self._waits: dict[_Key, Request] = {}  # the last that began, of those for one message
+        self._timers = Timers(clock, bool)  # of buckets; empty ones are not wanted
+        self._bucket: _Bucket = {}  # the last one
+        self._due_ms = -1  # when it ends
         self.opened = self.answered = self.late = self.timed_out = self.withdrawn = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._waits.values()))
+        return sum(1 for _ in self._all())
+
+    def _all(self) -> Iterator[Request]:
+        for request in self._waits.values():
+            following: Request | None = request
+            while following is not None:
+                yield following
+                following = following._next
 
     def mark(self, message: OutMessage, timeout_ms: int) -> None:
         """Make a message that is to be published a request; raises BAD_PARAMETER unless the timeout is within 1 and the
@@ -115,9 +156,37 @@ class Requests:
 
     def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
         self.check(timeout_ms)
-        request = Request(self, names, timeout_ms)
-        self._timers.at(self._clock.monotonic_ms() + timeout_ms, self._time_over, request)
-        self._waits.setdefault(names, []).append(request)
+        return self._begin(names, timeout_ms, self._clock.monotonic_ms())
+
+    def wait_for(
+        self, topic: str, producer: str, messages: Sequence[OutMessage], timeouts: Sequence[int | None]
+    ) -> list[Request | None]:
+        """Make the messages that have a timeout (ms) requests, and wait for their replies; None for the others. All have
+        their sequence ids. Raises BAD_PARAMETER before anything happens."""
+        for timeout_ms in set(timeouts):
+            if timeout_ms is not None:
+                self.check(timeout_ms)
+        now = self._clock.monotonic_ms()
+        marked_ms, mark = 0, {REQUEST_TIMEOUT_PROPERTY: ""}
+        requests: list[Request | None] = []
+        for message, timeout_ms in zip(messages, timeouts, strict=True):
+            if timeout_ms is None:
+                requests.append(None)
+                continue
+            if timeout_ms != marked_ms:
+                marked_ms, mark = timeout_ms, {REQUEST_TIMEOUT_PROPERTY: str(timeout_ms)}
+            message.properties = {**message.properties, **mark} if message.properties else mark
+            requests.append(self._begin((topic, producer, message.sequence_id or 0), timeout_ms, now))
+        return requests
+
+    def _begin(self, names: tuple[str, str, int], timeout_ms: int, now: int) -> Request:
+        due_ms = now + timeout_ms
+        if due_ms != self._due_ms:
+            self._due_ms, self._bucket = due_ms, {}
+            self._timers.at(due_ms, self._time_over, self._bucket)
+        request = Request(self, self._waits, names, timeout_ms, self._bucket, names)
+        self._bucket[request] = None
+        request._enter(names)
         self.opened += 1
         return request
 
@@ -128,24 +197,12 @@ class Requests:
                 f"a request's timeout must be within 1 and {self._timeout_ms_max} ms, not {timeout_ms}",
             )
 
-    def _time_over(self, request: Request) -> None:
-        if request.waiting:
-            self.timed_out += 1
-            request.fail(PenstockError(ErrorKind.REQUEST_TIMEOUT, f"no reply within {request.timeout_ms} ms"))
-
-    def move(self, request: Request, key: _Key) -> None:
-        """From now on the request is found by this key."""
-        self.forget(request)
-        request.key = key
-        self._waits.setdefault(key, []).append(request)
-
-    def forget(self, request: Request) -> None:
-        """A request that waits is found no more."""
-        waits = self._waits[request.key]
-        if len(waits) == 1:
-            del self._waits[request.key]
-        else:
-            waits.remove(request)
+    def _time_over(self, bucket: _Bucket) -> None:
+        for request in list(bucket):
+            if request.waiting:
+                self.timed_out += 1
+                text = f"no reply within {request.timeout_ms} ms"
+                request.fail(PenstockError(ErrorKind.REQUEST_TIMEOUT, text))
 
     async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
         """Give a reply to the clients that wait for it. The caller acknowledges the message afterwards.
@@ -163,35 +220,42 @@ class Requests:
                 ErrorKind.MESSAGE_NOT_FOUND,
                 f"message {message_id} is not out with this consumer: it cannot reply",
             )
-        if self.reply_at_once(source, consumer, reply):
+        if not self.reply_all(source, consumer, (reply,)):
             return Outcome.DELIVERED
         message = await self._message(source, message_id)
         names = (str(source.topic.name.base), message.producer_name, message.sequence_id)
-        waits = self._waits.get(names) or self._waits.get(_key(message_id))  # its id may be known by now
-        if waits:
-            self._answer(waits, reply)
+        request = self._waits.get(names) or self._waits.get(_key(message_id))  # its id may be known by now
+        if request is not None:
+            self._answer(request, reply)
             return Outcome.DELIVERED
         if REQUEST_TIMEOUT_PROPERTY not in message.properties:
             return Outcome.NOT_A_REQUEST
         self.late += 1
         return Outcome.NOBODY_WAITS
 
-    def reply_at_once(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> bool:
-        """`reply` where the id of the request is known by now, as it mostly is; else False, and nothing has happened."""
-        message_id = reply.request_id
-        waits = self._waits.get(_key(message_id))
-        if (
-            waits is None
-            or len(reply.content) > REPLY_BYTES_MAX
-            or not source.answers.has_out(message_id.entry, message_id.batch_index, consumer)
-        ):
-            return False
-        self._answer(waits, reply)
-        return True
+    def reply_all(
+        self, source: Subscription, consumer: Receiver | None, replies: Sequence[Reply]
+    ) -> list[Reply]:
+        """`reply` many at once, where the ids of the requests are known by now, as they mostly are. Returns the others:
+        with them nothing has happened."""
+        waits, has_out = self._waits, source.answers.has_out
+        left: list[Reply] = []
+        for reply in replies:
+            message_id = reply.request_id
+            entry, index = message_id.entry, message_id.batch_index
+            request = waits.get((message_id.ledger, entry, index if index > 0 else 0))
+            if request is None or len(reply.content) > REPLY_BYTES_MAX or not has_out(entry, index, consumer):
+                left.append(reply)
+            else:
+                self._answer(request, reply)
+        return left
 
-    def _answer(self, waits: Sequence[Request], reply: Reply) -> None:
-        for request in tuple(waits):
+    def _answer(self, first: Request, reply: Reply) -> None:
+        request: Request | None = first
+        while request is not None:
+            following = request._next
             self.answered += request.end(reply)
+            request = following
 
     async def _message(self, source: Subscription, message_id: MessageId) -> Message:
         entry = await source.topic.entry(message_id.entry)
@@ -204,9 +268,10 @@ class Requests:
             ErrorKind.UNAVAILABLE,
             "the server is shutting down; the request is stored, nobody waits for its reply",
         )
-        for request in [one for waits in self._waits.values() for one in waits]:
+        for request in list(self._all()):
             request.fail(gone)
         self._timers.close()
+        self._due_ms = -1
 
 
 def _complete(future: asyncio.Future[ReplyOrError], _: Request, ended: ReplyOrError) -> None:

@@ -310,7 +310,7 @@ async def test_a_requester_that_fails_is_not_the_consumers_trouble(caplog: pytes
     assert "could not be handed over" in caplog.text
 
 
-async def test_a_reply_at_once_leaves_the_acknowledgement_to_the_caller() -> None:
+async def test_replies_to_known_requests_leave_the_acknowledgement_to_the_caller() -> None:
     async with bench() as b:
         holder, other = await b.consumer(), await b.consumer()
         task, _ = await ask(b)
@@ -318,13 +318,13 @@ async def test_a_reply_at_once_leaves_the_acknowledgement_to_the_caller() -> Non
             holder, other = other, holder
         ((message_id, _, _),) = await b.taken(holder)
         reply = Reply(message_id, b"!", False)
-        assert not other.reply_at_once(reply)  # it was not given the message
-        assert not holder.reply_at_once(Reply(MessageId(99, 0), b"!", False))
-        assert not holder.reply_at_once(Reply(message_id, b"x" * (REPLY_BYTES_MAX + 1), False))
-        assert holder.reply_at_once(reply)
+        assert other.reply_all([reply]) == [reply]  # it was not given the message
+        stray = Reply(MessageId(99, 0), b"!", False)
+        large = Reply(message_id, b"x" * (REPLY_BYTES_MAX + 1), False)
+        assert holder.reply_all([stray, large, reply]) == [stray, large]
         assert (await task) == reply
         assert holder.unacked == 1
-        assert not holder.reply_at_once(reply)  # nobody waits any more
+        assert holder.reply_all([reply]) == [reply]  # nobody waits any more
         assert await holder.reply(message_id, b"again") is Outcome.NOBODY_WAITS
         assert (b.broker.requests.answered, b.broker.requests.late) == (1, 1)
 
@@ -352,3 +352,64 @@ async def test_a_senseless_timeout_is_refused_and_nothing_is_stored(timeout: int
         assert caught.value.kind is ErrorKind.BAD_PARAMETER
         assert producer.topics[0].next_offset == 0
         assert len(b.broker.requests) == 0
+
+
+async def test_a_group_of_requests_is_asked_at_once() -> None:
+    async with bench() as b:
+        producer = await b.broker.producer(TOPIC)
+        messages = [
+            OutMessage(payload=b"%d" % n, properties={"a": "b"} if n == 2 else None) for n in range(4)
+        ]
+        asked = producer.ask(messages, [1000, None, 2000, 1000])
+        assert [message.sequence_id for message in messages] == [0, 1, 2, 3]
+        assert [request is None for request in asked] == [False, True, False, False]
+        results = await producer.publish(messages, requests=asked)
+        consumer = await b.consumer()
+        taken = await b.taken(consumer)
+        marks = [message.properties.get(REQUEST_TIMEOUT_PROPERTY) for _, message, _ in taken]
+        assert marks == ["1000", None, "2000", "1000"]
+        assert taken[2][1].properties["a"] == "b"
+        assert [message_id for message_id, _, _ in taken] == results
+        replies = [Reply(message_id, message.payload, False) for message_id, message, _ in taken]
+        assert consumer.reply_all(replies) == [replies[1]]  # nobody waits for the plain message's
+        for request, reply in zip(asked, replies, strict=True):
+            assert request is None or await request.reply() == reply
+        assert len(b.broker.requests) == 0
+
+
+async def test_requests_that_are_not_stored_end_with_the_reason() -> None:
+    async with bench() as b:
+        producer = await b.broker.producer(TOPIC)
+        messages = [OutMessage(payload=b"?", partition=7), OutMessage(payload=b"?")]
+        one, two = producer.ask(messages, [1000, 1000])
+        results = await producer.publish(messages, requests=(one, two))
+        assert [isinstance(result, PenstockError) for result in results] == [True, False]
+        assert one is not None
+        with pytest.raises(PenstockError) as caught:
+            await one.reply()
+        assert caught.value.kind is ErrorKind.PARTITION_NOT_FOUND
+        assert len(b.broker.requests) == 1
+
+
+async def test_a_senseless_timeout_in_a_group_lets_nobody_wait() -> None:
+    async with bench() as b:
+        producer = await b.broker.producer(TOPIC)
+        with pytest.raises(PenstockError):
+            producer.ask([OutMessage(payload=b"1"), OutMessage(payload=b"2")], [1000, 0])
+        assert (len(b.broker.requests), b.broker.requests.opened) == (0, 0)
+
+
+async def test_of_several_waits_for_one_message_each_may_be_withdrawn() -> None:
+    async with bench() as b:
+        consumer = await b.consumer()
+        (message_id,) = await b.publish(b"?")
+        requests = [b.broker.requests.wait((str(TOPIC), "p", 1), 3000 + n % 2) for n in range(4)]
+        for request in requests[:3]:
+            request.placed(message_id)
+        requests[1].withdraw()
+        requests[3].withdraw()
+        assert len(b.broker.requests) == 2
+        ((taken, _, _),) = await b.taken(consumer)
+        assert consumer.reply_all([Reply(taken, b"!", False)]) == []
+        assert [(await requests[n].reply()).content for n in (0, 2)] == [b"!", b"!"]
+        assert (b.broker.requests.answered, len(b.broker.requests)) == (2, 0)
