@@ -1,6 +1,7 @@
 """Publishing over REST, in both dialects: results per message, errors by their numbers, the fast path."""
 
 import asyncio
+import json
 from base64 import b64encode
 from typing import Any
 
@@ -631,6 +632,30 @@ async def test_shipped_payloads_alone_are_published_as_others(envelope: dict[str
         bad = await shipped(server, {**envelope, "messages": [{"payload": "1"}, {"payload": "x"}]})
         codes = [result["errorCode"] for result in bad.json()["messagePublishResults"]]
         assert codes == ([0, 1] if named else [0, 0])
+
+
+@pytest.mark.parametrize(
+    "values", [["plain"], ["plain", "ü"], ["a\u0001", "b", "\\"], ["x" * 127, "x" * 128], ["🌊"] * 3]
+)
+async def test_texts_are_stored_as_utf_8(values: list[str]) -> None:
+    async with RestServer.open() as server:
+        await server.produce("first")
+        await server.post(SHIPPED, {"messages": [{"payload": "first"}]})
+        for encode in (msgspec.json.encode, lambda body: json.dumps(body).encode()):
+            for path, field in ((TOPIC, "value"), (SHIPPED, "payload")):
+                body = encode({"messages": [{field: value} for value in values]})
+                assert (await server.client.post(path, content=body)).status_code == 200
+        found = await server.values()
+        assert found == ["first", "first", *values * 4]
+
+
+async def test_a_shipped_request_of_a_named_producer_is_published_under_its_name() -> None:
+    async with RestServer.open() as server:
+        for _ in range(2):  # the schema is known to the second
+            await server.post(SHIPPED, {"producerName": "me", "messages": [{"payload": "a"}]})
+        await server.post(SHIPPED, {"messages": [{"payload": "a"}]})
+        messages = (await server.get(f"{TOPIC}/partitions/0/messages"))["messages"]
+        assert [message["producerName"] == "me" for message in messages] == [True, True, False]
 
 
 async def test_shipped_answers() -> None:

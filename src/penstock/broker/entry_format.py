@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.model.entry import Entry, NewEntry
-from penstock.model.message import Message, OutMessage, PlainMessages
+from penstock.model.message import Message, OutMessage, Payloads, PlainMessages
 
 
 class EntryFormat(Protocol):
@@ -31,7 +31,7 @@ class EntryFormat(Protocol):
 
     def encode_plain(
         self,
-        payloads: Sequence[bytes],
+        payloads: Payloads,
         *,
         producer: str,
         sequence_id: int,

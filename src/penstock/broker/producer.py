@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
-from penstock.model.message import OutMessage
+from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
@@ -133,11 +133,11 @@ class Publishing(Protocol):
         """
 
     async def publish_plain(
-        self, payloads: Sequence[bytes], schema_version: int | None, partition: int | None = None
+        self, payloads: Payloads, schema_version: int | None, partition: int | None = None
     ) -> Placement:
         """Store messages that are nothing but payloads as one entry, all or none, where `takes_plain` says so."""
 
-    def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
+    def takes_plain(self, payloads: Payloads, partition: int | None) -> bool:
         """Whether `publish_plain` fits."""
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:

@@ -1,5 +1,7 @@
 """Messages as values: one to be published, and one as read from an entry."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 REQUEST_TIMEOUT_PROPERTY = "REQUEST_TIMEOUT_MILLIS"  # PIP-371: a message that carries it is a request
@@ -80,6 +82,10 @@ class Message(msgspec.Struct, gc=False, kw_only=True):
     null_value: bool = False
     compacted_out: bool = False
     encryption: Encryption | None = None
+
+
+# Of messages that have nothing else: bytes, or texts that are ASCII, which are encoded together.
+Payloads = Sequence[bytes] | Sequence[str]
 
 
 class PlainMessages(msgspec.Struct, frozen=True, gc=False):

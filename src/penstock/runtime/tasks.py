@@ -16,12 +16,32 @@ K = TypeVar("K", bound=Hashable)
 SLICE_S: Final = 0.002  # far below what a client notices, far above what a switch costs
 
 
+class Uncancellable(asyncio.Future[T]):
+    """The future of what cannot be undone: a task that is cancelled while it waits for it waits on."""
+
+    __slots__ = ()
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Not possible."""
+        return False
+
+
 async def finished(future: "asyncio.Future[T]") -> T:
     """The result of what cannot be undone: a cancellation waits for its end, and comes at the next wait after.
 
     The caller of an append must learn what became of it, also when its own caller no longer waits. This is
-    `asyncio.shield` at half of its cost, which each append pays.
+    `asyncio.shield` at half of its cost; an `Uncancellable` costs little more than to await it.
     """
+    waits_on = isinstance(future, Uncancellable)
+    if waits_on:
+        try:
+            return await future
+        except asyncio.CancelledError:  # the task's: it came meanwhile, and is raised at the end of the wait
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+                task.cancel()  # again, for the next wait; counted once
+            return future.result()
     withheld = 0
     task = asyncio.current_task()
     while not future.done():

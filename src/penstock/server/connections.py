@@ -12,6 +12,7 @@ from penstock.protocols.holding import STATE_KEY, Holding
 from penstock.protocols.transport import Pieces
 
 from .deadlines import LINGER_S, Deadlines, Sending, Taking, Unwritten, cut
+from .heads import announces_body, head_bytes
 from .http1 import Http1Connection
 from .refusals import BAD_HEAD, BAD_PATH, UPGRADE_WITH_BODY, raw_answer, refuse_unread
 from .request import Request, Serve
@@ -76,6 +77,11 @@ class HttpConnection(Http1Connection):
         if self._ended:
             self._discard(len(data))
             return
+        request = self.repeated(data)
+        if request is not None:
+            self._hold(max(0, request.length))
+            self.start(request, self.serve)
+            return
         self._piece = len(data)
         self._unfinished += self._piece
         super().data_received(data)
@@ -131,20 +137,12 @@ class HttpConnection(Http1Connection):
         self._whole = False
         self._body = self._head = 0
         super().on_headers_complete()
-        if self.upgrading and self._has_body():
+        if self.upgrading and announces_body(self.headers):
             self._end(UPGRADE_WITH_BODY)
-
-    def _has_body(self) -> bool:
-        """Whether the head announces a body."""
-        return any(
-            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 \t"))
-            for name, value in self.headers
-        )
 
     def _head_bytes(self) -> int:
         """The size of a complete head, however it came."""
-        line = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
-        return line + sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers) + 2
+        return head_bytes(self.parser.get_method(), self.url, self.headers)
 
     def on_body(self, body: bytes) -> None:
         self._unfinished, self._overlap = 0, self._piece

@@ -8,20 +8,19 @@ import asyncio
 import logging
 from collections import deque
 from typing import Any, Final, Literal, cast
-from urllib.parse import unquote
 
 import httptools
 from uvicorn import Config
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from .deadlines import State
+from .heads import TARGETS, Heads
 from .request import Request, Serve
+from .worker import Worker
 
 log = logging.getLogger(__name__)
 
 BODY_BYTES_HIGH: Final = 65_536  # of a body that nobody has taken, before no more is read
-TARGETS_MAX: Final = 1024  # of requests, that are remembered taken apart
-TARGET_BYTES_MAX: Final = 256
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 _BAD_REQUEST: Final = b"Invalid HTTP request received."
@@ -29,24 +28,6 @@ _BAD_REQUEST_ANSWER: Final = (
     b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
     % (len(_BAD_REQUEST), _BAD_REQUEST)
 )
-
-
-class _Targets(dict[bytes, tuple[str, bytes, bytes]]):
-    """What a request line asks for: its path, the path as it was sent, the query."""
-
-    def __missing__(self, url: bytes) -> tuple[str, bytes, bytes]:
-        parsed = httptools.parse_url(url)
-        raw = parsed.path
-        path = raw.decode("ascii")
-        found = unquote(path) if "%" in path else path, raw, parsed.query or b""
-        if len(url) <= TARGET_BYTES_MAX and not found[2]:  # a query may hold a token
-            if len(self) >= TARGETS_MAX:
-                self.clear()
-            self[url] = found
-        return found
-
-
-_TARGETS: Final = _Targets()
 
 
 class Http1Connection(asyncio.Protocol):
@@ -85,6 +66,9 @@ class Http1Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._ready: Request | None = None  # to be started
         self._running: Request | None = None  # the last that was
+        self._worker = Worker(self.loop, server_state.tasks)
+        self._heads = Heads()
+        self._between = True  # the parser has seen whole requests, and nothing of the next
         self.following: deque[Request] = deque()  # when those before are answered
 
     @property
@@ -102,6 +86,7 @@ class Http1Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.idle_since = None
+        alone = self._between
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -112,8 +97,25 @@ class Http1Connection(asyncio.Protocol):
                 self.upgrade()
             else:
                 log.warning("Unsupported upgrade request.")
+        else:
+            request = self.request
+            if alone and self._between and request is not None and request is self._running:
+                request.remember(data, self._heads)
         if self._ready is not None:
             self._start_ready()
+
+    def repeated(self, data: bytes) -> Request | None:
+        """A whole request with a head that came before, to be started; None where `data` is to be parsed."""
+        before = self.request
+        if before is None or not (self._between and before.answered and before.keep_alive):
+            return None
+        head = self._heads.find(data)
+        if head is None:
+            return None
+        self.idle_since = None
+        scope = {**head.scope, "headers": head.headers}
+        self.request = request = Request(self, scope, named=head.named, body=data[len(head.sent) :])
+        return request
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections.discard(cast(Any, self))
@@ -129,6 +131,7 @@ class Http1Connection(asyncio.Protocol):
     def forget(self) -> None:
         """Drop what knows this object: the memory of both is free at once, without the collector."""
         self.parser = cast(Any, None)
+        self._worker.end()
         self.request = self._running = self._ready = None
         self.following.clear()
 
@@ -160,6 +163,7 @@ class Http1Connection(asyncio.Protocol):
     # -- the parser's calls
 
     def on_message_begin(self) -> None:
+        self._between = False
         self.url = b""
         self.headers = []
         self.in_head = True
@@ -181,7 +185,7 @@ class Http1Connection(asyncio.Protocol):
         if self.upgrading:
             return
         version = parser.get_http_version()
-        path, raw_path, query = _TARGETS[self.url]
+        path, raw_path, query = TARGETS[self.url]
         scope = {
             "type": "http",
             "asgi": _ASGI,
@@ -215,6 +219,7 @@ class Http1Connection(asyncio.Protocol):
             self.pause_reading()
 
     def on_message_complete(self) -> None:
+        self._between = True
         request = self.request
         if request is None or request.answered or self.upgrading:
             return
@@ -233,10 +238,7 @@ class Http1Connection(asyncio.Protocol):
     def start(self, request: Request, serve: Serve) -> None:
         """Have a request answered."""
         self._running = request
-        tasks = self.server_state.tasks
-        task = self.loop.create_task(request.run(serve))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        self._worker.start(request, serve)
 
     def on_answered(self) -> None:
         if self.transport.is_closing():
@@ -250,6 +252,7 @@ class Http1Connection(asyncio.Protocol):
     def shutdown(self) -> None:
         """Close the connection once its request is answered."""
         if self.request is None or self.request.answered:
+            self._worker.end()
             self.transport.close()
         else:
             self.request.keep_alive = False

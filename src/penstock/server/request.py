@@ -5,54 +5,25 @@ A whole answer is written by one call, head and body together; ASGI's events are
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from http import HTTPStatus
 from typing import Final, Protocol
 
 from penstock.protocols.http.answers import Header
-from penstock.protocols.http.exchange import Event, Exchange, Scope
+from penstock.protocols.http.exchange import Event, Exchange, Named, Scope
 from penstock.protocols.rates import SCOPE_KEY
 from penstock.protocols.transport import PIECE_BYTES
+
+from .heads import Heads
+from .lines import HEADER_LINES, STATUS_LINES
 
 log = logging.getLogger(__name__)
 
 Serve = Callable[[Exchange], Awaitable[None]]
 
-LINES_MAX: Final = 1024  # headers of answers that are remembered as lines
-LINE_BYTES_MAX: Final = 256
 
-_BAD_NAME: Final = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\\[\]={} \t\\"]')
-_BAD_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _BODILESS: Final = (204, 304)
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE: Final = b"connection: close\r\n"
-
-
-def _status_line(status: int) -> bytes:
-    known = status in {one.value for one in HTTPStatus}
-    return b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode() if known else b"")
-
-
-STATUS_LINES: Final = {status: _status_line(status) for status in range(100, 600)}
-
-
-class _Lines(dict[Header, bytes]):
-    """The lines of headers, checked: nobody writes a header of his own by a line feed in another's value."""
-
-    def __missing__(self, header: Header) -> bytes:
-        name, value = header
-        if _BAD_NAME.search(name) or _BAD_VALUE.search(value):
-            raise RuntimeError(f"a header that HTTP does not allow: {name!r}")
-        line = name.lower() + b": " + value + b"\r\n"
-        if len(line) <= LINE_BYTES_MAX:
-            if len(self) >= LINES_MAX:
-                self.clear()
-            self[header] = line
-        return line
-
-
-_LINES: Final = _Lines()
 
 
 class Carrier(Protocol):
@@ -96,16 +67,26 @@ class Request(Exchange):
         "more_body",
     )
 
-    def __init__(self, carrier: Carrier, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
-        super().__init__(scope)
+    def __init__(
+        self,
+        carrier: Carrier,
+        scope: Scope,
+        *,
+        named: Named | None = None,
+        body: bytes | None = None,
+        keep_alive: bool = True,
+        expects_continue: bool = False,
+    ) -> None:
+        """`body`: the whole one, where nothing more comes."""
+        super().__init__(scope, named)
         self._carrier = carrier
         self.keep_alive = keep_alive
         self.expects_continue = expects_continue
         self.disconnected = False
         self.answered = False
-        self.more_body = True
-        self._body: bytes | bytearray = b""
-        self._news = False  # since the last `receive`
+        self.more_body = body is None
+        self._body: bytes | bytearray = body or b""
+        self._news = body is not None  # since the last `receive`
         self._changed: asyncio.Event | None = None  # where somebody waits for news
         self._when_gone: Callable[[], None] | None = None
         self._head = b""  # of the answer, until it is written
@@ -124,6 +105,12 @@ class Request(Exchange):
             self._body += data
         self.notify()
         return len(self._body)
+
+    def remember(self, data: bytes, heads: Heads) -> None:
+        """Remember the head: `data` is all that was received of the request."""
+        if not self.more_body:
+            named = Named(self.authorization, self.encoding, self.length, self.traceable)
+            heads.remember(data, len(self._body), {**self.scope}, named)
 
     def notify(self) -> None:
         """Something changed that a `receive` waits for."""
@@ -242,7 +229,7 @@ class Request(Exchange):
         lines = [STATUS_LINES[status], self._carrier.default_lines]
         closes = False
         for header in headers:
-            lines.append(_LINES[header])
+            lines.append(HEADER_LINES[header])
             if header[0] == b"connection" and b"close" in header[1].lower():
                 closes = True
         if closes:

@@ -8,12 +8,12 @@ the fast path both ways, as gateways mostly carry them.
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, TypeGuard, cast
 
 from google.protobuf.message import DecodeError
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import OutMessage
+from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import read_varint
 
 from .metadata import ENTRIES_MAX, Memo, integer, properties, sized, text
@@ -24,7 +24,7 @@ MESSAGES_MAX: Final = 1 << 17
 MESSAGE_BYTES_MIN: Final = 6  # the size of the metadata, and the metadata's one required field
 
 _PAYLOAD_SIZE_TAG: Final = 0x18
-_PAYLOAD_SIZE: Final[Memo[int]] = Memo(lambda size: b"\x18" + integer(size))
+_PAYLOAD_SIZE: Final[Memo[int, bytes]] = Memo(lambda size: b"\x18" + integer(size))
 
 
 def _plain_head(size: int) -> bytes:
@@ -32,20 +32,33 @@ def _plain_head(size: int) -> bytes:
     return len(metadata).to_bytes(4, "big") + metadata
 
 
-_PLAIN_HEAD: Final[Memo[int]] = Memo(_plain_head)
+_PLAIN_HEAD: Final[Memo[int, bytes]] = Memo(_plain_head)
+_TEXT_HEAD: Final[Memo[int, str]] = Memo(lambda size: _plain_head(size).decode("latin-1"))
 _SIZE_OF_HEAD: Final[dict[bytes, int]] = {}  # the same the other way round, of heads met
 _NO_HEAD: Final = b"none"  # no message begins so: its metadata would be of 1.7 GiB
 
 
-def pack_plain(payloads: Sequence[bytes]) -> bytes:
+def pack_plain(payloads: Payloads) -> bytes:
     """The batch of messages that are nothing but payloads."""
     sizes = list(map(len, payloads))
-    size = sizes[0]
-    if sizes.count(size) == len(sizes):
+    size = sizes[0] if sizes.count(sizes[0]) == len(sizes) else -1
+    if _are_texts(payloads):
+        # Joined as texts and encoded at once, each byte of a head being a character.
+        if size >= 0:
+            mark = _TEXT_HEAD[size]
+            return (mark + mark.join(payloads)).encode("latin-1")
+        marks = map(_TEXT_HEAD.__getitem__, sizes)
+        return "".join(chain.from_iterable(zip(marks, payloads, strict=True))).encode("latin-1")
+    parts = cast(Sequence[bytes], payloads)
+    if size >= 0:
         head = _PLAIN_HEAD[size]
-        return head + head.join(payloads)
+        return head + head.join(parts)
     heads = map(_PLAIN_HEAD.__getitem__, sizes)
-    return b"".join(chain.from_iterable(zip(heads, payloads, strict=True)))
+    return b"".join(chain.from_iterable(zip(heads, parts, strict=True)))
+
+
+def _are_texts(payloads: Payloads) -> TypeGuard[Sequence[str]]:
+    return isinstance(payloads[0], str)
 
 
 def pack(messages: Sequence[OutMessage], sequence_ids: Sequence[int]) -> bytes:

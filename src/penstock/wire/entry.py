@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import Message, OutMessage, PlainMessages
+from penstock.model.message import Message, OutMessage, Payloads, PlainMessages
 
 from .batch import MESSAGE_BYTES_MIN, MESSAGES_MAX, pack, pack_plain
 from .columns import plain_messages
@@ -94,7 +94,7 @@ class WireFormat:
 
     def encode_plain(
         self,
-        payloads: Sequence[bytes],
+        payloads: Payloads,
         *,
         producer: str,
         sequence_id: int,
@@ -106,7 +106,8 @@ class WireFormat:
         highest = sequence_id + count - 1
         if count == 1:
             metadata = plain_metadata(producer, sequence_id, publish_time, schema_version)
-            payload = payloads[0]
+            first = payloads[0]
+            payload = first.encode() if isinstance(first, str) else first
         else:
             _check_count(count)
             metadata = batch_metadata(count, producer, sequence_id, highest, publish_time, schema_version)

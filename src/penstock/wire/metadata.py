@@ -16,6 +16,7 @@ from penstock.model.message_id import varint, varints
 from .pulsar_pb2 import CompressionType, KeyValue, MessageMetadata
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=bytes | str)
 
 ENTRIES_MAX: Final = 4096  # of a `Memo`
 VALUE_BYTES_MAX: Final = (
@@ -27,17 +28,17 @@ _INT64: Final = range(-(2**63), 2**63)
 _UINT64_MASK: Final = 2**64 - 1
 
 
-class Memo(dict[K, bytes], Generic[K]):
-    """A bounded memory of bytes: `memo[key]` is `make(key)`; a hit costs what it costs in a dict.
+class Memo(dict[K, V], Generic[K, V]):
+    """A bounded memory of bytes or texts: `memo[key]` is `make(key)`; a hit costs what it costs in a dict.
 
     A full memory is emptied: that is rare and needs no bookkeeping on the way of a hit.
     """
 
-    def __init__(self, make: Callable[[K], bytes]) -> None:
+    def __init__(self, make: Callable[[K], V]) -> None:
         super().__init__()
         self._make = make
 
-    def __missing__(self, key: K) -> bytes:
+    def __missing__(self, key: K) -> V:
         value = self._make(key)
         if len(value) <= VALUE_BYTES_MAX:
             if len(self) >= ENTRIES_MAX:
@@ -79,7 +80,7 @@ def text(value: str) -> bytes:
 
 
 # A `KeyValue` up to its value: names of properties come again and again.
-_NAMES: Final[Memo[str]] = Memo(lambda name: b"\x0a" + text(name) + b"\x12")
+_NAMES: Final[Memo[str, bytes]] = Memo(lambda name: b"\x0a" + text(name) + b"\x12")
 
 
 def properties(tag: bytes, values: Mapping[str, str]) -> bytes:
@@ -124,9 +125,9 @@ def read_properties(pairs: Sequence[KeyValue]) -> dict[str, str]:
     return {read_text(pair.key): read_text(pair.value) for pair in pairs}
 
 
-_PRODUCER: Final[Memo[str]] = Memo(lambda name: b"\x0a" + text(name) + b"\x10")
-_PUBLISH_TIME: Final[Memo[int]] = Memo(lambda time: b"\x18" + integer(time))
-_SCHEMA_VERSION: Final[Memo[int | None]] = Memo(
+_PRODUCER: Final[Memo[str, bytes]] = Memo(lambda name: b"\x0a" + text(name) + b"\x10")
+_PUBLISH_TIME: Final[Memo[int, bytes]] = Memo(lambda time: b"\x18" + integer(time))
+_SCHEMA_VERSION: Final[Memo[int | None, bytes]] = Memo(
     lambda version: b"" if version is None else b"\x82\x01" + sized(schema_version_bytes(version))
 )
 

@@ -3,11 +3,24 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.runtime.tasks import Tasks, finished
+from penstock.runtime.tasks import Tasks, Uncancellable, finished
+
+Make = Callable[[], "asyncio.Future[int]"]
+
+
+def common() -> "asyncio.Future[int]":
+    return asyncio.get_running_loop().create_future()
+
+
+def uncancellable() -> "asyncio.Future[int]":
+    return Uncancellable(loop=asyncio.get_running_loop())
+
+
+both = pytest.mark.parametrize("make", [common, uncancellable])
 
 
 async def turn() -> None:
@@ -16,24 +29,27 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_result_and_the_error_of_a_future() -> None:
+@both
+async def test_the_result_and_the_error_of_a_future(make: Make) -> None:
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[int] = loop.create_future()
+    future = make()
     loop.call_soon(future.set_result, 7)
     assert await finished(future) == 7
     assert await finished(future) == 7  # done already
-    failing: asyncio.Future[int] = loop.create_future()
+    failing = make()
     loop.call_soon(failing.set_exception, ValueError("no"))
     with pytest.raises(ValueError, match="no"):
         await finished(failing)
 
 
-async def test_a_cancellation_waits_for_the_end_and_comes_at_the_next_wait() -> None:
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+@both
+async def test_a_cancellation_waits_for_the_end_and_comes_at_the_next_wait(make: Make) -> None:
+    future = make()
     steps: list[object] = []
 
     async def run() -> None:
-        steps.append(await finished(future))
+        found = await finished(future)
+        steps.append(found)
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -56,8 +72,9 @@ async def test_a_cancellation_waits_for_the_end_and_comes_at_the_next_wait() -> 
     assert task.cancelling() == 2
 
 
-async def test_a_timeout_comes_after_the_end() -> None:
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+@both
+async def test_a_timeout_comes_after_the_end(make: Make) -> None:
+    future = make()
     found: list[int] = []
 
     async def run() -> None:
@@ -71,6 +88,29 @@ async def test_a_timeout_comes_after_the_end() -> None:
     with pytest.raises(TimeoutError):
         await task
     assert found == [7]
+
+
+async def test_an_error_that_comes_with_a_cancellation() -> None:
+    future = uncancellable()
+    found: list[str] = []
+
+    async def run() -> None:
+        try:
+            await finished(future)
+        except ValueError as error:
+            found.append(str(error))
+        await asyncio.sleep(0)
+
+    task = asyncio.get_running_loop().create_task(run())
+    await turn()
+    task.cancel()
+    await turn()
+    assert not task.done()
+    future.set_exception(ValueError("no"))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert found == ["no"]
+    assert task.cancelling() == 1
 
 
 async def test_a_future_that_is_cancelled_itself() -> None:

@@ -342,3 +342,73 @@ async def test_what_is_not_http() -> None:
     connection.data_received(b"\x00\x01\r\n\r\n")
     assert transport.written[0].startswith(b"HTTP/1.1 400 Bad Request\r\ndate: today\r\n")
     assert transport.closed
+
+
+async def test_one_task_answers_all_requests_of_a_connection() -> None:
+    tasks: list[asyncio.Task[Any] | None] = []
+
+    async def serve(exchange: Exchange) -> None:
+        tasks.append(asyncio.current_task())
+        await echo(exchange)
+        if len(tasks) == 3:
+            await asyncio.Event().wait()  # goes on after its answer
+
+    connection, transport = connected(serve)
+    for count in range(1, 6):
+        connection.data_received(post(b"abc"))
+        await turns()
+        assert len(transport.written) == count
+    one, other = tasks[0], tasks[-1]
+    assert tasks == [one, one, one, other, other]
+    assert one is not None
+    assert other is not None
+    assert connection.server_state.tasks == {one}
+    one.cancel()
+    connection.connection_lost(None)
+    await turns()
+    assert one.done()
+    assert other.done()
+    assert not connection.server_state.tasks
+
+
+async def test_a_task_that_was_cut_off_answers_no_more() -> None:
+    async def serve(exchange: Exchange) -> None:
+        await exchange.body(BODY_MAX)
+        if exchange.scope["path"] == "/slow":
+            await asyncio.Event().wait()
+        await exchange.answer(b"")
+
+    connection, transport = connected(serve)
+    connection.data_received(post(b"abc"))
+    await turns()
+    connection.data_received(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
+    await turns()
+    (task,) = connection.server_state.tasks
+    task.cancel()
+    await turns()
+    assert task.done()
+    assert transport.written[-1].startswith(b"HTTP/1.1 500 ")
+    assert transport.closed
+
+
+async def test_the_task_of_a_connection_that_is_shut_down_ends() -> None:
+    release = asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        await release.wait()
+        await echo(exchange)
+
+    for answered in (False, True):
+        release.clear()
+        connection, transport = connected(serve)
+        connection.data_received(post(b"abc"))
+        await turns()
+        (task,) = connection.server_state.tasks
+        if answered:
+            release.set()
+            await turns()
+        connection.shutdown()
+        release.set()
+        await turns()
+        assert task.done()
+        assert transport.closed

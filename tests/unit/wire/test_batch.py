@@ -37,6 +37,15 @@ def test_plain(sizes: list[int]) -> None:
     assert split(theirs, len(payloads)) == [(None, payload) for payload in payloads]
 
 
+@given(
+    st.lists(SIZES, min_size=1, max_size=12)
+    | st.tuples(SIZES, st.integers(1, 9)).map(lambda of: [of[0]] * of[1])
+)
+def test_texts_are_packed_as_their_bytes(sizes: list[int]) -> None:
+    texts = [chr(n) * size for n, size in enumerate(sizes)]
+    assert pack_plain(texts) == pack_plain([text.encode() for text in texts])
+
+
 @given(st.lists(out_messages(), min_size=1, max_size=6), SEQUENCE)
 def test_any_messages(messages: list[OutMessage], first: int) -> None:
     ids = [first + 3 * n for n in range(len(messages))]

@@ -8,8 +8,9 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
-from penstock.protocols.http.exchange import Exchange, raw_path
+from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import Router
+from penstock.protocols.http.paths import raw_path
 
 from . import (
     cluster,

@@ -1,9 +1,8 @@
 """One HTTP request and its answer: what every endpoint is given, whatever carries it."""
 
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, Final, TypeVar
-from urllib.parse import unquote_to_bytes
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -36,6 +35,31 @@ class ClientGoneError(Exception):
     """The client hung up before its request was whole."""
 
 
+class Named(NamedTuple):
+    """The headers that are looked at in every request. `length` is -1 where none is announced."""
+
+    authorization: bytes | None = None
+    encoding: bytes | None = None
+    length: int = -1
+    traceable: bool = False
+
+    @classmethod
+    def of(cls, headers: Iterable[Header]) -> "Named":
+        """Those among `headers`."""
+        authorization = encoding = None
+        length, traceable = -1, False
+        for name, value in headers:
+            if name == b"content-length":
+                length = int(value[:_LENGTH_DIGITS]) if value.isdigit() else -1
+            elif name == b"authorization":
+                authorization = value
+            elif name == b"content-encoding":
+                encoding = value
+            elif name == b"traceparent":
+                traceable = True
+        return cls(authorization, encoding, length, traceable)
+
+
 class Exchange:
     """A request being answered. `started`: the head of an answer is out, and no other can follow.
 
@@ -57,27 +81,15 @@ class Exchange:
         "traceable",
     )
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, named: Named | None = None) -> None:
         self.scope = scope
         self.started = False
         self.status = NO_ANSWER
         self.size = 0  # bytes of the answer's body so far
         self.shown: Sequence[Header] = ()  # headers that every answer to this request has
         self.method: str = scope["method"]
-        self.authorization: bytes | None = None
-        self.encoding: bytes | None = None
-        self.length = -1
         self._headers: dict[str, str] | None = None
-        self.traceable = False
-        for name, value in scope["headers"]:
-            if name == b"content-length":
-                self.length = int(value[:_LENGTH_DIGITS]) if value.isdigit() else -1
-            elif name == b"authorization":
-                self.authorization = value
-            elif name == b"content-encoding":
-                self.encoding = value
-            elif name == b"traceparent":
-                self.traceable = True
+        self.authorization, self.encoding, self.length, self.traceable = named or Named.of(scope["headers"])
 
     # -- as ASGI has it: what comes and goes in parts passes here
 
@@ -147,22 +159,12 @@ class Exchange:
     @property
     def headers(self) -> dict[str, str]:
         """The request's headers by lower-case name; those given several times are one list."""
-        if self._headers is not None:
-            return self._headers
-        headers: dict[str, str] = {}
-        for name, value in self.scope["headers"]:
-            key, text = name.decode("latin-1"), value.decode("latin-1")
-            headers[key] = f"{headers[key]}, {text}" if key in headers else text
-        self._headers = headers
-        return headers
-
-    def segments(self) -> list[str]:
-        """The segments of the path, decoded one by one; raises INVALID_NAME."""
-        raw = raw_path(self.scope)
-        try:
-            return [unquote_to_bytes(part).decode() for part in raw[1:].split(b"/")]
-        except UnicodeDecodeError:
-            raise PenstockError(ErrorKind.INVALID_NAME, "the path is no UTF-8") from None
+        if self._headers is None:
+            self._headers = headers = dict[str, str]()
+            for name, value in self.scope["headers"]:
+                key, text = name.decode("latin-1"), value.decode("latin-1")
+                headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        return self._headers
 
     @property
     def holding(self) -> Holding | None:
@@ -293,12 +295,6 @@ def reason(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "the body is no UTF-8"
     return str(error)
-
-
-def raw_path(scope: Scope) -> bytes:
-    """The path as it was sent, still percent-encoded, without what the server is mounted under."""
-    path: bytes = scope.get("raw_path") or scope["path"].encode()
-    return path.partition(b"?")[0].removeprefix(scope.get("root_path", "").encode())
 
 
 def _too_large(bytes_max: int) -> PenstockError:

@@ -16,6 +16,7 @@ from penstock.protocols.http.long_poll import LongPolls
 from penstock.protocols.http.media import choose_type
 from penstock.protocols.http.operations import Router, Table
 from penstock.protocols.http.params import Parameter
+from penstock.protocols.http.paths import segments as segments_of
 
 from .bodies import TAKEN
 from .logs import Logs
@@ -113,7 +114,7 @@ class KafkaRestEndpoint:
 
     async def _answer(self, exchange: Exchange) -> Answer:
         caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
-        segments = exchange.segments()
+        segments = segments_of(exchange.scope)
         if len(segments) > 1 and not segments[-1]:
             segments.pop()
         found = self._router.find(segments)

@@ -7,8 +7,9 @@ from typing import Final
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect, not_allowed
-from penstock.protocols.http.exchange import Exchange, Scope, raw_path
+from penstock.protocols.http.exchange import Exchange, Scope
 from penstock.protocols.http.operations import Operation
+from penstock.protocols.http.paths import raw_path
 
 from . import consume, cursor, logs, produce, read, request, shipped
 from .operations import DOMAINS, PREFIX, SHIPPED, Paths, Target, below

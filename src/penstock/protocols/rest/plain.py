@@ -1,55 +1,94 @@
-"""The commonest requests of both dialects: values and nothing else, to one partition, which are one entry.
+"""How a produce request is served, in either dialect.
 
-Nothing is made for a single message here but its payload. What does not fit is for `publishing`; then nothing has
-happened yet.
+The commonest requests, values and nothing else for one partition, become one entry: nothing is made for a single message
+but its payload. What does not fit is for `publishing`; then nothing has happened yet.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from penstock.broker.producer import Placement
+from penstock.broker.producer import Placement, Producer
 from penstock.codec.codec import Codec
 from penstock.model.errors import PenstockError
+from penstock.model.message import Payloads
+from penstock.protocols.caller import Caller
 from penstock.protocols.declarations import Declaration
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.limits import Limits
 
 from .operations import Target
+from .publishing import Job, Published, publish
 from .services import Services
 
 
-class Placed(NamedTuple):
-    """Where the messages are, and the version of their schema."""
+class Plain(NamedTuple):
+    """The values of a body that has nothing else: texts, or values of the schema that is declared.
 
-    placement: Placement
+    `read` makes a value of what the dialect has.
+    """
+
+    values: Sequence[Any]
+    declaration: Declaration | None = None
+    read: Callable[[Codec, Any], Any] | None = None
+
+
+class Form(NamedTuple):
+    """The bodies of a dialect: how requests are read and answers written.
+
+    `plain` is None for a body with more than values, or a bad one; `job` reads any, and raises what is wrong with it.
+    """
+
+    plain: Callable[[bytes], Plain | None]
+    job: Callable[[Target, bytes, Limits, dict[str, str] | None], Job]
+    plain_answer: Callable[[Placement, int | None], bytes]
+    answer: Callable[[Published], bytes]
+
+
+class _Ready(NamedTuple):
+    producer: Producer
+    payloads: Payloads
     version: int | None
 
 
-async def publish_texts(rest: Services, target: Target, texts: Sequence[str]) -> Placed | None:
-    """Publish texts without a schema to a topic that is known to take them; None where it does not fit."""
-    if len(texts) > rest.limits.max_messages_per_request:
-        return None
+async def serve_produce(
+    form: Form, rest: Services, caller: Caller, target: Target, exchange: Exchange
+) -> None:
+    """Publish what a request has, and answer it."""
+    caller.may_produce(target.topic)
+    body = await exchange.body(rest.limits.max_request_bytes)
+    trace = exchange.trace()
+    plain = form.plain(body) if trace is None else None
+    ready = None
+    if plain is not None and 0 < len(plain.values) <= rest.limits.max_messages_per_request:
+        if plain.declaration is None:
+            ready = _texts(rest, target, body, plain.values)
+        else:
+            ready = await _declared(rest, target, plain.declaration, plain)
+    if ready is None or not ready.producer.takes_plain(ready.payloads, target.partition):
+        await exchange.answer(form.answer(await publish(rest, form.job(target, body, rest.limits, trace))))
+        return
+    placement = await ready.producer.publish_plain(ready.payloads, ready.version, target.partition)
+    await exchange.answer(form.plain_answer(placement, ready.version))
+
+
+def _texts(rest: Services, target: Target, body: bytes, texts: Sequence[str]) -> _Ready | None:
+    """Texts without a schema for a topic that is known to take them."""
     cached = rest.producers.ready(target.topic)
     version = None if cached is None else rest.producers.string_version(target.topic, cached)
     if cached is None or version is None:
         return None
-    payloads = [text.encode() for text in texts]
-    if not cached.producer.takes_plain(payloads, target.partition):
-        return None
-    return Placed(await cached.producer.publish_plain(payloads, version, target.partition), version)
+    if body.isascii() and b"\\u" not in body:  # so are the texts, and they are encoded together
+        return _Ready(cached.producer, texts, version)
+    return _Ready(cached.producer, [text.encode() for text in texts], version)
 
 
-async def publish_values(
-    rest: Services,
-    target: Target,
-    declaration: Declaration,
-    values: Sequence[Any],
-    read: Callable[[Codec, Any], Any] | None = None,
-) -> Placed | None:
-    """The same for values of one schema that is named; None where one of them is null, or bad. `read` makes a value of
-    what the dialect has."""
-    if declaration.empty or not 0 < len(values) <= rest.limits.max_messages_per_request:
+async def _declared(rest: Services, target: Target, declaration: Declaration, plain: Plain) -> _Ready | None:
+    """Values of a schema that is known; None too where one of them is null, or bad."""
+    values, read = plain.values, plain.read
+    if declaration.empty or None in values:
         return None
     cached = rest.producers.ready(target.topic)
-    if cached is None or None in values:
+    if cached is None:
         return None
     scheme = await cached.topic_schemas.scheme(declaration, register=False)
     codec = scheme.codec
@@ -59,10 +98,6 @@ async def publish_values(
     try:
         if read is not None:
             values = [read(codec, value) for value in values]
-        payloads = [encode(value) for value in values]
+        return _Ready(cached.producer, [encode(value) for value in values], scheme.version)
     except PenstockError:
         return None
-    if not cached.producer.takes_plain(payloads, target.partition):
-        return None
-    placement = await cached.producer.publish_plain(payloads, scheme.version, target.partition)
-    return Placed(placement, scheme.version)

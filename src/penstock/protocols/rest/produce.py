@@ -1,7 +1,7 @@
 """POST of messages to a topic or a partition, in PIP-64's dialect."""
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from penstock.protocols.limits import Limits
 
 from .batch_ids import Ending, split, tails
 from .operations import PRODUCING, TOPIC, Target, error_code
-from .plain import Placed, publish_texts, publish_values
+from .plain import Form, Plain, serve_produce
 from .produce_shapes import (
     ANSWERS_MAX,
     Bodies,
@@ -31,7 +31,7 @@ from .produce_shapes import (
     RawProduceRequest,
     ValueRequest,
 )
-from .publishing import Job, Published, publish
+from .publishing import Job, Published
 from .services import Services
 
 _plain = msgspec.json.Decoder(PlainRequest)
@@ -45,26 +45,15 @@ operations: Final = Table("produce", TOPIC)
 
 @operations.on("POST", "/partitions/{partition}", summary="Publish messages to one partition.", **_PRODUCE)
 @operations.on("POST", "", summary="Publish messages.", **_PRODUCE)
-async def produce(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
-    caller.may_produce(target.topic)
-    body = await exchange.body(rest.limits.max_request_bytes)
-    trace = exchange.trace()
-    placed = await _publish_plain(rest, target, body) if trace is None else None
-    if placed is not None:
-        await exchange.answer(_plain_answer(*placed))
-        return
-    job = job_of(target, body, rest.limits, trace)
-    await exchange.answer(_answer(await publish(rest, job)))
+def produce(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> Awaitable[None]:
+    return serve_produce(FORM, rest, caller, target, exchange)
 
 
-async def _publish_plain(rest: Services, target: Target, body: bytes) -> Placed | None:
-    """Publish values and nothing else; None where the body has more, or does not fit, and then nothing has happened."""
+def _plain_values(body: bytes) -> Plain | None:
     try:
-        texts = [message.value for message in _plain.decode(body).messages]
+        return Plain([message.value for message in _plain.decode(body).messages])
     except DECODE_ERRORS:
         pass
-    else:
-        return await publish_texts(rest, target, texts)
     try:
         request = _values.decode(body)
     except DECODE_ERRORS:
@@ -74,7 +63,7 @@ async def _publish_plain(rest: Services, target: Target, body: bytes) -> Placed 
         schema_version=request.schema_version,
         value_schema=request.value_schema,
     )
-    return await publish_values(rest, target, declaration, [message.value for message in request.messages])
+    return Plain([message.value for message in request.messages], declaration)
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
@@ -144,3 +133,6 @@ def _answer(done: Published) -> bytes:
             slot["schema_version"] = version
         slots.append(slot)
     return to_json({"schema_version": done.version, "messageIds": slots})
+
+
+FORM: Final = Form(_plain_values, job_of, _plain_answer, _answer)

@@ -3,7 +3,7 @@
 A payload is a text whatever the schema: a number's digits, an ISO time or ms, JSON for JSON, Avro's JSON for Avro.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -25,9 +25,9 @@ from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import BoundSchema
 
 from .operations import PRODUCING, SHIPPED, Target, error_code
-from .plain import Placed, publish_texts, publish_values
+from .plain import Form, Plain, serve_produce
 from .produce_shapes import ANSWERS_MAX, Bodies, ProduceMessage
-from .publishing import Job, Published, publish
+from .publishing import Job, Published
 from .services import Services
 from .shipped_shapes import (
     PlainShippedRequest,
@@ -57,30 +57,21 @@ operations: Final = Table("produce", SHIPPED)
     **_PRODUCE,
 )
 @operations.on("POST", "", summary="Publish messages, in the dialect that Pulsar shipped.", **_PRODUCE)
-async def produce(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
-    caller.may_produce(target.topic)
-    body = await exchange.body(rest.limits.max_request_bytes)
-    trace = exchange.trace()
-    placed = await _publish_plain(rest, target, body) if trace is None else None
-    if placed is not None:
-        await exchange.answer(_plain_answer(*placed))
-        return
-    job = job_of(target, body, rest.limits, trace)
-    await exchange.answer(_answer(await publish(rest, job)))
+def produce(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> Awaitable[None]:
+    return serve_produce(FORM, rest, caller, target, exchange)
 
 
-async def _publish_plain(rest: Services, target: Target, body: bytes) -> Placed | None:
-    """Publish payloads and nothing else; None where the body has more, or does not fit, and then nothing has
-    happened."""
+def _plain_values(body: bytes) -> Plain | None:
     try:
         request = _plain.decode(body)
     except DECODE_ERRORS:
         return None
+    if request.producer_name is not None:
+        return None
     payloads = [message.payload for message in request.messages]
-    declaration = _declaration(request)
-    if declaration.empty:
-        return await publish_texts(rest, target, payloads)
-    return await publish_values(rest, target, declaration, payloads, _payload_value)
+    if request.schema_version < 0 and request.value_schema is None and request.key_schema is None:
+        return Plain(payloads)
+    return Plain(payloads, _declaration(request), _payload_value)
 
 
 def job_of(target: Target, body: bytes, limits: Limits, trace: dict[str, str] | None = None) -> Job:
@@ -137,6 +128,9 @@ def _answer(done: Published) -> bytes:
             slots.append({"messageId": text, "errorCode": 0, "schemaVersion": -1 if own is None else own})
     version = -1 if done.version is None else done.version
     return to_json({"messagePublishResults": slots, "schemaVersion": version})
+
+
+FORM: Final = Form(_plain_values, job_of, _plain_answer, _answer)
 
 
 def _message(given: ShippedMessage) -> ProduceMessage | PenstockError:

@@ -18,6 +18,7 @@ from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.operations import ALWAYS as LISTING
 from penstock.protocols.http.operations import Handlers, Operation, Table
 from penstock.protocols.http.params import Parameter, Params, whole_number
+from penstock.protocols.http.paths import segments as segments_of
 from penstock.protocols.load import network_of
 from penstock.wire.contents import crc32c
 
@@ -296,14 +297,14 @@ class StagesEndpoint:
         try:
             handler, names = self._find(exchange)
             caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
-            whole = exchange.segments()[0] == "entries"
+            whole = segments_of(exchange.scope)[0] == "entries"
             require(self._context.broker, Capability.ENTRIES if whole else Capability.STAGED_PUBLISH)
             await exchange.answer(to_json(await handler(self._context, caller, names, exchange)))
         except Exception as error:
             await exchange.fail(error, self._context, Dialect.REST)
 
     def _find(self, exchange: Exchange) -> tuple[Handler, Names]:
-        segments = exchange.segments()
+        segments = segments_of(exchange.scope)
         try:
             return self._handlers.find(exchange.method, segments)
         except PenstockError as error:

@@ -14,6 +14,7 @@ from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun
 from penstock.runtime.statistics import Writes
+from penstock.runtime.tasks import Uncancellable
 
 from . import commits, logs, metadata, readers, stages, trimming
 from .backup import copy
@@ -145,7 +146,7 @@ class SqliteStore:
 
     def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[AppendResult]:
         size = len(entries[0].data) if len(entries) == 1 else sum([len(entry.data) for entry in entries])
-        future = asyncio.get_running_loop().create_future()  # faster than by the default of the field
+        future: Uncancellable[AppendResult] = Uncancellable(loop=asyncio.get_running_loop())
         return self._submit(Append(ledger, entries, future=future, size_bytes=size))
 
     def read(

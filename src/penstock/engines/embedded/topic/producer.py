@@ -11,7 +11,7 @@ from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch
 from penstock.engines.routing import Router
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import OutMessage
+from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import UNKNOWN_ID
 from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
@@ -73,7 +73,7 @@ class Producer:
     # -- publishing
 
     async def publish_plain(
-        self, payloads: Sequence[bytes], schema_version: int | None, partition: int | None = None
+        self, payloads: Payloads, schema_version: int | None, partition: int | None = None
     ) -> Placement:
         """Store messages that are nothing but payloads as one entry, all or none; faster than `publish`.
 
@@ -108,7 +108,7 @@ class Producer:
             self.topics = list(topics)
             self._router.count = len(topics)
 
-    def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
+    def takes_plain(self, payloads: Payloads, partition: int | None) -> bool:
         return (
             (len(self.topics) == 1 or partition is not None)
             and 0 < len(payloads) <= BATCH_MESSAGES_MAX
