@@ -21,7 +21,7 @@ from .connection import WAL_BYTES_MAX
 from .disk import Bounds, Disk
 from .folder import FolderLock
 from .gil_yield import GilYield
-from .readers import Readers
+from .readers import Readers, Search
 from .schema import first_id
 from .tables import MEASURE_BYTES, RESERVE_BYTES
 from .work import (
@@ -175,11 +175,11 @@ class SqliteStore:
         extent = self._extent(ledger)
         return self._find(readers.FIND_BYTE, extent, extent.next_byte - size_bytes)
 
-    def _find(self, query: str, extent: Extent, value: int) -> asyncio.Future[Entry | None]:
+    def _find(self, search: Search, extent: Extent, value: int) -> asyncio.Future[Entry | None]:
         if extent.first_entry == extent.next_entry:
             return _done(None)
         base = first_id(extent.ledger)
-        return self._query(readers.find, query, base + extent.first_entry, base + extent.next_entry, value)
+        return self._query(readers.find, search, base + extent.first_entry, base + extent.next_entry, value)
 
     async def size_since(self, ledger: int, entry_id: int) -> int:
         extent = self._extent(ledger)
