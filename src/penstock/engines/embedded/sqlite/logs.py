@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from penstock.engines.embedded.ports.log import no_log
-from penstock.model.entry import AppendResult, NewEntry
+from penstock.model.entry import AppendResult, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .rows import RowStatement, Statement, listed
-from .runs import rows_of
+from .runs import Rows
 from .schema import DATA, ENTRIES_IN_ROW, LEDGERS_MAX, STAGING, first_id
 from .work import Append, Extent, ExtentChanges, Open, Transaction, apply
 
@@ -48,19 +48,23 @@ def append(works: Sequence[Append], transaction: Transaction) -> Iterator[Statem
         if extent is None:
             transaction.outcomes += [(work, no_log(ledger)) for work in appends]
             continue
+        made = Rows(extent)
         entry_id, offset = extent.next_entry, extent.next_offset
-        entries: list[NewEntry] = []
         for work in appends:
+            entries = work.entries
             work.result = AppendResult(entry_id, offset)  # of use only where the commit succeeds
-            entries += work.entries
-            entry_id += len(work.entries)
-            offset += sum([entry.count for entry in work.entries])
-        added, transaction.changed[ledger] = rows_of(extent, entries)
-        rows += added
-        for entry in [one for one in entries if one.producer]:
-            if entry.sequence_id >= 0:
-                key = (ledger, entry.producer)
-                producers[key] = max(entry.sequence_id, producers.get(key, 0))
+            made.add(entries)
+            entry_id += len(entries)
+            if type(entries) is NewRun:
+                offset += len(entries)
+                continue
+            offset += sum([entry.count for entry in entries])
+            for entry in entries:
+                if entry.producer and entry.sequence_id >= 0:
+                    key = (ledger, entry.producer)
+                    producers[key] = max(entry.sequence_id, producers.get(key, 0))
+        transaction.changed[ledger] = made.end()
+        rows += made.values
     yield from ENTRIES.over(rows)
     yield from _PRODUCERS.over([value for key, number in producers.items() for value in (*key, number)])
 

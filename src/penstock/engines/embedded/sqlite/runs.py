@@ -8,10 +8,10 @@ the writer as much as the making of a message; a run costs one row.
 
 import sqlite3
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from penstock.model.entry import Entry, NewEntry
+from penstock.model.entry import Entry, NewEntry, NewRun
 
 from .schema import DATA, ENTRIES_IN_ROW, ENTRY_BITS, ENTRY_MASK, first_id
 from .work import Extent
@@ -29,55 +29,67 @@ _ROW_OF: Final = f"""
 """  # noqa: S608
 
 
-def rows_of(extent: Extent, entries: Iterable[NewEntry]) -> tuple[list[Any], Extent]:
-    """The values of the rows that append `entries` to a log, and the log with them."""
-    rows: list[Any] = []
-    row = first_id(extent.ledger) + extent.next_entry
-    offset, byte = extent.next_offset, extent.next_byte
-    run: list[bytes] = []
-    room = time = 0  # bytes that the run may still have, and when its entries were published
-    for entry in entries:
-        data = entry.data
-        size = len(data)
-        if run:
-            if (
-                size <= room
-                and entry.publish_time == time
-                and entry.count == 1
-                and not entry.deliver_at
-                and size <= SMALL_BYTES
-            ):
-                run.append(data)
-                room = room - size if len(run) < RUN_ENTRIES_MAX else -1
+class Rows:
+    """The rows of what is appended to one log: their `values` one after the other, and the log as it will be."""
+
+    def __init__(self, extent: Extent) -> None:
+        self.values: list[Any] = []
+        self._extent = extent
+        self._row = first_id(extent.ledger) + extent.next_entry
+        self._offset, self._byte = extent.next_offset, extent.next_byte
+        self._run: list[bytes] = []  # data of entries that wait for their row
+        self._room = 0  # bytes that the run may have more
+        self._time = 0  # when its entries were published
+
+    def add(self, entries: Sequence[NewEntry]) -> None:
+        """Append entries; small ones wait for others that may share their row."""
+        if type(entries) is NewRun and self._add_run(entries):
+            return
+        for entry in entries:
+            data, time = entry.data, entry.publish_time
+            size = len(data)
+            if size > SMALL_BYTES or entry.count != 1 or entry.deliver_at:
+                self._end_run()
+                self._add_row(1, (entry.count, time, entry.deliver_at, self._byte, data, None))
                 continue
-            byte = _end_run(rows, row, offset, byte, time, run)
-            row += len(run)
-            offset += len(run)
-            run = []
-        if size <= SMALL_BYTES and entry.count == 1 and not entry.deliver_at:
-            run.append(data)
-            room, time = RUN_BYTES_MAX - size, entry.publish_time
-            continue
-        rows += (row, offset, entry.count, entry.publish_time, entry.deliver_at, byte, data, None)
-        row += 1
-        offset += entry.count
-        byte += size
-    if run:
-        byte = _end_run(rows, row, offset, byte, time, run)
-        row += len(run)
-        offset += len(run)
-    return rows, extent.until(row - first_id(extent.ledger), offset, byte)
+            self._make_room(1, size, time)
+            self._run.append(data)
+            self._room -= size
 
+    def end(self) -> Extent:
+        """Every entry has its row then; returns the log with all of them."""
+        self._end_run()
+        return self._extent.until(self._row - first_id(self._extent.ledger), self._offset, self._byte)
 
-def _end_run(rows: list[Any], row: int, offset: int, byte: int, time: int, run: list[bytes]) -> int:
-    """Add the row of a run; returns where its data ends."""
-    if len(run) == 1:
-        rows += (row, offset, 1, time, 0, byte, run[0], None)
-        return byte + len(run[0])
-    data = b"".join(run)
-    sizes = struct.pack(f"<{len(run)}I", *map(len, run))
-    rows += (row, offset, len(run), time, 0, byte, data, sizes)
-    return byte + len(data)
+    def _add_run(self, entries: NewRun) -> bool:
+        """Append entries that may share a row; False where they may not."""
+        data, size = entries.data, entries.size_bytes
+        if not 0 < len(data) <= RUN_ENTRIES_MAX or size > RUN_BYTES_MAX or max(map(len, data)) > SMALL_BYTES:
+            return False
+        self._make_room(len(data), size, entries.publish_time)
+        self._run += data
+        self._room -= size
+        return True
+
+    def _make_room(self, entries: int, size: int, time: int) -> None:
+        """Begin another run where so many entries cannot join the last."""
+        if time != self._time or size > self._room or len(self._run) + entries > RUN_ENTRIES_MAX:
+            self._end_run()
+            self._time, self._room = time, RUN_BYTES_MAX
+
+    def _end_run(self) -> None:
+        run, self._run, self._room = self._run, [], 0
+        if len(run) == 1:
+            self._add_row(1, (1, self._time, 0, self._byte, run[0], None))
+        elif run:
+            sizes = struct.pack(f"<{len(run)}I", *map(len, run))
+            self._add_row(len(run), (len(run), self._time, 0, self._byte, b"".join(run), sizes))
+
+    def _add_row(self, entries: int, rest: tuple[int, int, int, int, bytes, bytes | None]) -> None:
+        self.values += (self._row, self._offset, *rest)
+        self._row += entries
+        self._offset += rest[0]
+        self._byte += len(rest[4])
 
 
 def read_sizes(sizes: bytes) -> tuple[int, ...]:

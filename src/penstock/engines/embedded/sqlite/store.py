@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.broker.storage_health import StorageHealth
 from penstock.engines.embedded.ports import CursorChange, LogState
-from penstock.model.entry import AppendResult, Entry, NewEntry
+from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun
 from penstock.runtime.statistics import Writes
@@ -144,7 +144,10 @@ class SqliteStore:
         return self._submit(Open(topic))
 
     def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[AppendResult]:
-        size = len(entries[0].data) if len(entries) == 1 else sum([len(entry.data) for entry in entries])
+        if type(entries) is NewRun:
+            size = entries.size_bytes
+        else:
+            size = len(entries[0].data) if len(entries) == 1 else sum([len(entry.data) for entry in entries])
         future = asyncio.get_running_loop().create_future()  # faster than by the default of the field
         return self._submit(Append(ledger, entries, future=future, size_bytes=size))
 
