@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.model.entry import Entry, NewEntry
+from penstock.model.entry import Entry, NewEntry, NewRun
 from penstock.model.message import Message, OutMessage, Payloads, PlainMessages
 
 
-class EntryFormat(Protocol):
-    """How messages become an entry's bytes and come back (implemented by `wire`)."""
+class EntryEncoder(Protocol):
+    """How messages become entries."""
 
     def encode(
         self,
@@ -39,6 +39,21 @@ class EntryFormat(Protocol):
         schema_version: int | None,
     ) -> NewEntry:
         """`encode` of messages that are nothing but payloads, faster."""
+
+    def encode_plain_each(
+        self,
+        payloads: Payloads,
+        *,
+        producer: str,
+        sequence_id: int,
+        publish_time: int,
+        schema_version: int | None,
+    ) -> NewRun:
+        """An entry of each of such messages, which count from `sequence_id` on; nothing of their sequence ids is kept."""
+
+
+class EntryFormat(EntryEncoder, Protocol):
+    """How messages become an entry's bytes and come back (implemented by `wire`)."""
 
     def decode(self, entry: Entry) -> list[Message]:
         """Every message of an entry. Raises CHECKSUM or BAD_ENCODING when it cannot be understood; an

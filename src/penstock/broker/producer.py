@@ -107,7 +107,8 @@ class Item(msgspec.Struct, Generic[T], gc=False):
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch of plain messages was stored: message i has the batch index i (none when alone)."""
+    """Where plain messages were stored. Of a batch, message i has the batch index i (none when alone); else it has
+    the entry `entry_id + i`."""
 
     topic: Log
     ledger: int
@@ -133,11 +134,17 @@ class Publishing(Protocol):
         """
 
     async def publish_plain(
-        self, payloads: Payloads, schema_version: int | None, partition: int | None = None
+        self,
+        payloads: Payloads,
+        schema_version: int | None,
+        partition: int | None = None,
+        *,
+        batch: bool = True,
     ) -> Placement:
-        """Store messages that are nothing but payloads as one entry, all or none, where `takes_plain` says so."""
+        """Store messages that are nothing but payloads, all or none, where `takes_plain` says so: as one entry with
+        `batch`, else as an entry each."""
 
-    def takes_plain(self, payloads: Payloads, partition: int | None) -> bool:
+    def takes_plain(self, payloads: Payloads, partition: int | None, *, batch: bool = True) -> bool:
         """Whether `publish_plain` fits."""
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:

@@ -7,6 +7,9 @@ The bytes of an entry are Pulsar's own, with their checksum:
 where the payload may be a batch, compressed, encrypted or a chunk. The checksum covers all that follows it.
 """
 
+from collections.abc import Iterator, Sequence
+from typing import overload
+
 import msgspec
 
 
@@ -19,6 +22,34 @@ class NewEntry(msgspec.Struct, gc=False):
     deliver_at: int = 0  # ms since the epoch; 0: at once
     producer: str = ""
     sequence_id: int = -1
+
+
+class NewRun(Sequence[NewEntry]):
+    """Entries to append, by columns: each has one message, all are published at one time and delivered at once, and no sequence
+    id of theirs is remembered. An entry is made only for who asks for one."""
+
+    __slots__ = ("data", "publish_time", "size_bytes")
+
+    def __init__(self, data: Sequence[bytes], publish_time: int) -> None:
+        self.data = data
+        self.publish_time = publish_time  # ms since the epoch
+        self.size_bytes = sum(map(len, data))
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[NewEntry]:
+        time = self.publish_time
+        return iter([NewEntry(data, 1, time) for data in self.data])
+
+    @overload
+    def __getitem__(self, index: int) -> NewEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[NewEntry]: ...
+    def __getitem__(self, index: int | slice) -> NewEntry | Sequence[NewEntry]:
+        if isinstance(index, slice):
+            return NewRun(self.data[index], self.publish_time)
+        return NewEntry(self.data[index], 1, self.publish_time)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):

@@ -195,6 +195,29 @@ def varints(numbers: Iterable[int]) -> list[bytes]:
     return made
 
 
+def run_varints(first: int, count: int) -> list[bytes]:
+    """The varint of each number from `first`, which is not negative, up to `first + count`."""
+    made: list[bytes] = []
+    while count > 0:
+        if first < 0x80:
+            made.append(varint(first))
+            first, count = first + 1, count - 1
+            continue
+        rest, low = varint(first >> 7), first & 0x7F
+        made += [
+            one + rest for one in _CONTINUED[low : low + count]
+        ]  # at most up to the next multiple of 128
+        first, count = first + 0x80 - low, count - (0x80 - low)
+    return made
+
+
+def run_texts(ledger: int, partition: int, first: int, count: int) -> list[bytes]:
+    """`str` of the id of each entry from `first` up to `first + count`, as ASCII."""
+    begin = _beginning(ledger)
+    end = b"\x18" + varint(partition) if partition >= 0 else b""
+    return [b2a_base64(begin + entry + end, newline=False) for entry in run_varints(first, count)]
+
+
 def id_texts(ids: Sequence[MessageId]) -> list[bytes]:
     """`str` of each id, as ASCII; cheap where neighbours are of one log."""
     texts: list[bytes] = []

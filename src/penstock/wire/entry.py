@@ -9,7 +9,7 @@ protobuf, but for entries and messages that are nothing but payloads.
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.model.entry import Entry, NewEntry
+from penstock.model.entry import Entry, NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage, Payloads, PlainMessages
 
@@ -23,6 +23,7 @@ from .metadata import (
     message_metadata,
     metadata_of_each,
     plain_metadata,
+    plain_metadata_of_each,
     read_text,
     schema_version_number,
     signed,
@@ -119,6 +120,21 @@ class WireFormat:
             producer=producer,
             sequence_id=highest,
         )
+
+    def encode_plain_each(
+        self,
+        payloads: Payloads,
+        *,
+        producer: str,
+        sequence_id: int,
+        publish_time: int,
+        schema_version: int | None,
+    ) -> NewRun:
+        """An entry of each of such messages, which count from `sequence_id` on."""
+        count = len(payloads)
+        metadata = plain_metadata_of_each(count, producer, sequence_id, publish_time, schema_version)
+        encoded = [each.encode() if isinstance(each, str) else each for each in payloads]
+        return NewRun(join_each(metadata, encoded), publish_time)
 
     def decode(self, entry: Entry) -> list[Message]:
         """Every message of an entry; the list is shared and must not be changed. Raises CHECKSUM or BAD_ENCODING."""

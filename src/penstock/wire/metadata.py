@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
-from penstock.model.message_id import varint, varints
+from penstock.model.message_id import run_varints, varint, varints
 
 from .pulsar_pb2 import CompressionType, KeyValue, MessageMetadata
 
@@ -134,14 +134,19 @@ _SCHEMA_VERSION: Final[Memo[int | None, bytes]] = Memo(
 
 def plain_metadata(producer: str, sequence_id: int, publish_time: int, schema_version: int | None) -> bytes:
     """The metadata of a message that is nothing but a payload."""
-    return b"".join(
-        (
-            _PRODUCER[producer],
-            integer(sequence_id),
-            _PUBLISH_TIME[publish_time],
-            _SCHEMA_VERSION[schema_version],
-        )
-    )
+    begin = _PRODUCER[producer] + integer(sequence_id)
+    return begin + _PUBLISH_TIME[publish_time] + _SCHEMA_VERSION[schema_version]
+
+
+def plain_metadata_of_each(
+    count: int, producer: str, sequence_id: int, publish_time: int, schema_version: int | None
+) -> list[bytes]:
+    """The same of `count` messages, with sequence ids from `sequence_id` on."""
+    begin = _PRODUCER[producer]
+    end = _PUBLISH_TIME[publish_time] + _SCHEMA_VERSION[schema_version]
+    if sequence_id >= 0 and sequence_id + count in _INT64:
+        return [begin + number + end for number in run_varints(sequence_id, count)]
+    return [begin + integer(number) + end for number in range(sequence_id, sequence_id + count)]
 
 
 def metadata_of_each(messages: Sequence[OutMessage], producer: str, publish_time: int) -> list[bytes]:

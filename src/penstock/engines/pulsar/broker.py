@@ -26,11 +26,13 @@ from .consumer import Consumer
 from .dead_letters import DeadLetters
 from .namespaces import PulsarNamespaces
 from .producer import Producer
+from .replies import Replies
+from .requests import Requests
 from .schemas import Schemas
 from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics
-from .unsupported import ClusterPolicies, NoAdministration, NoRequests, NoStaging, NoWatches
+from .unsupported import ClusterPolicies, NoAdministration, NoStaging, NoWatches
 
 
 class PulsarBroker:
@@ -61,7 +63,8 @@ class PulsarBroker:
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
         self.administration = NoAdministration()
         self.staging = NoStaging()
-        self.requests = NoRequests()
+        self.requests = Requests(clock, own.request_timeout_ms_max)
+        self._replies = Replies(self.cluster.context, clock, encoder, self.requests, self.tasks)
         self.watches = NoWatches()
         self._dead_letters = DeadLetters(encoder, self.producer, self.schemas)
         self._instance = secrets.token_hex(4)
@@ -83,6 +86,7 @@ class PulsarBroker:
 
     async def close(self) -> None:
         """Leave every topic; what was out with consumers is the cluster's to deliver again."""
+        self.requests.close()
         self._dead_letters.close()
         leaving: list[Consumer] = []
         for topic in self.topics.open_topics:
@@ -93,6 +97,7 @@ class PulsarBroker:
         for consumer in leaving:
             await consumer.leave()
         self.topics.close()
+        await self._replies.close()
         await self.tasks.close()
         await self.cluster.close()
 
@@ -110,7 +115,9 @@ class PulsarBroker:
         *,
         queued: Callable[[AnyProducer], None] | None = None,
     ) -> AnyProducer:
-        producer = Producer(self.cluster, self.topics, self.schemas, name, options or ProducerOptions())
+        producer = Producer(
+            self.cluster, self.topics, self.schemas, name, options or ProducerOptions(), self._replies
+        )
         await producer.open()
         return producer
 
@@ -167,6 +174,8 @@ class PulsarBroker:
             clock=self.clock,
             tasks=self.tasks,
             bury=self._dead_letters.bury,
+            answer=self._replies.reply,
+            decode=self.encoder.decode,
             name=self.new_name("consumer"),
         )
 

@@ -15,7 +15,9 @@ from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode
 from penstock.client.errors import PulsarException
 from penstock.client.policies import ConsumerKeySharedPolicy
 from penstock.client.session import commands
+from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import Message
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
@@ -38,7 +40,7 @@ _TYPES: Final = {
 }
 
 Names = Callable[[], Awaitable[Sequence[TopicName]]]
-Answer = Callable[[Subscription, Reply], Awaitable[Outcome]]
+Answer = Callable[[Message, TopicName, Reply], Awaitable[Outcome]]
 
 
 class Cluster(Protocol):
@@ -82,7 +84,8 @@ class Consumer(Receiver):
         tasks: Tasks,
         bury: Bury,
         name: str = "",
-        answer: Answer | None = None,
+        answer: Answer,
+        decode: Callable[[Entry], Sequence[Message]],
     ) -> None:
         super().__init__(options.name or name, subscription, options, budget, clock)
         self._cluster = cluster
@@ -92,6 +95,7 @@ class Consumer(Receiver):
         self._tasks = tasks
         self._bury = bury
         self._answer = answer
+        self._decode = decode
         self._ledgers: dict[int, TopicConsumer] = {}
         self._following: asyncio.Task[None] | None = None
         self._joining = asyncio.Lock()
@@ -141,6 +145,7 @@ class Consumer(Receiver):
             self._clock,
             self._tasks,
             self._bury,
+            self._decode,
             numbered=cluster.numbered,
             by_index=cluster.flag("acknowledgmentAtBatchIndexLevelEnabled"),
         )
@@ -345,15 +350,21 @@ class Consumer(Receiver):
         is_error: bool = False,
         schema_version: int | None = None,
     ) -> Outcome:
-        source = self.source_of(message_id)
-        if self._answer is None:
-            raise PenstockError(ErrorKind.NOT_SUPPORTED, "the engine behind this server has no replies")
-        outcome = await self._answer(source, Reply(message_id, content, is_error, schema_version))
+        outcome = await self.answer(Reply(message_id, content, is_error, schema_version))
         await self.acknowledge(message_id)
         return outcome
 
-    def reply_at_once(self, reply: Reply) -> bool:
-        return False
+    async def answer(self, reply: Reply) -> Outcome:
+        """Send a reply to a request that is out, and leave its acknowledgement to the caller; raises MESSAGE_NOT_FOUND."""
+        part = self._part_of(reply.request_id)
+        request = part.request(reply.request_id)
+        if request is None:
+            return Outcome.NOT_A_REQUEST
+        return await self._answer(request, part.source.topic.name.base, reply)
+
+    def reply_all(self, replies: Sequence[Reply]) -> Sequence[Reply]:
+        """Who waits is known only to the process that asked: each is looked at by `reply`."""
+        return replies
 
     async def seek(self, target: MessageId) -> None:
         if target in (EARLIEST, LATEST):

@@ -10,7 +10,7 @@ from penstock.client.entries.pending import Outgoing
 from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import OutMessage
+from penstock.model.message import OutMessage, Payloads
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
@@ -19,6 +19,7 @@ from penstock.wire.contents import parse_head
 
 from .partitions import Partitions
 from .publishing import PartitionProducer
+from .replies import Replies
 from .schemas import Cluster, Schemas
 
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
@@ -28,7 +29,13 @@ class Producer:
     """`broker.Producer`. `open` it before anything else."""
 
     def __init__(
-        self, cluster: Cluster, topics: Topics, schemas: Schemas, name: TopicName, options: ProducerOptions
+        self,
+        cluster: Cluster,
+        topics: Topics,
+        schemas: Schemas,
+        name: TopicName,
+        options: ProducerOptions,
+        replies: Replies,
     ) -> None:
         self.name = options.name
         self.options = options
@@ -40,6 +47,7 @@ class Producer:
         self.close_reason: PenstockError | None = None
         self.ousted: Callable[[PenstockError], None] | None = None
         self._schemas = schemas
+        self._replies = replies
         self._topic = name
         self._versions: dict[object, int | None] = {}
         self._partitions = Partitions(cluster, topics, schemas, name, options, self.close)
@@ -79,8 +87,30 @@ class Producer:
 
     # -- publishing
 
-    async def publish(self, messages: Sequence[OutMessage], *, batch: bool = True) -> list[Result]:
+    async def publish(
+        self,
+        messages: Sequence[OutMessage],
+        *,
+        batch: bool = True,
+        requests: Sequence[Request | None] = (),
+    ) -> list[Result]:
         """As `broker.Publishing.publish`; several calls are on their way at once, in their order."""
+        if not requests:
+            return await self._publish(messages, batch=batch)
+        try:
+            await self._replies.listen(self._topic.namespace_name)
+            results = await self._publish(messages, batch=batch)
+        except PenstockError as error:
+            results = [error] * len(messages)
+        for request, result in zip(requests, results, strict=True):
+            if request is not None:
+                if isinstance(result, PenstockError):
+                    request.fail(result)
+                else:
+                    request.placed(result)
+        return results
+
+    async def _publish(self, messages: Sequence[OutMessage], *, batch: bool) -> list[Result]:
         partitions = await self._attached()
         results: list[Result | None] = [None] * len(messages)
         work = []
@@ -119,7 +149,12 @@ class Producer:
         return dict(work)
 
     async def publish_plain(
-        self, payloads: Sequence[bytes], schema_version: int | None, partition: int | None = None
+        self,
+        payloads: Payloads,
+        schema_version: int | None,
+        partition: int | None = None,
+        *,
+        batch: bool = True,
     ) -> Placement:
         partitions = await self._attached()
         number = 0 if partition is None else self._partitions.router.choose(None, partition)
@@ -127,9 +162,11 @@ class Producer:
         self.published += len(payloads)
         return Placement(self.topics[number], ledger, entry, -1, len(payloads))
 
-    def takes_plain(self, payloads: Sequence[bytes], partition: int | None) -> bool:
+    def takes_plain(self, payloads: Payloads, partition: int | None, *, batch: bool = True) -> bool:
+        """Not entries of their own: others may publish between them, so that their ids do not follow one another."""
         return (
-            (len(self.topics) == 1 or partition is not None)
+            (batch or len(payloads) == 1)
+            and (len(self.topics) == 1 or partition is not None)
             and 0 < len(payloads) <= BATCH_MESSAGES_MAX
             and sum(map(len, payloads)) <= BATCH_BYTES_MAX
         )
@@ -153,21 +190,24 @@ class Producer:
     def number(self, message: OutMessage) -> int:
         return self._partitions.numbers.give(message)
 
-    def ask(self, message: OutMessage, timeout_ms: int) -> Request:
-        raise _no_requests()
+    def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
+        self._partitions.numbers.give_all(messages)
+        return self._replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
-        raise _no_requests()
+        (request,) = self.ask((message,), (timeout_ms,))
+        assert request is not None
+        try:
+            await self.publish((message,), batch=False, requests=(request,))
+            return await request.reply()
+        finally:
+            request.withdraw()
 
 
 def _outgoing(item: Item[NewEntry]) -> Outgoing:
     entry = item.content
     first = entry.sequence_id if entry.count == 1 else parse_head(entry.data)[0].sequence_id
     return Outgoing(entry.data, first, max(first, entry.sequence_id), entry.count, item.chunk_of >= 0)
-
-
-def _no_requests() -> PenstockError:
-    return PenstockError(ErrorKind.NOT_SUPPORTED, "the engine behind this server has no requests")
 
 
 def _internal_error() -> PenstockError:

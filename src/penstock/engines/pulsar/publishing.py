@@ -13,7 +13,7 @@ from penstock.client.errors import PulsarException
 from penstock.engines.batching import batch_sizes, cut
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import OutMessage
+from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import UNKNOWN_ID, MessageId
 from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
@@ -113,7 +113,7 @@ class PartitionProducer:
                 at += size
             return posted
 
-    async def post_plain(self, payloads: Sequence[bytes], schema_version: int | None) -> tuple[int, int]:
+    async def post_plain(self, payloads: Payloads, schema_version: int | None) -> tuple[int, int]:
         """Send messages that are nothing but payloads as one entry; returns its ledger and its id."""
         async with self._turn:
             await self._room()

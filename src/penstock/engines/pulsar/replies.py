@@ -26,7 +26,7 @@ from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
-from .errors import penstock_error
+from .errors import engine_error
 from .requests import CORRELATION_ID, IS_ERROR, SCHEMA_VERSION, Address, Requests, address_of
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Replies:
         self._context = context
         self._clock = clock
         self._encoder = encoder
-        self._requests = requests
+        self.requests = requests
         self._tasks = tasks
         self._listeners: dict[NamespaceName, asyncio.Task[ReplyListener]] = {}
         self._senders: OrderedDict[TopicName, asyncio.Task[ReplySender]] = OrderedDict()
@@ -144,13 +144,13 @@ class Replies:
         says."""
         found = self._listeners.get(namespace)
         if found is None or _failed(found) or (found.done() and found.result().consumer.error is not None):
-            starting = self._start_listener(self._requests.reply_topic(namespace))
+            starting = self._start_listener(self.requests.reply_topic(namespace))
             found = self._tasks.spawn(starting, f"listen to replies of {namespace}")
             self._listeners[namespace] = found
         await self._of_cluster(found)
 
     async def _start_listener(self, topic: TopicName) -> ReplyListener:
-        listener = ReplyListener(self._context, topic, self._encoder, self._requests)
+        listener = ReplyListener(self._context, topic, self._encoder, self.requests)
         await listener.start()
         return listener
 
@@ -166,17 +166,17 @@ class Replies:
             return Outcome.NOT_A_REQUEST
         now_ms = self._clock.now_ms()
         if request.publish_time + (request_timeout_ms(request.properties) or 0) < now_ms:
-            self._requests.late += 1
+            self.requests.late += 1
             return Outcome.NOBODY_WAITS
-        if address.topic == self._requests.reply_topic(topic.namespace_name):
-            delivered = self._requests.answer(address.correlation_id, reply)
+        if address.topic == self.requests.reply_topic(topic.namespace_name):
+            delivered = self.requests.answer(address.correlation_id, reply)
             return Outcome.DELIVERED if delivered else Outcome.NOBODY_WAITS
         async with self._in_flight:
             sender = await self._of_cluster(self._sender(address.topic))
             try:
                 await sender.send(self._encoder, address, reply, now_ms)
             except PulsarException as error:
-                raise penstock_error(error) from None
+                raise engine_error(error) from None
         return Outcome.DELIVERED
 
     def _sender(self, topic: TopicName) -> "asyncio.Task[ReplySender]":
@@ -200,7 +200,7 @@ class Replies:
         try:
             return await asyncio.shield(starting)
         except PulsarException as error:
-            raise penstock_error(error) from None
+            raise engine_error(error) from None
 
     async def close(self) -> None:
         """Leave every topic."""

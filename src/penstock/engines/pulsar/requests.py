@@ -8,7 +8,7 @@ one. The first reply ends the wait; a reply to a wait that ended is counted and 
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from operator import attrgetter
@@ -168,6 +168,24 @@ class Requests:
         """Where replies to requests of a namespace come."""
         local = f"{REPLY_TOPICS}{self._process}"
         return TopicName("non-persistent", namespace.tenant, namespace.namespace, local)
+
+    def ask_all(
+        self,
+        topic: TopicName,
+        producer: str,
+        messages: Sequence[OutMessage],
+        timeouts: Sequence[int | None],
+    ) -> list[Request | None]:
+        """`ask` for each message that has a timeout, by its sequence id; raises BAD_PARAMETER, and nothing waits."""
+        for timeout_ms in timeouts:
+            if timeout_ms is not None:
+                self.check(timeout_ms)
+        return [
+            None
+            if timeout_ms is None
+            else self.ask(topic, (str(topic), producer, message.sequence_id or 0), message, timeout_ms)
+            for message, timeout_ms in zip(messages, timeouts, strict=True)
+        ]
 
     def ask(
         self, topic: TopicName, names: tuple[str, str, int], message: OutMessage, timeout_ms: int

@@ -1,10 +1,11 @@
 """A subscription of one topic or partition: the cluster has it, this process knows its consumers here and asks for the rest."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
 from urllib.parse import quote
 
 from penstock.broker.delivery import Outcome, Receiver
+from penstock.broker.producer import Reply
 from penstock.broker.topic import Topic
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -34,6 +35,9 @@ class SeekingConsumer(Receiver, Protocol):
         """Move the subscription."""
 
     async def flush(self) -> None: ...
+    async def answer(self, reply: Reply) -> Outcome:
+        """Send the reply to a request that is out; raises MESSAGE_NOT_FOUND."""
+
     def forget(self, source: "Subscription") -> None:
         """The subscription was moved by others."""
 
@@ -200,6 +204,10 @@ class Subscription:
         """Not offered: what goes through this process is acknowledged by its consumers."""
         raise _unsupported("skipping messages of a subscription by offset")
 
+    def upcoming(self, messages_max: int) -> Sequence[Entry]:
+        """None that is known before it arrives."""
+        return ()
+
     async def last_visible(self) -> tuple[Entry, int] | None:
         """The last entry of the log; what was compacted is the cluster's."""
         await self.topic.refresh()
@@ -233,7 +241,19 @@ class Subscription:
         schema_version: int | None,
     ) -> Outcome:
         """As `broker.Subscription.reply`."""
-        raise _unsupported("replies")
+        reply = Reply(message_id, content, is_error, schema_version)
+        missing = PenstockError(
+            ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is with no consumer of this server"
+        )
+        for consumer in self.consumers:
+            if owner is None or consumer.owner == owner:
+                try:
+                    return await consumer.answer(reply)
+                except PenstockError as error:
+                    if error.kind is not ErrorKind.MESSAGE_NOT_FOUND:
+                        raise
+                    missing = error
+        raise missing
 
     # -- of engines whose logs have one ledger
 

@@ -11,7 +11,8 @@ from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import PulsarException
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter
@@ -22,12 +23,16 @@ from .errors import engine_error
 from .outstanding import Outstanding, Place, Row
 from .positions import entry_of
 from .redelivery import Redelivery
+from .requests import REPLY_TO
 from .subscription import Subscription
 
 BURY_AGAIN_MS: Final = 1000  # after a dead-letter topic did not take a message
 LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched
 
 Bury = Callable[[Subscription, Entry, int, DeadLetter, int], Awaitable[None]]
+
+
+_REQUEST: Final = REPLY_TO.encode()  # in the metadata of requests
 
 
 class ArrivingSchemas(Protocol):
@@ -77,6 +82,7 @@ class TopicConsumer:
         clock: Clock,
         tasks: Tasks,
         bury: Bury,
+        decode: Callable[[Entry], Sequence[Message]],
         *,
         numbered: bool,
         by_index: bool,
@@ -87,6 +93,7 @@ class TopicConsumer:
         self._owner = owner
         self._options = owner.options
         self._schemas = schemas
+        self._decode = decode
         self._clock = clock
         self._tasks = tasks
         self._bury = bury
@@ -122,6 +129,8 @@ class TopicConsumer:
         row, wanted = self.out.arrived(entry, one.mask, one.redeliveries)
         if not wanted:
             return
+        if _REQUEST in entry.data:
+            row.entry = entry
         letter, times = self._letter, max(0, row.redeliveries)
         if letter is not None and times >= letter.redeliveries_max:
             row.entry = entry
@@ -131,6 +140,20 @@ class TopicConsumer:
                 )
                 return
         deliveries.append(Delivery(self.source, entry, wanted, times))
+
+    def request(self, message_id: MessageId) -> Message | None:
+        """The request that is out under this id, None for a message that is none; raises MESSAGE_NOT_FOUND."""
+        row = self.out.row((message_id.ledger, message_id.entry))
+        index = max(0, message_id.batch_index)
+        if row is None or not row.out >> index & 1:
+            raise PenstockError(
+                ErrorKind.MESSAGE_NOT_FOUND,
+                f"message {message_id} is not out with this consumer: it cannot reply",
+            )
+        if row.entry is None:
+            return None
+        messages = self._decode(row.entry)
+        return messages[min(index, len(messages) - 1)]
 
     def _learn(self, version: int) -> None:
         if not self._learning:

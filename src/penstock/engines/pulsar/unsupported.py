@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from penstock.broker.capability import Capability
-from penstock.broker.producer import Request
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import InForce, NamespacePolicies, TopicPolicies
@@ -69,21 +68,6 @@ class NoStaging:
 
     async def append(self, *_: Any, **__: Any) -> NoReturn:
         raise refuse(Capability.ENTRIES.value)
-
-
-class NoRequests:
-    """`broker.Requests`."""
-
-    opened = answered = late = timed_out = withdrawn = 0
-
-    def __len__(self) -> int:
-        return 0
-
-    def check(self, timeout_ms: int) -> None:
-        raise refuse("request and reply")
-
-    def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
-        raise refuse("request and reply")
 
 
 class ClusterPolicies:

@@ -13,7 +13,8 @@ from penstock.model.names import NamespaceName, TopicName
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Dialect
-from penstock.protocols.http.exchange import Exchange, raw_path
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.paths import raw_path
 
 Endpoint = Callable[[Exchange], Awaitable[None]]
 

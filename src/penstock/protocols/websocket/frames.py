@@ -7,6 +7,7 @@ may be missing. Times are ISO 8601 with an offset, given out in UTC with millise
 
 import re
 from binascii import Error, a2b_base64, b2a_base64
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any, Final
@@ -200,6 +201,17 @@ def encode_reply(message_id: bytes, content: bytes, is_error: bool, context: str
             b"" if context is None else b',"context":' + _encode(context),
         )
     )
+
+
+def encode_successes(message_ids: Iterable[bytes], contexts: Iterable[str | None]) -> list[bytes]:
+    """The same of messages without schema that were published together."""
+    return [
+        b'{"result":"ok","messageId":"%b","context":%b,"errorCode":0,"schemaVersion":0}'
+        % (message_id, _encode(context))
+        if context is not None
+        else encode_success(message_id, None, None)
+        for message_id, context in zip(message_ids, contexts, strict=True)
+    ]
 
 
 def as_text(value: Scalar) -> str | None:

@@ -2,36 +2,29 @@
 
 The reader only decodes; the publisher takes everything that waits and publishes it at once. So a commit carries
 what came while the one before was made, and no message costs a task or a future. When too much waits, reading
-pauses, and with it the client. The replies to requests are written beside the receipts (`replies`).
+pauses, and with it the client. How a group is published is in `publisher`. The replies to requests are
+written beside the receipts (`replies`).
 """
 
 import asyncio
-import logging
-from collections.abc import Sequence
-from time import perf_counter
 from typing import Final
 
 from penstock.broker.broker import Broker
-from penstock.broker.producer import Producer, Request, Result
-from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import OutMessage
-from penstock.model.message_id import MessageId, id_texts
-from penstock.protocols.declarations import Declaration
+from penstock.broker.producer import Producer
+from penstock.model.errors import PenstockError
 from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import TopicSchemas
 from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import pause
-from penstock.protocols.trace import traced
 from penstock.protocols.values import value_of
 
 from .backlog import Backlog
-from .frames import UNKNOWN, encode_success
+from .frames import UNKNOWN
 from .parameters import PENDING_DEFAULT, ProducerParameters
-from .publishing import Incoming, failure, read_frames, refusal
+from .publisher import Publisher
+from .publishing import Incoming, read_frames, refusal
 from .replies import Replies
 from .socket import Socket, documented
-
-log = logging.getLogger(__name__)
 
 # Steps in which what waits is counted, so that small messages pay nothing for it.
 COUNT_BYTES: Final = 64 * 1024
@@ -58,19 +51,23 @@ class ProducerHandler:
         """`trace`: properties that carry on the trace of the upgrade's request."""
         self._socket = socket
         self._producer = producer
-        self._schemas = topic_schemas
         self._clock = broker.clock
-        self._requests = broker.requests
-        self._message_bytes_max = broker.settings.max_message_bytes
         self._limits = limits
-        self._meter = meter
-        self._trace = trace
-        self._batching = parameters.batching
         self._group_max = max(1, parameters.batch_messages_max)
         self._timeout_ms = parameters.send_timeout_ms
         self._keys = parameters.keys
         topic = producer.topics[0].name
         self._replies = Replies(socket, lambda reply: value_of(broker.schemas, topic, reply))
+        self._publisher = Publisher(
+            producer,
+            topic_schemas,
+            broker.requests,
+            self._replies,
+            meter,
+            batching=parameters.batching,
+            message_bytes_max=broker.settings.max_message_bytes,
+            trace=trace,
+        )
         self._close_reason = ""
         self._backlog: Backlog[Incoming] = Backlog(
             parameters.pending_max or PENDING_DEFAULT, PENDING_BYTES_MAX
@@ -130,7 +127,7 @@ class ProducerHandler:
         while group := await self._backlog.take(self._group_max):
             self._under_way = group
             self._publishing = sum([item.size for item in group])
-            await self._publish(group)
+            await self._publisher.publish(group)
             self._publishing = 0
             self._count()
             if self._under_way:  # else the timeout answered
@@ -159,104 +156,6 @@ class ProducerHandler:
             room = asyncio.Event()
             holding.call_when_room(room.set)
             await room.wait()
-
-    async def _publish(self, group: list[Incoming]) -> None:
-        """Publish a group; each then has its answer."""
-        await self._apply_schemas(group)
-        asking = [item for item in group if item.timeout_ms is not None]
-        if asking:
-            self._admit(asking)
-        sent = [item for item in group if item.message is not None]
-        messages = [item.message for item in sent if item.message is not None]
-        requests = self._ask(sent, messages) if asking else ()
-        if self._trace is not None:
-            for message in messages:
-                message.properties = traced(message.properties, self._trace)
-        began = perf_counter()
-        try:
-            publish = self._producer.publish
-            results = await publish(messages, batch=self._batching, requests=requests) if messages else []
-        except PenstockError as error:
-            results = [error] * len(sent)
-        except Exception:
-            log.exception("publishing over a WebSocket failed")
-            results = [PenstockError(ErrorKind.INTERNAL, "the message could not be stored")] * len(sent)
-        self._meter.latency.observe((perf_counter() - began) * 1e6)
-        stored = self._settle(sent, results)
-        if stored < len(group):
-            self._meter.failures.add(len(group) - stored, 0)
-
-    def _settle(self, sent: list[Incoming], results: Sequence[Result]) -> int:
-        """Answer each message with its result; returns how many were stored."""
-        ids = [result for result in results if isinstance(result, MessageId)]
-        texts = iter(id_texts(ids))
-        size = 0
-        for item, result in zip(sent, results, strict=True):
-            message = item.message
-            assert message is not None
-            if isinstance(result, MessageId):
-                text = next(texts)
-                size += len(message.payload)
-                item.answer = encode_success(text, item.context, message.schema_version)
-                if item.request is not None:
-                    item.message_id = text
-            else:
-                item.answer = failure(result, item.context)
-                if item.request is not None:
-                    self._replies.withdraw(item.request)
-        self._meter.publishes.add(len(ids), size)
-        return len(ids)
-
-    def _admit(self, asking: list[Incoming]) -> None:
-        """Refuse requests (PIP-371) that are too many, or whose timeout makes no sense."""
-        opening = 0
-        for item in asking:
-            if item.message is None or item.timeout_ms is None:
-                continue
-            try:
-                self._replies.check_room(opening)
-                self._requests.check(item.timeout_ms)
-                opening += 1
-            except PenstockError as error:
-                item.message = None
-                item.answer = failure(error, item.context)
-
-    def _ask(self, sent: list[Incoming], messages: list[OutMessage]) -> Sequence[Request | None]:
-        """Begin the waits of a group's requests, right before it is published."""
-        requests = self._producer.ask(messages, [item.timeout_ms for item in sent])
-        for item, request in zip(sent, requests, strict=True):
-            item.request = request
-        self._replies.opened(requests)
-        return requests
-
-    async def _apply_schemas(self, group: list[Incoming]) -> None:
-        """Find or register what messages say of their schemas; one that cannot be fails alone."""
-        try:
-            self._schemas.check_unversioned()
-            refused = None
-        except PenstockError as error:
-            refused = error
-        if refused is None:
-            group = [item for item in group if item.declared is not None]
-        for item in group:
-            if item.message is None:
-                continue
-            try:
-                if item.declared is not None:
-                    await self._apply(item.message, item.declared)
-                elif refused is not None:
-                    raise refused
-            except PenstockError as error:
-                item.message = None
-                item.answer = failure(error, item.context)
-
-    async def _apply(self, message: OutMessage, declared: Declaration) -> None:
-        """Check a message against its schema; one that is new is registered only for a message that fits."""
-        scheme = await self._schemas.scheme(declared, register=False)
-        if message.encryption is None:  # otherwise the server cannot say what it holds
-            _adopt(message, scheme.wrap(message.payload, key=message.key))
-        if len(message.payload) <= self._message_bytes_max:  # a larger one is refused when it is published
-            message.schema_version = (await self._schemas.register(scheme)).version
 
     async def _answer(self, group: list[Incoming]) -> None:
         send = self._socket.send_all
@@ -294,9 +193,3 @@ class ProducerHandler:
             if item.request is not None and item.message_id is None:
                 self._replies.withdraw(item.request)
         await self._answer(late)
-
-
-def _adopt(message: OutMessage, checked: OutMessage) -> None:
-    """Take over what a schema makes of a message."""
-    message.schema_version = checked.schema_version
-    message.key_is_base64 = checked.key_is_base64

@@ -5,9 +5,10 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.producer import Request
+from penstock.broker.producer import Placement, Request
 from penstock.model.errors import WS_RESULT_TEXT, PenstockError
 from penstock.model.message import EncryptionKey, OutMessage
+from penstock.model.message_id import MessageId, id_texts, run_texts
 from penstock.protocols.declarations import Declaration
 from penstock.runtime.clock import Clock
 
@@ -35,13 +36,14 @@ _LOCAL_ONLY: Final = ["__local__"]  # what Pulsar stores where replication is di
 class Incoming(msgspec.Struct, gc=False):
     """A frame as it came. `message` is None where it cannot be published; then `answer` says why.
 
-    `timeout_ms` makes it a request (PIP-371), `request` is its wait, and `message_id` what it got.
+    `plain`: the message is nothing but a payload. `timeout_ms` makes it a request (PIP-371), `request` is its wait, and `message_id` what it got.
     """
 
     size: int
     arrived_ms: int
     context: str | None = None
     message: OutMessage | None = None
+    plain: bool = False
     declared: Declaration | None = None
     answer: bytes = b""
     timeout_ms: int | None = None
@@ -66,6 +68,7 @@ def read_frames(
                     message.properties = _properties(frame.properties, properties_bytes_max)
                 item = Incoming(len(text), arrived_ms, frame.context, message)
                 item.timeout_ms = frame.request_timeout_millis
+                item.plain = not frame.properties and frame.key is None and item.timeout_ms is None
                 made.append(item)
                 continue
             except (msgspec.DecodeError, UnicodeError, RecursionError, BadFrame):
@@ -106,6 +109,7 @@ def read_frame(
         made.answer = refusal(unfit.result, str(unfit), made.context)
         return made
     made.message = message
+    made.plain = frame == ProducerMessage(payload=frame.payload, context=frame.context) and not keys
     if frame.schema_version is not None or frame.key_schema is not None or frame.value_schema is not None:
         made.declared = _declared(frame)
     timeout_ms = frame.request_timeout_millis
@@ -127,6 +131,15 @@ def failure(error: PenstockError, context: str | None) -> bytes:
     """The same, for an error of the broker: Pulsar tells bad payloads apart from everything else."""
     result = error.kind.codes.ws_result
     return refusal(result if result == BAD_PAYLOAD else UNKNOWN, error.message, context)
+
+
+def texts_of(placed: Placement, *, batch: bool) -> list[bytes]:
+    """The ids of messages that were published together, in order, as texts."""
+    topic, count = placed.topic, placed.count
+    ledger, partition = placed.ledger, topic.name.partition
+    if not batch or count == 1:
+        return run_texts(ledger, partition, placed.entry_id, count)
+    return id_texts([MessageId(ledger, placed.entry_id, partition, at, count) for at in range(count)])
 
 
 def _message(frame: ProducerMessage, now_ms: int, properties_bytes_max: int) -> OutMessage:

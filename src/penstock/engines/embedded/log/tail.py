@@ -3,11 +3,25 @@
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
-from penstock.model.entry import AppendResult, Entry, NewEntry
+import msgspec
+
+from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
 
 ENTRY_BYTES: Final = 350  # what an entry takes beside its data, measured: small ones are mostly that
+
+
+class _Run(msgspec.Struct, frozen=True, gc=False):
+    """Entries that were appended and that nobody has read yet: each has the run in its place."""
+
+    ledger: int
+    entry_id: int
+    offset: int
+    entries: NewRun
+
+    def made(self) -> list[Entry]:
+        return stored(self.ledger, AppendResult(self.entry_id, self.offset), self.entries)
 
 
 class Tail:
@@ -20,7 +34,7 @@ class Tail:
 
     def __init__(self) -> None:
         self.first = 0  # the id of the oldest
-        self._entries: list[Entry | None] = []
+        self._entries: list[Entry | _Run | None] = []
         self._gone = 0  # places at the front of those that left
 
     def __len__(self) -> int:
@@ -28,7 +42,7 @@ class Tail:
 
     def get(self, entry_id: int) -> Entry | None:
         at = entry_id - self.first
-        return self._entries[self._gone + at] if 0 <= at < len(self) else None
+        return self._made(self._gone + at) if 0 <= at < len(self) else None
 
     def slice(self, entry_id: int, entries_max: int, bytes_max: int) -> list[Entry]:
         """Entries from `entry_id` on, at least one, within both bounds; empty when it is not held here."""
@@ -36,7 +50,12 @@ class Tail:
         if at < 0:
             return []
         at += self._gone
-        found = cast(list[Entry], self._entries[at : at + entries_max])
+        held = self._entries[at : at + entries_max]
+        if _Run in map(type, held):
+            for place in range(at, at + len(held)):
+                self._made(place)
+            held = self._entries[at : at + entries_max]
+        found = cast(list[Entry], held)
         size = 0
         for number, entry in enumerate(found):
             size += len(entry.data)
@@ -46,27 +65,44 @@ class Tail:
 
     def find(self, offset: int) -> Entry | None:
         """The entry that holds `offset`; None when it is not held here."""
-        entries = cast(list[Entry], self._entries)
-        at = bisect_right(entries, offset, self._gone, key=lambda entry: entry.offset) - 1
-        return entries[at] if at >= self._gone and offset < entries[at].end else None
+        entries = cast(list[Entry | _Run], self._entries)
+        at = bisect_right(entries, offset, self._gone, key=_offset) - 1
+        if at < self._gone:
+            return None
+        one = entries[at]
+        if type(one) is _Run:  # `at` is the place of its last entry
+            at = min(at, at - len(one.entries) + 1 + offset - one.offset)
+        entry = self._made(at)
+        return entry if offset < entry.end else None
 
-    def extend(self, entries: Sequence[Entry]) -> None:
-        """Add the newest entries, with consecutive ids; those that do not follow the others take their place."""
-        first = entries[0].entry_id
+    def _made(self, place: int) -> Entry:
+        """The entry in a place; a run gives its places to its entries."""
+        one = self._entries[place]
+        if type(one) is _Run:
+            start = place - (self.first + place - self._gone - one.entry_id)
+            made = one.made()
+            self._entries[start : start + len(made)] = made
+            return made[place - start]
+        return cast(Entry, one)
+
+    def extend(self, first: int, entries: Sequence[Entry | _Run]) -> None:
+        """Add the newest entries, with ids from `first` on; those that do not follow the others take their place."""
         if self.first + len(self) != first:
             self.clear()
             self.first = first
         self._entries.extend(entries)
 
-    def drop(self, entry: Entry) -> None:
-        """Forget the oldest entry, if it is this one."""
-        if self.get(self.first) is entry:
-            self._entries[self._gone] = None
-            self._gone += 1
-            self.first += 1
-            if 2 * self._gone > len(self._entries):
-                del self._entries[: self._gone]
-                self._gone = 0
+    def drop(self, first: int, count: int) -> None:
+        """Forget the oldest entries, if they are the `count` from `first` on."""
+        if self.first != first or len(self) < count:
+            return
+        gone = self._gone + count
+        self._entries[self._gone : gone] = [None] * count
+        self._gone = gone
+        self.first += count
+        if 2 * gone > len(self._entries):
+            del self._entries[:gone]
+            self._gone = 0
 
     def clear(self) -> None:
         """Forget all."""
@@ -74,24 +110,47 @@ class Tail:
         self._gone = 0
 
 
+class _Put(NamedTuple):
+    """Entries that came and go together."""
+
+    tail: Tail
+    first: int
+    entries: int
+    size: int  # of their data
+
+
 class TailCache:
-    """All tails of a broker share `bytes_max`; the oldest entry of all goes first."""
+    """All tails of a broker share `bytes_max`; what was appended first of all goes first, and as a whole."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.bytes = 0
-        self._order: deque[tuple[Tail, Entry]] = deque()
+        self._order: deque[_Put] = deque()
 
     def put(self, tail: Tail, entries: Sequence[Entry], size: int) -> None:
         """Keep entries with consecutive ids, whose data has `size` bytes together."""
-        tail.extend(entries)
+        if entries:
+            tail.extend(entries[0].entry_id, entries)
+            self._keep(_Put(tail, entries[0].entry_id, len(entries), size))
+
+    def put_run(self, tail: Tail, ledger: int, placed: AppendResult, entries: NewRun) -> None:
+        """Keep a run that was appended: an entry is made for who reads it."""
+        run = _Run(ledger, placed.entry_id, placed.offset, entries)
+        tail.extend(placed.entry_id, [run] * len(entries))
+        self._keep(_Put(tail, placed.entry_id, len(entries), entries.size_bytes))
+
+    def _keep(self, put: _Put) -> None:
         order = self._order
-        order.extend([(tail, entry) for entry in entries])
-        self.bytes += size + ENTRY_BYTES * len(entries)
+        order.append(put)
+        self.bytes += put.size + ENTRY_BYTES * put.entries
         while self.bytes > self._bytes_max and len(order) > 1:
-            oldest, gone = order.popleft()
-            self.bytes -= len(gone.data) + ENTRY_BYTES
-            oldest.drop(gone)
+            tail, first, count, size = order.popleft()
+            self.bytes -= size + ENTRY_BYTES * count
+            tail.drop(first, count)
+
+
+def _offset(one: Entry | _Run) -> int:
+    return one.offset
 
 
 def stored(ledger: int, placed: AppendResult, entries: Iterable[NewEntry]) -> list[Entry]:

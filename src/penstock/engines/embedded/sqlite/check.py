@@ -18,7 +18,7 @@ from penstock.model.policy import NamespacePolicies, TopicPolicies
 
 from .check_logs import Found, LogRow, check_cursors, check_entries, check_logs, check_stages
 from .connection import open_reader, translate
-from .schema import APPLICATION_ID, VERSION, first_id, number
+from .schema import APPLICATION_ID, RUNS_VERSION, VERSION, first_id, number
 from .store import FILE_NAME
 
 FINDINGS_MAX: Final = 1000  # listed one by one; the rest is counted
@@ -116,7 +116,10 @@ def _check(
     total = number(
         connection, "SELECT count(*) FROM entries WHERE id < ?", first_id(max(logs, default=0) + 1)
     )
-    yield from check_entries(connection, logs, decode, lambda done: progress("entries", done, total))
+    runs = report.version >= RUNS_VERSION
+    yield from check_entries(
+        connection, logs, decode, lambda done: progress("entries", done, total), runs=runs
+    )
     progress("entries", total, total)
     report.entries = sum(log.entries for log in logs.values())
     report.messages = sum(log.end.offset - log.first_offset for log in logs.values())

@@ -14,6 +14,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import FORGOTTEN, Span
 
+from .runs import read_sizes
 from .schema import DATA, ENTRY_BITS, ENTRY_MASK, STAGING, first_id
 
 PROGRESS_EVERY: Final = 1024  # entries
@@ -21,7 +22,7 @@ PROGRESS_EVERY: Final = 1024  # entries
 Found = tuple[str, str]  # the place, and what is wrong
 
 _ENTRIES: Final = f"""
-    SELECT id, first_offset, count, publish_time, deliver_at, first_byte, {DATA}
+    SELECT id, first_offset, count, publish_time, deliver_at, first_byte, {DATA}, {{sizes}}
     FROM entries WHERE id < ? ORDER BY id
 """  # noqa: S608
 
@@ -101,11 +102,15 @@ def check_entries(
     logs: dict[int, LogRow],
     decode: Callable[[Entry], None],
     progress: Callable[[int], None],
+    *,
+    runs: bool = True,
 ) -> Iterator[Found]:
-    """Read every entry once, in order; the ends of `logs` are set on the way."""
+    """Read every entry once, in order; the ends of `logs` are set on the way. `runs`: a row may hold several, which those of
+    older versions do not."""
     sweeps = _Sweeps(connection)
     strangers: set[int] = set()
-    for done, row in enumerate(connection.execute(_ENTRIES, (first_id(STAGING),))):
+    query = _ENTRIES.format(sizes="sizes" if runs else "NULL")
+    for done, row in enumerate(connection.execute(query, (first_id(STAGING),))):
         if done % PROGRESS_EVERY == 0:
             progress(done)
         number = row[0]
@@ -118,7 +123,7 @@ def check_entries(
                 strangers.add(ledger)
                 yield f"ledger {ledger}", "there are entries, and no log that they belong to"
             continue
-        yield from _check_entry(log, number & ENTRY_MASK, row, decode)
+        yield from _check_row(log, number & ENTRY_MASK, row, decode)
     for log in logs.values():
         noted = Point(log.next_entry, log.next_offset, log.next_byte)
         if log.end < noted and log.entries:
@@ -130,10 +135,37 @@ def check_entries(
             yield log.topic, f"entries {log.first_entry} to {log.next_entry - 1} are missing"
 
 
+def _check_row(
+    log: LogRow, number: int, row: tuple[Any, ...], decode: Callable[[Entry], None]
+) -> Iterator[Found]:
+    """Look at a row: an entry, or a run of them, the first of which a trim may have deleted."""
+    _, offset, count, publish_time, deliver_at, byte, data, packed = row
+    if packed is None:
+        yield from _check_entry(log, number, row[1:-1], decode)
+        return
+    whole = isinstance(packed, bytes) and isinstance(data, bytes) and not len(packed) % 4
+    sizes = read_sizes(packed) if whole else ()
+    if not whole or (len(sizes), sum(sizes)) != (count, len(data)):
+        place = f"{log.topic}, run of entries from {number} on"
+        yield (
+            place,
+            f"its {count} entries cannot be told apart: it has {len(sizes)} sizes of {sum(sizes)} bytes",
+        )
+        log.end = Point(number + count, offset + count, byte + (len(data) if isinstance(data, bytes) else 0))
+        return
+    begun = number < log.first_entry < number + count
+    at = 0
+    for size in sizes:
+        if not (begun and number < log.first_entry):
+            entry = offset, 1, publish_time, deliver_at, byte, data[at : at + size]
+            yield from _check_entry(log, number, entry, decode)
+        number, offset, byte, at = number + 1, offset + 1, byte + size, at + size
+
+
 def _check_entry(
     log: LogRow, number: int, row: tuple[Any, ...], decode: Callable[[Entry], None]
 ) -> Iterator[Found]:
-    _, offset, count, publish_time, deliver_at, byte, data = row
+    offset, count, publish_time, deliver_at, byte, data = row
     place = f"{log.topic}, entry {number}"
     if number < log.first_entry:
         yield place, f"it lies before the log's first entry, {log.first_entry}"

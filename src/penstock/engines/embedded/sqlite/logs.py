@@ -9,15 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from penstock.engines.embedded.ports.log import no_log
-from penstock.model.entry import AppendResult
+from penstock.model.entry import AppendResult, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .rows import RowStatement, Statement, listed
-from .schema import DATA, ENTRY_MASK, LEDGERS_MAX, STAGING, first_id
+from .runs import Rows
+from .schema import DATA, ENTRIES_IN_ROW, LEDGERS_MAX, STAGING, first_id
 from .work import Append, Extent, ExtentChanges, Open, Transaction, apply
 
 _LOGS: Final = RowStatement.insert("logs", 8)
-ENTRIES: Final = RowStatement.insert("entries", 7)
+ENTRIES: Final = RowStatement.insert("entries", 8)
 _PRODUCERS: Final = RowStatement.insert(
     "producers",
     3,
@@ -26,7 +27,7 @@ _PRODUCERS: Final = RowStatement.insert(
 
 _ALL: Final = f"""
     SELECT topic, ledger, first_entry, logs.first_offset, logs.first_byte, next_entry, next_offset, next_byte,
-        id, entries.first_offset + count, entries.first_byte + length({DATA})
+        id + {ENTRIES_IN_ROW}, entries.first_offset + count, entries.first_byte + length({DATA})
     FROM logs LEFT JOIN entries ON id = (
         SELECT id FROM entries
         WHERE id >= ledger << 40 AND id < (ledger + 1) << 40
@@ -47,21 +48,23 @@ def append(works: Sequence[Append], transaction: Transaction) -> Iterator[Statem
         if extent is None:
             transaction.outcomes += [(work, no_log(ledger)) for work in appends]
             continue
-        entry_id, offset, byte = extent.next_entry, extent.next_offset, extent.next_byte
-        row = first_id(ledger) + entry_id
+        made = Rows(extent)
+        entry_id, offset = extent.next_entry, extent.next_offset
         for work in appends:
+            entries = work.entries
             work.result = AppendResult(entry_id, offset)  # of use only where the commit succeeds
-            for entry in work.entries:
-                data, count = entry.data, entry.count
-                rows += (row, offset, count, entry.publish_time, entry.deliver_at, byte, data)
-                row += 1
-                offset += count
-                byte += len(data)
+            made.add(entries)
+            entry_id += len(entries)
+            if type(entries) is NewRun:
+                offset += len(entries)
+                continue
+            offset += sum([entry.count for entry in entries])
+            for entry in entries:
                 if entry.producer and entry.sequence_id >= 0:
                     key = (ledger, entry.producer)
                     producers[key] = max(entry.sequence_id, producers.get(key, 0))
-            entry_id += len(work.entries)
-        transaction.changed[ledger] = extent.until(entry_id, offset, byte)
+        transaction.changed[ledger] = made.end()
+        rows += made.values
     yield from ENTRIES.over(rows)
     yield from _PRODUCERS.over([value for key, number in producers.items() for value in (*key, number)])
 
@@ -108,10 +111,10 @@ def _find(topics: Sequence[str], transaction: Transaction) -> dict[str, Extent]:
     """The logs among `topics` that there are."""
     found: dict[str, Extent] = {}
     for query, names in listed(_FIND, topics):
-        for topic, ledger, *numbers, last, offset, byte in transaction.connection.execute(query, names):
+        for topic, ledger, *numbers, end, offset, byte in transaction.connection.execute(query, names):
             extent = transaction.extent(ledger)
             if extent is None:
-                extent = transaction.changed[ledger] = _extent(ledger, numbers, last, offset, byte)
+                extent = transaction.changed[ledger] = _extent(ledger, numbers, end, offset, byte)
             found[topic] = extent
     return found
 
@@ -119,8 +122,8 @@ def _find(topics: Sequence[str], transaction: Transaction) -> dict[str, Extent]:
 def read_again(connection: sqlite3.Connection, extents: dict[int, Extent]) -> ExtentChanges:
     """Let the logs that are open be as the file has them; returns what was otherwise."""
     found = {
-        ledger: _extent(ledger, numbers, last, offset, byte)
-        for _, ledger, *numbers, last, offset, byte in connection.execute(_ALL)
+        ledger: _extent(ledger, numbers, end, offset, byte)
+        for _, ledger, *numbers, end, offset, byte in connection.execute(_ALL)
     }
     changed = {
         ledger: found.get(ledger)
@@ -131,11 +134,12 @@ def read_again(connection: sqlite3.Connection, extents: dict[int, Extent]) -> Ex
     return changed
 
 
-def _extent(ledger: int, numbers: Sequence[int], last: int | None, offset: int, byte: int) -> Extent:
+def _extent(ledger: int, numbers: Sequence[int], end: int | None, offset: int, byte: int) -> Extent:
+    """A log by its row, and by where its last entry ends: `end` is the id after it."""
     extent = Extent(ledger, *numbers)
     # The row knows of the end at the last trim only; an older entry is one not yet swept.
-    if last is not None and last & ENTRY_MASK >= extent.next_entry:
-        extent = extent.until((last & ENTRY_MASK) + 1, offset, byte)
+    if end is not None and end - first_id(ledger) > extent.next_entry:
+        extent = extent.until(end - first_id(ledger), offset, byte)
     return extent
 
 

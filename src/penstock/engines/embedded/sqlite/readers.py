@@ -6,38 +6,64 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from penstock.model.entry import Entry
 
 from .connection import open_reader, translate
 from .gil_yield import GilYield
-from .schema import DATA, ENTRY_BITS, ENTRY_MASK
+from .runs import COLUMNS, entries_of, place_of
+from .schema import ENTRIES_IN_ROW
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_COLUMNS: Final = f"id, first_offset, count, publish_time, deliver_at, {DATA}"
+# From the row on that holds the first id. Where that was swept meanwhile, it is a row too early, and one more is read.
+_READ: Final = f"""
+    SELECT {COLUMNS} FROM entries
+    WHERE id >= coalesce((SELECT max(id) FROM entries WHERE id <= ?), ?) AND id < ? ORDER BY id LIMIT ?
+"""  # noqa: S608
 
-# The first of the ids from `first` up to `until` of which the condition fails, found in one statement: each
-# step would cost a turn at Python's lock. An id without entry was swept, and lies before those that are.
+# The rows that may hold the first of the ids from `first` up to `until` that is not before something, found in one
+# statement: each step would cost a turn at Python's lock. `low` becomes the id of the first row that is not before it; of a
+# run just before that row a later entry may be the one. An id without entry was swept, and lies before those that are.
+_MIDDLE: Final = "low + (high - low) / 2"
+_AFTER: Final = f"id + {ENTRIES_IN_ROW}"
 _BISECT: Final = f"""
     WITH RECURSIVE range(low, high) AS (
         SELECT :first, :until
         UNION ALL
         SELECT
-            CASE WHEN id IS NULL OR {{before}} THEN low + (high - low) / 2 + 1 ELSE low END,
-            CASE WHEN id IS NULL OR {{before}} THEN high ELSE low + (high - low) / 2 END
-        FROM range LEFT JOIN entries ON id = low + (high - low) / 2
+            CASE WHEN id IS NULL OR {_AFTER} <= {_MIDDLE} THEN {_MIDDLE} + 1
+                WHEN {{is_before}} THEN {_AFTER} ELSE low END,
+            CASE WHEN id IS NULL OR {_AFTER} <= {_MIDDLE} OR {{is_before}} THEN high ELSE max(low, id) END
+        FROM range LEFT JOIN entries ON id = (SELECT max(id) FROM entries WHERE id <= {_MIDDLE})
         WHERE low < high
-    )
-    SELECT {_COLUMNS} FROM entries WHERE id = (SELECT low FROM range WHERE low >= high) AND id < :until
+    ), ended(low) AS (SELECT low FROM range WHERE low >= high)
+    SELECT {COLUMNS}, first_byte FROM ended JOIN entries
+        ON id IN (SELECT id FROM entries WHERE id <= low ORDER BY id DESC LIMIT 2) AND (id = low OR sizes IS NOT NULL)
+    ORDER BY id
 """  # noqa: S608
+
+
+class Search(NamedTuple):
+    """A search among the entries of a log: by rows, and which entry of those that are found is meant."""
+
+    query: str
+    meant: Callable[[Entry, int, int], bool]  # by the entry, its first byte in the log, and the value
+
+
 # The first entry that ends after an offset; that was published at or after a time, as far as times are in order;
 # that begins at or after a byte of the log.
-FIND_OFFSET: Final = _BISECT.format(before="first_offset + count <= :value")
-FIND_TIME: Final = _BISECT.format(before="publish_time < :value")
-FIND_BYTE: Final = _BISECT.format(before="first_byte < :value")
+FIND_OFFSET: Final = Search(
+    _BISECT.format(is_before="first_offset + count <= :value"), lambda entry, _, offset: entry.end > offset
+)
+FIND_TIME: Final = Search(
+    _BISECT.format(is_before="publish_time < :value"), lambda entry, _, time: entry.publish_time >= time
+)
+FIND_BYTE: Final = Search(
+    _BISECT.format(is_before="first_byte < :value"), lambda _, first_byte, byte: first_byte >= byte
+)
 
 
 class Readers:
@@ -87,31 +113,36 @@ def read(
     connection: sqlite3.Connection, start: int, until: int, entries_max: int, bytes_max: int
 ) -> list[Entry]:
     """Entries with ids from `start` up to `until`: one, and more within both bounds."""
-    query = f"SELECT {_COLUMNS} FROM entries WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"  # noqa: S608
     found: list[Entry] = []
-    size = 0
-    rows = connection.execute(query, (start, until, max(1, entries_max)))
+    size, entries_max = 0, max(1, entries_max)
+    rows = connection.execute(_READ, (start, start, until, entries_max + 1))
     for row in rows:
-        size += len(row[5])
-        if found and size > bytes_max:
-            rows.close()  # ends the read: an open one would prevent that the write-ahead log starts again
-            break
-        found.append(_entry(row))
+        entries = entries_of(row)[max(0, start - row[0]) :]
+        for entry in entries[: entries_max - len(found)]:
+            size += len(entry.data)
+            if found and size > bytes_max:
+                break
+            found.append(entry)
+        else:
+            if len(found) < entries_max:
+                continue
+        rows.close()  # ends the read: an open one would prevent that the write-ahead log starts again
+        break
     return found
 
 
-def find(connection: sqlite3.Connection, query: str, first: int, until: int, value: int) -> Entry | None:
-    """The entry that one of the `FIND_` queries finds among the ids from `first` up to `until`."""
-    row = connection.execute(query, {"first": first, "until": until, "value": value}).fetchone()
-    return None if row is None else _entry(row)
+def find(connection: sqlite3.Connection, search: Search, first: int, until: int, value: int) -> Entry | None:
+    """The entry that one of the `FIND_` searches finds among the ids from `first` up to `until`."""
+    rows = connection.execute(search.query, {"first": first, "until": until, "value": value}).fetchall()
+    for *row, byte in rows:
+        for number, entry in enumerate(entries_of(row), row[0]):
+            if first <= number < until and search.meant(entry, byte, value):
+                return entry
+            byte += len(entry.data)
+    return None
 
 
-def first_byte(connection: sqlite3.Connection, row: int) -> int | None:
+def first_byte(connection: sqlite3.Connection, number: int) -> int | None:
     """Where an entry's data begins, counted over the log; None when it is swept."""
-    found = connection.execute("SELECT first_byte FROM entries WHERE id = ?", (row,)).fetchone()
-    return None if found is None else int(found[0])
-
-
-def _entry(row: tuple[int, int, int, int, int, bytes]) -> Entry:
-    number = row[0]
-    return Entry(number >> ENTRY_BITS, number & ENTRY_MASK, *row[1:])
+    place = place_of(connection, number)
+    return None if place is None else place.byte

@@ -1,6 +1,6 @@
 """The tables, their version, and how a file of an older version becomes one of this.
 
-    entries(id = ledger << 40 | entry id, ...)   clustered: a log's entries lie together, in order
+    entries(id = ledger << 40 | entry id, ...)   clustered: a log's entries lie together, in order; see `runs`
     logs(ledger, topic, ...)                     where a log begins, and where it ended when last trimmed
     sweeps(start, until)                         ids of deleted entries, whose room is still to be freed
 
@@ -13,7 +13,7 @@ data, the id of the staged one (an integer where others have a blob). So a commi
 however large the entries are.
 
 Entry ids of a log have no gaps from `first_entry` on, so that an offset or a time is found by bisection over
-point look-ups, without an index to be written on every append.
+look-ups of the row that holds an id, without an index to be written on every append.
 """
 
 import sqlite3
@@ -33,6 +33,8 @@ ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
 STAGING: Final = (1 << (63 - ENTRY_BITS)) - 2  # ids are signed 64 bit, and a log's end must be one too
 LEDGERS_MAX: Final = STAGING  # those of logs lie below
 
+# How many entries a row has; for a SELECT from `entries`.
+ENTRIES_IN_ROW: Final = "CASE WHEN sizes IS NULL THEN 1 ELSE count END"
 # An entry's data, wherever it lies; for a SELECT from `entries`.
 DATA: Final = """CASE WHEN typeof(data) = 'integer'
     THEN (SELECT held.data FROM entries AS held WHERE held.id = entries.data) ELSE data END"""
@@ -151,6 +153,11 @@ _VERSION_3: Final = (
 )
 
 
+# Runs of entries in one row. No row is written again: those without the column have NULL.
+_VERSION_4: Final = ("ALTER TABLE entries ADD COLUMN sizes BLOB",)
+RUNS_VERSION: Final = 4
+
+
 def _execute(statements: Iterable[str], connection: sqlite3.Connection) -> None:
     for statement in statements:
         connection.execute(statement)
@@ -178,6 +185,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
     partial(_execute, _VERSION_1),
     partial(_execute, _VERSION_2),
     _add_writers,
+    partial(_execute, _VERSION_4),
 )
 VERSION: Final = len(MIGRATIONS)
 

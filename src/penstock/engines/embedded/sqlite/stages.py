@@ -57,7 +57,7 @@ def stage(works: Sequence[Stage], transaction: Transaction) -> Iterator[Statemen
             start, first_byte, messages, numbers = row, byte, 0, array("q")
             for entry in run.entries:
                 size = len(entry.data)
-                rows += (row, 0, entry.count, entry.publish_time, entry.deliver_at, byte, entry.data)
+                rows += (row, 0, entry.count, entry.publish_time, entry.deliver_at, byte, entry.data, None)
                 numbers.extend((entry.count, size, entry.deliver_at))
                 messages += entry.count
                 row += 1
@@ -114,7 +114,7 @@ def _append(transaction: Transaction, won: Sequence[tuple[int, int, str, bytes]]
         numbers = array("q", blob)
         for each in range(0, len(numbers), _NUMBERS):
             count, size, deliver_at = numbers[each : each + _NUMBERS]
-            rows += (row, offset, count, at, deliver_at, byte, held)
+            rows += (row, offset, count, at, deliver_at, byte, held, None)
             row += 1
             held += 1
             offset += count

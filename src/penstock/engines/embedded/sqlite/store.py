@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.broker.storage_health import StorageHealth
 from penstock.engines.embedded.ports import CursorChange, LogState
-from penstock.model.entry import AppendResult, Entry, NewEntry
+from penstock.model.entry import AppendResult, Entry, NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StageKey, StageRun
 from penstock.runtime.statistics import Writes
@@ -22,7 +22,7 @@ from .connection import WAL_BYTES_MAX
 from .disk import Bounds, Disk
 from .folder import FolderLock
 from .gil_yield import GilYield
-from .readers import Readers
+from .readers import Readers, Search
 from .schema import first_id
 from .tables import MEASURE_BYTES, RESERVE_BYTES
 from .work import (
@@ -145,7 +145,10 @@ class SqliteStore:
         return self._submit(Open(topic))
 
     def append(self, ledger: int, entries: Sequence[NewEntry]) -> asyncio.Future[AppendResult]:
-        size = len(entries[0].data) if len(entries) == 1 else sum([len(entry.data) for entry in entries])
+        if type(entries) is NewRun:
+            size = entries.size_bytes
+        else:
+            size = len(entries[0].data) if len(entries) == 1 else sum([len(entry.data) for entry in entries])
         future: Uncancellable[AppendResult] = Uncancellable(loop=asyncio.get_running_loop())
         return self._submit(Append(ledger, entries, future=future, size_bytes=size))
 
@@ -176,11 +179,11 @@ class SqliteStore:
         extent = self._extent(ledger)
         return self._find(readers.FIND_BYTE, extent, extent.next_byte - size_bytes)
 
-    def _find(self, query: str, extent: Extent, value: int) -> asyncio.Future[Entry | None]:
+    def _find(self, search: Search, extent: Extent, value: int) -> asyncio.Future[Entry | None]:
         if extent.first_entry == extent.next_entry:
             return _done(None)
         base = first_id(extent.ledger)
-        return self._query(readers.find, query, base + extent.first_entry, base + extent.next_entry, value)
+        return self._query(readers.find, search, base + extent.first_entry, base + extent.next_entry, value)
 
     async def size_since(self, ledger: int, entry_id: int) -> int:
         extent = self._extent(ledger)

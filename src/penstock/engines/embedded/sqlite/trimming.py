@@ -10,10 +10,11 @@ from typing import Final
 
 import msgspec
 
-from .schema import first_id
+from .runs import place_of
+from .schema import ENTRIES_IN_ROW, first_id
 from .work import Extent, Transaction
 
-SLICE_ENTRIES: Final = 1024
+SLICE_ROWS: Final = 1024
 SLICE_BYTES: Final = 8 << 20
 
 _TRIM: Final = """
@@ -21,14 +22,14 @@ _TRIM: Final = """
         next_entry = ?5, next_offset = ?6, next_byte = ?7
     WHERE ledger = ?1
 """
-_CUT: Final = """
-    SELECT max(id) FROM (
-        SELECT id FROM entries
+_CUT: Final = f"""
+    SELECT max(after) FROM (
+        SELECT id + {ENTRIES_IN_ROW} AS after FROM entries
         WHERE id >= :start AND id < :until
             AND first_byte <= :bytes + (SELECT first_byte FROM entries WHERE id = :start)
-        ORDER BY id LIMIT :entries
+        ORDER BY id LIMIT :rows
     )
-"""
+"""  # noqa: S608
 # What was committed from a stage has its data in the staged entry.
 _STAGED: Final = """
     DELETE FROM entries WHERE id IN (
@@ -42,15 +43,16 @@ def trim(transaction: Transaction, ledger: int, before_entry: int) -> int:
     extent = transaction.extent(ledger)
     if extent is None or before_entry <= extent.first_entry:
         return 0
-    base = first_id(ledger)
     first, offset, byte = extent.next_entry, extent.next_offset, extent.next_byte
+    until = first_id(ledger) + first
     if before_entry < first:
         first = before_entry
-        query = "SELECT first_offset, first_byte FROM entries WHERE id = ?"
-        offset, byte = transaction.connection.execute(query, (base + first,)).fetchone()
+        place = place_of(transaction.connection, first_id(ledger) + first)
+        assert place is not None, "ids of a log have no gaps"
+        until, offset, byte = place
     left = Extent(ledger, first, offset, byte, extent.next_entry, extent.next_offset, extent.next_byte)
     transaction.connection.execute(_TRIM, msgspec.structs.astuple(left))
-    transaction.free(base + extent.first_entry, base + first)
+    transaction.free(_first_row(transaction, extent), until)
     transaction.changed[ledger] = left
     return byte - extent.first_byte
 
@@ -62,9 +64,16 @@ def delete(transaction: Transaction, ledger: int) -> None:
         return
     for table in ("logs", "producers", "cursors", "cursor_chunks"):
         transaction.connection.execute(f"DELETE FROM {table} WHERE ledger = ?", (ledger,))  # noqa: S608
-    base = first_id(ledger)
-    transaction.free(base + extent.first_entry, base + extent.next_entry)
+    transaction.free(_first_row(transaction, extent), first_id(ledger) + extent.next_entry)
     transaction.changed[ledger] = None
+
+
+def _first_row(transaction: Transaction, extent: Extent) -> int:
+    """The id of the row that holds a log's first entry. What is swept are whole rows: of a run some of which was trimmed,
+    the rest keeps the row."""
+    first = first_id(extent.ledger) + extent.first_entry
+    place = place_of(transaction.connection, first)
+    return first if place is None else place.row
 
 
 class Sweeps:
@@ -78,9 +87,8 @@ class Sweeps:
     def sweep(self, connection: sqlite3.Connection) -> tuple[int, int]:
         """Delete one slice of the first range, within the transaction that is open; returns what is left."""
         start, until = self.waiting[0]
-        bounds = {"start": start, "until": until, "bytes": SLICE_BYTES, "entries": SLICE_ENTRIES}
-        last = connection.execute(_CUT, bounds).fetchone()[0]
-        cut = until if last is None else last + 1
+        bounds = {"start": start, "until": until, "bytes": SLICE_BYTES, "rows": SLICE_ROWS}
+        cut = connection.execute(_CUT, bounds).fetchone()[0] or until
         connection.execute(_STAGED, (start, cut))
         connection.execute("DELETE FROM entries WHERE id >= ? AND id < ?", (start, cut))
         connection.execute("DELETE FROM sweeps WHERE start = ?", (start,))

@@ -9,7 +9,7 @@ from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
 from penstock.engines.routing import Router
-from penstock.model.entry import NewEntry
+from penstock.model.entry import NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
 from penstock.model.message_id import UNKNOWN_ID
@@ -73,22 +73,32 @@ class Producer:
     # -- publishing
 
     async def publish_plain(
-        self, payloads: Payloads, schema_version: int | None, partition: int | None = None
+        self,
+        payloads: Payloads,
+        schema_version: int | None,
+        partition: int | None = None,
+        *,
+        batch: bool = True,
     ) -> Placement:
-        """Store messages that are nothing but payloads as one entry, all or none; faster than `publish`.
+        """Store messages that are nothing but payloads, all or none; faster than `publish`.
 
         For a topic of one partition, or with `partition` given; all within the bounds of a batch.
         """
         self.check()
         topic = self.topics[0 if partition is None else self._router.choose(None, partition)]
         first, self._next_sequence = self._next_sequence, self._next_sequence + len(payloads)
-        entry = self._encoder.encode_plain(
+        encode = self._encoder.encode_plain if batch else self._encoder.encode_plain_each
+        entry = encode(
             payloads,
             producer=self.name,
             sequence_id=first,
             publish_time=self._clock.now_ms(),
             schema_version=schema_version,
         )
+        if isinstance(entry, NewRun):
+            placed = await topic.append(entry)
+            self.published += len(entry)
+            return Placement(topic, topic.ledger, placed.entry_id, placed.offset, len(entry))
         if not self._tracked():
             # A made-up name repeats nothing: there is nothing to look for, and nothing to remember.
             entry.producer = ""
@@ -108,9 +118,10 @@ class Producer:
             self.topics = list(topics)
             self._router.count = len(topics)
 
-    def takes_plain(self, payloads: Payloads, partition: int | None) -> bool:
+    def takes_plain(self, payloads: Payloads, partition: int | None, *, batch: bool = True) -> bool:
         return (
             (len(self.topics) == 1 or partition is not None)
+            and (batch or not self._tracked())
             and 0 < len(payloads) <= BATCH_MESSAGES_MAX
             and sum(map(len, payloads)) <= min(BATCH_BYTES_MAX, self._bytes_max)
         )

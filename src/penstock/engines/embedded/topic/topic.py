@@ -14,7 +14,7 @@ from penstock.engines.embedded.log.tail import TailCache, stored
 from penstock.engines.embedded.log.transient import Kept
 from penstock.engines.embedded.ports import LogState, Store
 from penstock.engines.embedded.subscription import Subscription
-from penstock.model.entry import AppendResult, NewEntry
+from penstock.model.entry import AppendResult, NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce, SubscriptionType, TopicRate
@@ -151,14 +151,20 @@ class Topic(TopicLog):
             await self.store.trim(self.ledger, self.first_entry)
 
     def _appended(self, placed: AppendResult, entries: Sequence[NewEntry]) -> None:
-        kept = stored(self.ledger, placed, entries)
-        size = sum([len(entry.data) for entry in kept])
+        if type(entries) is NewRun:
+            size, messages = entries.size_bytes, len(entries)
+            self._tails.put_run(self._tail, self.ledger, placed, entries)
+        else:
+            kept = stored(self.ledger, placed, entries)
+            size = sum([len(entry.data) for entry in kept])
+            messages = sum([entry.count for entry in kept])
+            self._tails.put(self._tail, kept, size)
         if self._kept is not None:
-            for entry in kept:
-                self._kept.add(entry.entry_id, entry.offset, len(entry.data))
-        self._tails.put(self._tail, kept, size)
-        messages = sum([entry.count for entry in kept])
-        self._grew(placed.entry_id + len(kept), placed.offset + messages, messages, size)
+            offset = placed.offset
+            for entry_id, entry in enumerate(entries, placed.entry_id):
+                self._kept.add(entry_id, offset, len(entry.data))
+                offset += entry.count
+        self._grew(placed.entry_id + len(entries), placed.offset + messages, messages, size)
 
     def committed(self, span: Span) -> None:
         """Entries were appended by a commit of what was staged; they are in the store only."""

@@ -80,6 +80,45 @@ def test_whole(folder: Path) -> None:
     assert (report.cursors, report.schemas) == (2, 2)
 
 
+async def fill_run(folder: Path) -> None:
+    store = SqliteStore(folder)
+    await store.start()
+    await store.save_meta([("topic", A, b"{}")])
+    log = await store.open(A)
+    messages = [OutMessage(payload=b"%d" % number, sequence_id=number) for number in range(20)]
+    await store.append(log.ledger, FORMATS.encode_each(messages, producer="p", publish_time=1))
+    await store.trim(log.ledger, 5)
+    await store.close()
+
+
+async def test_a_run_whose_first_entries_were_trimmed_is_whole(tmp_path: Path) -> None:
+    await fill_run(tmp_path)
+    report = report_of(tmp_path)
+    assert report.findings == []
+    assert (report.entries, report.messages) == (15, 15)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE entries SET sizes = x'01'", "its 20 entries cannot be told apart: it has 0 sizes"),
+        ("UPDATE entries SET count = 19", "has 20 sizes"),
+        ("UPDATE entries SET data = substr(data, 2)", "has 20 sizes"),
+        ("UPDATE entries SET sizes = hex(sizes)", "it has 0 sizes"),
+        ("UPDATE entries SET data = 7", "it has 0 sizes"),
+        ("UPDATE entries SET data = zeroblob(length(data))", ""),
+        ("UPDATE entries SET id = id + 1", "it begins at offset 4"),
+        ("UPDATE logs SET first_offset = 4", "it begins at offset 5"),
+    ],
+)
+async def test_a_damaged_run(tmp_path: Path, statement: str, message: str) -> None:
+    await fill_run(tmp_path)
+    change(tmp_path, statement)
+    findings = report_of(tmp_path).findings
+    assert findings
+    assert any(finding.place.startswith(A) and message in finding.message for finding in findings)
+
+
 def last_byte(folder: Path) -> None:
     """The last byte of an entry is another."""
     with closing(sqlite3.connect(folder / FILE_NAME)) as connection:

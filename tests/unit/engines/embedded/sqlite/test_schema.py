@@ -2,15 +2,18 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from penstock.engines.embedded.sqlite import SqliteStore
+from penstock.engines.embedded.sqlite.check import check
 from penstock.engines.embedded.sqlite.connection import open_writer
 from penstock.engines.embedded.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, first_id, prepare
 from penstock.engines.embedded.sqlite.store import FILE_NAME
+from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Commit, Span, Target, Writer
 
@@ -117,6 +120,43 @@ async def test_commits_of_version_2_count_for_all_topics(tmp_path: Path) -> None
         assert await store.find_commit("job", ("b",)) == last
     finally:
         await store.close()
+
+
+def version_3(folder: Path, entries: list[NewEntry]) -> None:
+    """A folder as a server left it before entries shared rows."""
+    connection = open_writer(folder / FILE_NAME)
+    prepare(connection, MIGRATIONS[:3])
+    connection.execute("INSERT INTO logs VALUES (0, 'persistent://public/default/a', 0, 0, 0, 0, 0, 0)")
+    connection.execute("INSERT INTO meta VALUES ('topic', 'persistent://public/default/a', x'7b7d')")
+    connection.execute("UPDATE next_ledger SET ledger = 1")
+    for number, one in enumerate(entries):
+        row = (number, number, 1, one.publish_time, 0, number * len(one.data), one.data)
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    connection.close()
+
+
+async def test_entries_of_version_3_are_read_and_followed_by_runs(tmp_path: Path) -> None:
+    sent = [NewEntry(b"%02d" % number, 1, 1) for number in range(20)]
+    version_3(tmp_path, sent[:10])
+    report = check(tmp_path, lambda _: None)
+    assert (report.findings, report.version, report.entries) == ([], 3, 10)
+    store = SqliteStore(tmp_path)
+    await store.start()
+    try:
+        state = await store.open("persistent://public/default/a")
+        assert (state.next_entry, state.next_offset, state.size_bytes) == (10, 10, 20)
+        assert await store.append(0, sent[10:]) == AppendResult(10, 10)
+        found = await store.read(0, 0, 100, 1000)
+        assert [entry.data for entry in found] == [entry.data for entry in sent]
+        assert [(entry.entry_id, entry.offset) for entry in found] == [(n, n) for n in range(20)]
+    finally:
+        await store.close()
+    report = check(tmp_path, lambda _: None)
+    assert (report.findings, report.version, report.entries) == ([], VERSION, 20)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        assert connection.execute("SELECT count(*) FROM entries").fetchone() == (
+            11,
+        )  # the new ones share a row
 
 
 def test_the_order_of_ids_is_the_order_of_ledgers_and_entries() -> None:

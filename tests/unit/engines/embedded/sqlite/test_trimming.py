@@ -6,16 +6,16 @@ from pathlib import Path
 from penstock.engines.embedded.sqlite import SqliteStore
 from penstock.engines.embedded.sqlite.store import FILE_NAME
 from penstock.engines.embedded.sqlite.tables import Tables
-from penstock.engines.embedded.sqlite.trimming import SLICE_BYTES, SLICE_ENTRIES, Sweeps, delete, trim
+from penstock.engines.embedded.sqlite.trimming import SLICE_BYTES, SLICE_ROWS, Sweeps, delete, trim
 from penstock.engines.embedded.sqlite.work import Append, Change, Open
 from penstock.model.entry import NewEntry
 
 
 def filled(file: Path, entries: int, entry_bytes: int) -> Tables:
-    """Tables with one log, without the thread that would sweep by itself."""
+    """Tables with one log, a row for each of its entries, without the thread that would sweep by itself."""
     tables = Tables(file, None)
     tables.commit([Open("t")])
-    tables.commit([Append(0, [NewEntry(bytes(entry_bytes), 1, 1)] * entries)])
+    tables.commit([Append(0, [NewEntry(bytes(entry_bytes), 1, number) for number in range(entries)])])
     return tables
 
 
@@ -28,16 +28,16 @@ def stored(file: Path) -> list[int]:
 
 async def test_a_sweep_deletes_a_slice_from_the_low_end(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
-    tables = filled(file, SLICE_ENTRIES * 2 + 10, 10)
-    tables.commit([Change(trim, (0, SLICE_ENTRIES * 2 + 5))])
-    assert len(stored(file)) == SLICE_ENTRIES * 2 + 10
+    tables = filled(file, SLICE_ROWS * 2 + 10, 10)
+    tables.commit([Change(trim, (0, SLICE_ROWS * 2 + 5))])
+    assert len(stored(file)) == SLICE_ROWS * 2 + 10
 
     tables.sweep()
-    assert stored(file)[0] == SLICE_ENTRIES
-    assert list(tables.sweeps.waiting) == [(SLICE_ENTRIES, SLICE_ENTRIES * 2 + 5)]
+    assert stored(file)[0] == SLICE_ROWS
+    assert list(tables.sweeps.waiting) == [(SLICE_ROWS, SLICE_ROWS * 2 + 5)]
     tables.sweep()
     tables.sweep()
-    assert stored(file) == list(range(SLICE_ENTRIES * 2 + 5, SLICE_ENTRIES * 2 + 10))
+    assert stored(file) == list(range(SLICE_ROWS * 2 + 5, SLICE_ROWS * 2 + 10))
     assert not tables.sweeps.waiting
     tables.close()
 
@@ -56,15 +56,15 @@ async def test_a_slice_of_large_entries_is_bound_by_their_bytes(tmp_path: Path) 
 
 async def test_what_is_left_is_swept_after_a_restart(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
-    tables = filled(file, SLICE_ENTRIES * 3, 10)
-    tables.commit([Change(trim, (0, SLICE_ENTRIES))])
+    tables = filled(file, SLICE_ROWS * 3, 10)
+    tables.commit([Change(trim, (0, SLICE_ROWS))])
     tables.commit([Change(delete, (0,))])
     tables.sweep()
     tables.close()
-    assert len(stored(file)) == SLICE_ENTRIES * 2
+    assert len(stored(file)) == SLICE_ROWS * 2
 
     connection = sqlite3.connect(file)
-    assert list(Sweeps(connection).waiting) == [(SLICE_ENTRIES, SLICE_ENTRIES * 3)]
+    assert list(Sweeps(connection).waiting) == [(SLICE_ROWS, SLICE_ROWS * 3)]
     connection.close()
     store = SqliteStore(tmp_path)
     await store.start()
