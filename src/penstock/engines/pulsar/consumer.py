@@ -364,7 +364,7 @@ class Consumer(Receiver):
 
     def reply_all(self, replies: Sequence[Reply]) -> Sequence[Reply]:
         """Who waits is known only to the process that asked: each is looked at by `reply`."""
-        return replies
+        return list(replies)
 
     async def seek(self, target: MessageId) -> None:
         if target in (EARLIEST, LATEST):

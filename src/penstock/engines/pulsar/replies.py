@@ -56,7 +56,7 @@ class ReplyListener:
         )
         self._encoder = encoder
         self._requests = requests
-        self.consumer = EntryConsumer(context, how, LATEST, sink=self)
+        self.consumer = EntryConsumer(context, how, LATEST, sink=self, recreates=True)
 
     async def start(self) -> None:
         """Begin to listen. Raises a PulsarException."""

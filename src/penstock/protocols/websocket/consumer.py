@@ -1,6 +1,7 @@
 """The consumer endpoint: messages out, commands in, answers to those that ask for one. The reader endpoint: messages
 out; every frame of the client is one credit more."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -130,8 +131,11 @@ class ConsumerHandler:
             acknowledged.clear()
             if count:
                 self._meter.acks.add(count, 0)
-        for reply in left:
-            await self._execute(Answering(reply.request_id, reply.content, reply.is_error), None)
+        answering = [Answering(reply.request_id, reply.content, reply.is_error) for reply in left]
+        if len(answering) == 1:
+            await self._execute(answering[0], None)
+        elif answering:  # an engine before a cluster sends each, and waits for its answer
+            await asyncio.gather(*(self._execute(one, None) for one in answering))
 
     async def _execute(self, command: Command, context: str | None) -> None:
         """Do what a command says; an error goes into its answer, where it has one, and changes nothing else."""
