@@ -16,9 +16,9 @@ from penstock.model.policy import AutoTopics, InForce
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
+from .admin import admin_path
 from .cluster import PulsarCluster
 from .errors import engine_error
-from .log import admin_path
 from .namespaces import PulsarNamespaces
 from .topic import PulsarTopic
 
