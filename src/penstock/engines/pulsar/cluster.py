@@ -99,9 +99,7 @@ class PulsarCluster:
         except AuthenticationError as error:
             self.problem = f"the cluster at {url} refuses the credentials of this server: {error.message}"
         except PulsarException as error:
-            self.problem = (
-                f"the cluster at {url} cannot be reached: {error.message}" if error.can_retry else None
-            )
+            self.problem = f"the cluster cannot be reached: {error.message}" if error.can_retry else None
         except (OSError, TimeoutError):
             self.problem = f"the cluster at {url} does not answer"
 

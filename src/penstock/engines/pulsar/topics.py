@@ -26,6 +26,7 @@ KNOWN_MAX: Final = 50_000
 UNUSED_MS: Final = 600_000  # then a topic without clients here is forgotten
 SWEEP_S: Final = 5.0
 NO_TOPICS: Final = AutoTopics(False)
+_AWAY: Final = frozenset((ErrorKind.UNAVAILABLE, ErrorKind.REQUEST_TIMEOUT))
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -74,10 +75,18 @@ class PulsarTopics:
         if self.fresh(base):
             return
         async with self._locks.hold(base):
-            if not self.fresh(base):
+            if self.fresh(base):
+                return
+            try:
                 await self._learn(base)
                 if name != base and not self.exists(base):
                     await self._learn(name)  # its name only looks like a partition's
+            except PenstockError as error:
+                if error.kind not in _AWAY or not self.exists(base):
+                    raise
+                # What was learned last counts: producers and consumers wait for the cluster to come back.
+                known = self._known[base]
+                self._known[base] = _Known(self._clock.monotonic_ms(), known.document)
 
     async def _learn(self, name: TopicName) -> None:
         await self._namespaces.learn(name.namespace_name)
