@@ -504,7 +504,7 @@ async def test_a_second_exclusive_consumer_is_refused(world: World) -> None:
     await world.consume(EXCLUSIVE)
     with pytest.raises(PenstockError) as refused:
         await world.open(EXCLUSIVE)
-    assert refused.value.kind is ErrorKind.CONSUMER_BUSY
+    assert refused.value.kind is ErrorKind.SUBSCRIPTION_BUSY
 
 
 async def test_names_are_alone_where_that_is_wanted(world: World) -> None:
