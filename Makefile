@@ -51,6 +51,13 @@ $(CLIENTS): tests/clients/build/%/.built: tests/clients/build.sh $(STAMPS)/toolc
 	@tests/clients/build.sh $*
 	@touch $@
 
+# The real brokers that tests stand before.
+BROKERS := $(foreach broker,pulsar,tests/clusters/build/$(broker)/.built)
+$(BROKERS): tests/clusters/build/%/.built: tests/clusters/build.sh $(STAMPS)/toolchains
+	@echo "Fetching the $* broker (minutes, the first time) …"
+	@tests/clusters/build.sh $*
+	@touch $@
+
 $(STAMPS)/toolchains: scripts/toolchains.sh
 	@scripts/toolchains.sh
 	@mkdir -p $(@D) && touch $@
@@ -68,12 +75,16 @@ run: $(STAMPS)/project ## Serve, with the defaults
 ## ---- checking it ------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup lint types layers $(CLIENTS) ## Everything CI checks: style, types, layers, all tests
+test: setup lint types layers $(CLIENTS) $(BROKERS) ## Everything CI checks: style, types, layers, all tests
 	@scripts/test.sh $(ARGS)
 
 .PHONY: clients
 clients: $(STAMPS)/project $(CLIENTS) ## Only the users in Java, Go and Rust (official clients)
 	@$(BIN)/python -m pytest tests/clients $(ARGS)
+
+.PHONY: clusters
+clusters: $(STAMPS)/project $(BROKERS) ## Only the tests before real brokers (Pulsar)
+	@$(BIN)/python -m pytest tests/clusters $(ARGS)
 
 .PHONY: unit
 unit: $(STAMPS)/project ## Only the fast tests: no sockets, no Spark
@@ -132,6 +143,6 @@ lock: $(STAMPS)/project ## Resolve pyproject.toml again (ARGS=--upgrade: newest 
 
 .PHONY: clean
 clean: ## Remove everything that can be made again
-	@rm -rf .venv tests/js/node_modules tests/clients/build benchmarks/load/build build dist .coverage .coverage.* htmlcov
+	@rm -rf .venv tests/js/node_modules tests/clients/build tests/clusters/build benchmarks/load/build build dist .coverage .coverage.* htmlcov
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

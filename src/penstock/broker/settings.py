@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from penstock.model.secret import Secret
+
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the core needs to know of the configuration."""
@@ -52,3 +54,21 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     # A publish that a quota or publishRate holds fails after this: below the 30 s that clients wait.
     quota_hold_ms: int = 20_000
     producer_memory_minutes: int = 360  # sequence ids of producers silent for so long are forgotten; 0: never
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster that the server stands before, and who the server is to it."""
+
+    url: str = ""  # pulsar://host:port or pulsar+ssl://…, several hosts by commas; empty: the server keeps messages itself
+    admin_url: str = ""  # http(s)://host:port of the cluster's admin REST, several hosts by commas
+    token: Secret = Secret()
+    token_file: str = ""  # read for each connection: a token may be renewed
+    username: str = ""  # of basic authentication
+    password: Secret = Secret()
+    tls_trust_file: str = ""  # PEM: who may have signed the brokers' certificates; empty: the system's
+    tls_cert_file: str = ""  # PEM: the server's own certificate, for authentication by certificate
+    tls_key_file: str = ""
+    tls_check_host: bool = True  # whether a broker's certificate has to name its host
+    timeout_ms: int = 30_000  # for an answer of the cluster; Pulsar's operationTimeoutMs
+    # What the cluster knows of a topic (whether it is there, its partitions, schema and policies) is asked again after this.
+    learned_ms: int = 5_000

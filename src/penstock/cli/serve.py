@@ -20,6 +20,10 @@ from penstock.server.sources import load
     metavar="HOST:PORT",
     help="Where Pulsar's protocol is spoken; off: nowhere [127.0.0.1:6650].",
 )
+@click.option(
+    "--engine", metavar="URL", help="Stand before an Apache Pulsar cluster: pulsar://HOST:PORT[,HOST:PORT]."
+)
+@click.option("--admin", metavar="URL", help="Where that cluster is administered: http://HOST:PORT.")
 @click.option("--memory", is_flag=True, help="Keep everything in memory: gone when the server stops.")
 @click.option(
     "--insecure", is_flag=True, help="Serve other machines without authentication, where that is meant."
@@ -43,6 +47,8 @@ def serve_command(
     data: str | None,
     http: str | None,
     pulsar: str | None,
+    engine: str | None,
+    admin: str | None,
     memory: bool,
     insecure: bool,
     log: str | None,
@@ -53,6 +59,8 @@ def serve_command(
     flags: dict[str, object] = {
         "data.folder": data,
         "data.store": "memory" if memory else None,
+        "engine.url": engine,
+        "engine.admin_url": admin,
         "auth.insecure": insecure or None,
         "http.listen": http,
         "pulsar.listen": pulsar,

@@ -5,7 +5,7 @@ from typing import Final
 
 from penstock.broker.broker import Broker
 from penstock.broker.entry_format import EntryFormat
-from penstock.broker.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.embedded import broker as embedded
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.ports import Store
@@ -35,3 +35,12 @@ def open_embedded(
 
         store = SqliteStore.bounded(folder, size_max_bytes, reserve_bytes)
     return embedded.Broker(store, MemoryStore(TRANSIENT_LEDGERS), encoder, LoopClock(), settings)
+
+
+def open_pulsar(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:
+    """The engine before an Apache Pulsar cluster, not yet started; raises BAD_PARAMETER for settings that cannot be used."""
+    from penstock.engines.pulsar.broker import (
+        PulsarBroker,  # a server of its own starts without an HTTP client
+    )
+
+    return PulsarBroker(cluster, settings, encoder, LoopClock())

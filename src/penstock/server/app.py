@@ -5,7 +5,9 @@ import asyncio
 import msgspec
 from starlette.routing import Router
 
-from penstock.engines.opening import open_embedded
+from penstock.broker.broker import Broker
+from penstock.engines.opening import open_embedded, open_pulsar
+from penstock.protocols.admin.forwarding import forwarding
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
 from penstock.protocols.binary.endpoint import BinaryEndpoint
@@ -57,15 +59,22 @@ class App(msgspec.Struct, frozen=True):
 
 
 def build(config: Config) -> App:
-    """Everything of one server, not yet started; raises AuthConfigError."""
-    broker = open_embedded(
+    """Everything of one server, not yet started; raises AuthConfigError, BAD_PARAMETER."""
+    broker = open_broker(config)
+    return build_for(ServerContext(broker, config.limits, authenticator(config.auth, broker)), config)
+
+
+def open_broker(config: Config) -> Broker:
+    """The engine that the configuration means; raises BAD_PARAMETER."""
+    if config.engine.url:
+        return open_pulsar(config.engine, config.broker, WireFormat())
+    return open_embedded(
         config.broker,
         WireFormat(),
         folder=None if config.data.store == "memory" else config.data.folder,
         size_max_bytes=config.storage.size_max_bytes,
         reserve_bytes=config.storage.reserve_bytes,
     )
-    return build_for(ServerContext(broker, config.limits, authenticator(config.auth, broker)), config)
 
 
 def build_for(context: ServerContext, config: Config | None = None) -> App:
@@ -73,6 +82,9 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
     config = config or Config()
     rest, sockets, admin = RestEndpoint(context), Sockets(), admin_endpoint(context)
     kafka_rest = KafkaRestEndpoint(context)
+    cluster = context.broker.cluster
+    if cluster is not None:
+        admin = forwarding(context, cluster, admin)
     websocket = Router(websocket_routes(context, sockets), redirect_slashes=False)
     stages = StagesEndpoint(context)
     binary = BinaryEndpoint(context)

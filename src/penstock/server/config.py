@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.broker.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.limits import Limits
 
@@ -97,6 +97,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     pulsar: PulsarSettings = PulsarSettings()
     data: DataSettings = DataSettings()
     storage: StorageSettings = StorageSettings()
+    engine: ClusterSettings = ClusterSettings()
     broker: BrokerSettings = BrokerSettings()
     limits: Limits = Limits()
     tls: TlsSettings = TlsSettings()

@@ -85,7 +85,8 @@ def configure(settings: LogSettings) -> None:
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
     # The HTTP server's own news are ours already.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    for name in ("uvicorn", "httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("penstock.audit").disabled = not settings.audit
     LINE_LIMITS.attach()
 

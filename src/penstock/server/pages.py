@@ -68,6 +68,15 @@ class Pages:
     def _ready(self, accept: str) -> Page:
         if self._context.draining:
             return 503, _JSON, error_body(ErrorKind.UNAVAILABLE, "the server is shutting down")
+        cluster = self._context.broker.cluster
+        if cluster is not None and cluster.problem is not None:
+            body = {
+                "status": "not ready",
+                "error_code": ErrorKind.UNAVAILABLE.codes.code,
+                "reason": "cluster_unreachable",
+                "message": cluster.problem,
+            }
+            return 503, _JSON, msgspec.json.encode(body)
         storage = self._context.broker.storage
         if storage.failing:
             return 503, _JSON, msgspec.json.encode({"status": "not ready", **storage.readiness()})

@@ -59,7 +59,7 @@ async def serve(
             http = HttpServer(app.asgi, config.http, app.context.limits, app.context.load)
             await listeners.open(app.context, app.binary)
             await http.open(listeners.http)
-            log.info("ready", extra={"urls": listeners.urls, "store": config.data.store})
+            log.info("ready", extra={"urls": listeners.urls, "store": config.engine.url or config.data.store})
             ready(*listeners.urls)
 
             reload = None if reread is None else Reload(config, reread, app, http, listeners)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, get_origin
 
 import msgspec
 
-from penstock.protocols.auth.settings import MASK, Secret
+from penstock.model.secret import MASK, Secret
 
 from .config import OFF, Config, ConfigError, check_origin, host_and_port
 

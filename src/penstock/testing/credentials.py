@@ -6,8 +6,9 @@ with running(auth=Issuer().settings(super_users=("admin",))) as server: ...
 import time
 from typing import Any
 
+from penstock.model.secret import Secret
 from penstock.protocols.auth.mint import Signer, secret_signer
-from penstock.protocols.auth.settings import AuthSettings, Secret
+from penstock.protocols.auth.settings import AuthSettings
 
 KEY = "a key of tests, as long as HS256, HS384 and HS512 want it to be: 64"
 

@@ -16,7 +16,7 @@ from .tasks import Tasks
 
 
 class Context:
-    """One client's; `options` are complete."""
+    """One client's; `options` are complete. `entry_metadata`: brokers send what they know of each entry."""
 
     def __init__(
         self,
@@ -24,6 +24,8 @@ class Context:
         authentication: Authentication | None,
         timeout_s: float,
         options: ClientOptions,
+        *,
+        entry_metadata: bool = False,
     ) -> None:
         if options["use_tls"] and service_url.startswith("pulsar://"):
             service_url = "pulsar+ssl://" + service_url.removeprefix("pulsar://")
@@ -35,7 +37,8 @@ class Context:
         ssl_context = options["ssl_context"]
         if url.tls and ssl_context is None:
             ssl_context = tls_context(options, authentication)
-        self._pool = Pool(authentication, ssl_context, options["connection_timeout_ms"] / 1000)
+        connect_s = options["connection_timeout_ms"] / 1000
+        self._pool = Pool(authentication, ssl_context, connect_s, entry_metadata=entry_metadata)
         self.lookup: Lookup
         if url.http:
             self.lookup = HttpLookup(self._pool, url, authentication, ssl_context, timeout_s)

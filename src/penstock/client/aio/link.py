@@ -110,13 +110,7 @@ class Link(asyncio.Protocol):
 
     async def ask(self, command: Any, timeout_s: float | None) -> Any:
         """Send a command (its body, such as a `CommandSeek`) and wait for the answer. Raises what the broker says instead, or Timeout."""
-        if self.closed:
-            raise NotConnected("the connection is closed")
-        self._request_id += 1
-        number = command.request_id = self._request_id
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._answers[number] = answer
-        self.write([framed(command)])
+        answer = self.request(command)
         try:
             async with asyncio.timeout(timeout_s):
                 return await answer
@@ -125,7 +119,19 @@ class Link(asyncio.Protocol):
                 raise
             raise Timeout(f"the broker did not answer within {timeout_s:g} s") from None
         finally:
-            self._answers.pop(number, None)
+            self._answers.pop(command.request_id, None)
+
+    def request(self, command: Any) -> asyncio.Future[Any]:
+        """Send a command; the future gets the answer, or what the broker says instead."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if self.closed:
+            answer.set_exception(NotConnected("the connection is closed"))
+            return answer
+        self._request_id += 1
+        command.request_id = self._request_id
+        self._answers[self._request_id] = answer
+        self.write([framed(command)])
+        return answer
 
     def write(self, parts: list[bytes]) -> None:
         """Send frames."""
@@ -221,7 +227,7 @@ class Link(asyncio.Protocol):
             _give(self.consumers, body.consumer_id, frame)
         elif kind == BaseCommand.PRODUCER_SUCCESS and not body.producer_ready:
             pass  # its turn to have the topic for itself comes later, with the same request id
-        elif kind != BaseCommand.ACK_RESPONSE:
+        else:
             self._answer(kind, body)
 
     def _closed(self, attached: dict[int, Attached], number: int) -> None:
@@ -233,7 +239,7 @@ class Link(asyncio.Protocol):
         answer = self._answers.pop(body.request_id, None)
         if answer is None or answer.done():
             return
-        if kind == BaseCommand.ERROR:
+        if kind == BaseCommand.ERROR or (kind == BaseCommand.ACK_RESPONSE and body.HasField("error")):
             answer.set_exception(server_error(body.error, body.message))
         else:
             answer.set_result(body)
@@ -249,9 +255,15 @@ class Pool:
     """Opens connections where there are none."""
 
     def __init__(
-        self, authentication: Authentication, context: ssl.SSLContext | None, timeout_s: float
+        self,
+        authentication: Authentication,
+        context: ssl.SSLContext | None,
+        timeout_s: float,
+        *,
+        entry_metadata: bool = False,
     ) -> None:
         self._authentication = authentication
+        self._entry_metadata = entry_metadata
         self._context = context
         self._timeout_s = timeout_s
         self._links: dict[tuple[Address, str | None], Link] = {}
@@ -271,7 +283,7 @@ class Pool:
             return link
 
     async def _open(self, address: Address, proxy_to: str | None) -> Link:
-        hello = Hello(self._authentication, proxy_to)
+        hello = Hello(self._authentication, proxy_to, self._entry_metadata)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -60,8 +60,12 @@ class Lookup(Protocol):
     async def link(self, topic: str) -> Link:
         """A connection to the broker of a topic."""
 
-    async def partitions(self, topic: str) -> int:
-        """How many partitions a topic has, 0 when it is not partitioned."""
+    async def partitions(self, topic: str, *, create: bool = True) -> int:
+        """How many partitions a topic has, 0 when it is not partitioned.
+
+        Asking makes a topic that is not there partitioned where the service is configured so; without `create` it raises
+        TopicNotFound instead, as far as the service knows how.
+        """
 
     async def topics(self, namespace: str, mode: RegexSubscriptionMode) -> list[str]:
         """The names of a namespace's topics; partitioned ones by their partitions."""
@@ -103,9 +107,12 @@ class BinaryLookup:
             raise server_error(answer.error, answer.message)
         return answer
 
-    async def partitions(self, topic: str) -> int:
+    async def partitions(self, topic: str, *, create: bool = True) -> int:
         link = await self._pool.link(next(self._hosts))
-        answer = await link.ask(CommandPartitionedTopicMetadata(topic=topic), self._timeout_s)
+        command = CommandPartitionedTopicMetadata(
+            topic=topic, metadata_auto_creation_enabled=None if create else False
+        )
+        answer = await link.ask(command, self._timeout_s)
         if answer.response == CommandPartitionedTopicMetadataResponse.Failed:
             raise server_error(answer.error, answer.message)
         return int(answer.partitions)
@@ -144,8 +151,9 @@ class HttpLookup:
             raise errors.LookupError(f"{topic}: the service names no broker")
         return await self._pool.link(parse_service_url(url).addresses[0])
 
-    async def partitions(self, topic: str) -> int:
-        answer = await self._get(f"/admin/v2/{_path(topic)}/partitions?checkAllowAutoCreation=true")
+    async def partitions(self, topic: str, *, create: bool = True) -> int:
+        allowed = "true" if create else "false"
+        answer = await self._get(f"/admin/v2/{_path(topic)}/partitions?checkAllowAutoCreation={allowed}")
         return int(answer.get("partitions", 0))
 
     async def topics(self, namespace: str, mode: RegexSubscriptionMode) -> list[str]:

@@ -60,6 +60,9 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
     key_shared: ConsumerKeySharedPolicy | None = None
     replicate_state: bool = False
+    priority: int = 0
+    subscription_properties: dict[str, str] = {}  # of a subscription that is new
+    create_topic: bool = True
 
 
 def framed(body: Any) -> bytes:
@@ -126,8 +129,11 @@ def send(producer_id: int, sequence_id: int, highest: int, count: int, entry: by
     return entry_head(b"\x08\x06\x32" + integer(len(body)) + body, len(entry))
 
 
-def subscribe(consumer_id: int, how: Subscription, start: MessageId | None) -> CommandSubscribe:
-    """Create a consumer; `start` is where one that is not durable begins."""
+def subscribe(
+    consumer_id: int, how: Subscription, start: MessageId | None, epoch: int | None = None
+) -> CommandSubscribe:
+    """Create a consumer; `start` is where one that is not durable begins, `epoch` how often it asked for everything
+    again, for brokers to say which messages were sent before."""
     return CommandSubscribe(
         topic=how.topic,
         subscription=how.name,
@@ -137,12 +143,15 @@ def subscribe(consumer_id: int, how: Subscription, start: MessageId | None) -> C
         durable=how.durable,
         read_compacted=how.read_compacted,
         initialPosition=int(how.initial_position),  # type: ignore[arg-type]
-        priority_level=0,
+        priority_level=how.priority,
         replicate_subscription_state=True if how.replicate_state else None,
         start_message_id=None if start is None else wire_id(start),
         schema=None if how.schema is None else wire_schema(how.schema),
         metadata=_pairs(how.properties),
         keySharedMeta=None if how.key_shared is None else _key_shared(how.key_shared),
+        subscription_properties=_pairs(how.subscription_properties),
+        force_topic_creation=None if how.create_topic else False,
+        consumer_epoch=epoch,
     )
 
 

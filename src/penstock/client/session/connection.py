@@ -80,10 +80,12 @@ def _address(url: str, text: str, default: int, tls: bool) -> Address:
 
 
 class Hello(NamedTuple):
-    """What a client says first. `proxy_to` names the broker that a proxy shall connect to."""
+    """What a client says first. `proxy_to` names the broker that a proxy shall connect to; `entry_metadata` asks
+    for what the broker knows of each entry, such as its number."""
 
     authentication: Authentication
     proxy_to: str | None = None
+    entry_metadata: bool = False
 
 
 class Connection:
@@ -93,6 +95,7 @@ class Connection:
         self.ready = False
         self.broken: PulsarException | None = None
         self.max_message_size = MESSAGE_BYTES_MAX
+        self.protocol_version = 0
         self.supports_request_reply = False
         self._authentication = hello.authentication
         self._heard = now
@@ -148,6 +151,7 @@ class Connection:
     def _connected(self, command: BaseCommand) -> None:
         connected = command.connected
         self.ready = True
+        self.protocol_version = connected.protocol_version
         self.supports_request_reply = connected.feature_flags.supports_request_reply
         if connected.max_message_size > 0:
             self.max_message_size = connected.max_message_size
@@ -179,7 +183,11 @@ def _connect(hello: Hello) -> CommandConnect:
         original_auth_method=None if original is None else original.method,
         original_auth_data=None if original is None else original.data().decode(),
         proxy_to_broker_url=hello.proxy_to,
-        feature_flags=FeatureFlags(supports_auth_refresh=True, supports_request_reply=True),
+        feature_flags=FeatureFlags(
+            supports_auth_refresh=True,
+            supports_broker_entry_metadata=True if hello.entry_metadata else None,
+            supports_request_reply=True,
+        ),
     )
 
 

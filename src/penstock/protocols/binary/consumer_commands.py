@@ -39,6 +39,7 @@ async def subscribe(session: Session, command: pb.CommandSubscribe) -> None:
     broker, number = session.broker, command.consumer_id
     name = TopicName.parse(command.topic)
     session.admitted.may_consume(name, command.subscription)
+    session.check_served()
     if number in session.consumers:  # the client did not get the answer
         session.send(pb.CommandSuccess(request_id=command.request_id))
         return

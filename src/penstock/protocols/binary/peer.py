@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from penstock import __version__
 from penstock.broker.broker import Broker
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNKNOWN_CLIENT
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
@@ -97,6 +98,15 @@ class Peer:
     @property
     def broker(self) -> Broker:
         return self.context.broker
+
+    def check_served(self) -> None:
+        """Raise NOT_SUPPORTED where producers and consumers of the protocol are the cluster's own."""
+        if self.broker.cluster is not None:
+            raise PenstockError(
+                ErrorKind.NOT_SUPPORTED,
+                "this server stands before a cluster: producers and consumers of Pulsar's protocol connect to the"
+                " cluster's brokers, which a lookup names",
+            )
 
     @property
     def admitted(self) -> Caller:

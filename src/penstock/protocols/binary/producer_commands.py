@@ -40,6 +40,7 @@ async def _create(session: Session, command: pb.CommandProducer) -> None:
     broker, number = session.broker, command.producer_id
     name = TopicName.parse(command.topic)
     session.admitted.may_produce(name)
+    session.check_served()
     if command.initial_subscription_name:
         session.admitted.may_consume(name, command.initial_subscription_name)
     existing = session.producers.get(number)

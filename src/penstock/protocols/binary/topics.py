@@ -38,6 +38,7 @@ async def partitioned_metadata(
 
 async def _partitions(session: Session, command: pb.CommandPartitionedTopicMetadata) -> int:
     name, broker = TopicName.parse(command.topic), session.broker
+    await broker.topics.learn(name)
     (await session.admitted.acting_for(_original(command))).may_look(name)
     if not broker.topics.exists(name) and name.partition < 0 and command.metadata_auto_creation_enabled:
         auto = broker.topics.auto(name)
@@ -63,16 +64,22 @@ async def lookup(session: Session, command: pb.CommandLookupTopic, frame: Frame)
     try:
         who = await session.admitted.acting_for(_original(command))
         name = TopicName.parse(command.topic)
+        await broker.topics.learn(name)
         who.may_look(name)
         if not broker.topics.exists(name) and not broker.topics.auto(name).allowed:
             raise broker.topics.missing(name)
         answer.response = kind.Connect
+        answer.authoritative = True
+        if broker.cluster is not None:
+            owner = await broker.cluster.owner(name)
+            answer.brokerServiceUrl, answer.brokerServiceUrlTls = owner.url, owner.tls_url
+            session.send(answer)
+            return
         # The client takes that of its own kind; some parse both, and an empty one is no URL.
         if context.pulsar_url:
             answer.brokerServiceUrl = context.pulsar_url
         if context.pulsar_tls_url:
             answer.brokerServiceUrlTls = context.pulsar_tls_url
-        answer.authoritative = True
         answer.proxy_through_service_url = True
     except PenstockError as error:
         answer.response = kind.Failed
@@ -84,6 +91,7 @@ async def lookup(session: Session, command: pb.CommandLookupTopic, frame: Frame)
 async def topics_of_namespace(session: Session, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Answer the topics of a namespace; none at all where they are those that the client knows."""
     namespace = NamespaceName.parse(command.namespace)
+    await session.broker.topics.learn_names(namespace)
     session.admitted.may_list(namespace)
     pattern = pattern_of(command.topics_pattern) if command.HasField("topics_pattern") else None
     topics = await listed(session, namespace, _DOMAINS[command.mode], pattern)

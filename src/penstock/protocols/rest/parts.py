@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.capability import Capability, Capable
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.log import Log
 from penstock.model.bits import bits_of
@@ -100,12 +101,17 @@ class Decoding:
     """Entries to what is in them, which must not be changed: the last few batches are cached, as the consumers of a
     subscription share them, and so do pages."""
 
-    def __init__(self, encoder: EntryFormat, *, numbered: bool = True) -> None:
-        """`numbered`: messages are shown with their offsets."""
-        self.numbered = numbered
+    def __init__(self, encoder: EntryFormat, engine: Capable | None = None) -> None:
+        """`engine`: the one whose entries they are; None: it can do everything."""
+        self._engine = engine
         self._encoder = encoder
         self._recent: OrderedDict[tuple[int, int], tuple[Opened, int]] = OrderedDict()
         self._bytes = 0
+
+    @property
+    def numbered(self) -> bool:
+        """Whether messages are shown with their offsets."""
+        return self._engine is None or Capability.OFFSETS in self._engine.capabilities
 
     def part(self, topic: Log, entry: Entry, mask: int, redeliveries: int | None = None) -> Part:
         """The messages of an entry whose bits are set in `mask`, as far as there are such."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 
-from penstock.broker.capability import Capability
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.exchange import Exchange
@@ -21,7 +20,7 @@ class Services:
         self.broker = context.broker
         self.limits = context.limits
         self.polls = LongPolls(self.broker.clock)
-        self.decoding = Decoding(self.broker.encoder, numbered=Capability.OFFSETS in self.broker.capabilities)
+        self.decoding = Decoding(self.broker.encoder, self.broker)
         self.producers = ProducerCache(self.broker)
         self.instances = Instances(self.broker, self.limits)
 

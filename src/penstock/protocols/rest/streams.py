@@ -131,14 +131,20 @@ async def stream_entries(
     await exchange.head(
         200, (b"content-type", ENTRIES.encode()), (b"x-penstock-ledger", b"%d" % topic.ledger)
     )
-    entry_id = await topic.entry_at(start) if start < end else topic.next_entry
+    by_offset = topic.ledger < 0  # ids of entries do not rise in a log of many ledgers
+    entry_id = topic.next_entry
+    if start < end:
+        entry_id = start if by_offset else await topic.entry_at(start)
     answered = Answered(exchange)
     try:
         while entry_id >= 0:
             await answered.wait(_BLOCK_BYTES)
-            entries = await topic.read(entry_id, _BLOCK_ENTRIES, _BLOCK_BYTES)
+            read = topic.read_at if by_offset else topic.read
+            entries = await read(entry_id, _BLOCK_ENTRIES, _BLOCK_BYTES)
             check()
             block, entry_id = _block(entries, start, end)
+            if by_offset and entry_id >= 0:
+                entry_id = entries[-1].end
             answered.count(len(block))
             del entries
             if block:

@@ -112,11 +112,14 @@ class Endpoint:
                 return await self._reader(topic, query, scope, socket)
         return await self._consumer(target, query, scope, socket)
 
-    async def _admit(self, scope: Scope) -> Caller:
-        return await Caller.admit(self._context, _authorization(scope), scope)
+    async def _admit(self, scope: Scope, *topics: TopicName) -> Caller:
+        caller = await Caller.admit(self._context, _authorization(scope), scope)
+        for topic in topics:
+            await self._context.broker.topics.learn(topic)
+        return caller
 
     async def _producer(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Handler:
-        caller = await self._admit(scope)
+        caller = await self._admit(scope, topic)
         socket.held = caller.watch(partial(caller.may_produce, topic), socket.revoke)
         parameters = producer_parameters(query)
         broker = self._context.broker
@@ -138,7 +141,7 @@ class Endpoint:
         )
 
     async def _reader(self, topic: TopicName, query: Query, scope: Scope, socket: Socket) -> Handler:
-        caller = await self._admit(scope)
+        caller = await self._admit(scope, topic)
         socket.held = caller.watch(partial(caller.may_consume, topic), socket.revoke)
         parameters = reader_parameters(query)
         broker = self._context.broker
@@ -169,8 +172,8 @@ class Endpoint:
             query, multi=multi, outbox_bytes_max=self._context.limits.websocket_outbox_bytes
         )
         options = msgspec.structs.replace(parameters.options, client=client_of(scope))
-        caller = await self._admit(scope)
         names = parameters.topics if target.topic is None else (target.topic,)
+        caller = await self._admit(scope, *names)
 
         def check(*topics: TopicName) -> None:
             """Raise FORBIDDEN unless topics may be consumed, and their dead letters published."""
@@ -201,6 +204,7 @@ class Endpoint:
         check: Callable[..., None],
     ) -> Consumer:
         """What matches and may be consumed, now and later; the socket ends when one of them may be no longer."""
+        await self._context.broker.topics.learn_names(pattern.namespace)
         caller.may_list(pattern.namespace)
         broker = self._context.broker
 

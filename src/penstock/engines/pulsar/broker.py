@@ -1,0 +1,202 @@
+"""The broker before an Apache Pulsar cluster: what the endpoints see. Everything runs on one event loop."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.broker.capability import Capability
+from penstock.broker.consumer import Consumer as AnyConsumer
+from penstock.broker.delivery import Budget
+from penstock.broker.entry_format import EntryFormat
+from penstock.broker.names import matched_name
+from penstock.broker.patterns import Pattern
+from penstock.broker.producer import Producer as AnyProducer
+from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.broker.storage_health import StorageHealth
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import NamespaceName, TopicName
+from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
+
+from .cluster import PulsarCluster
+from .consumer import Consumer
+from .dead_letters import DeadLetters
+from .namespaces import PulsarNamespaces
+from .producer import Producer
+from .schemas import Schemas
+from .subscriptions import PulsarSubscriptions
+from .topic import policies_of
+from .topics import PulsarTopics
+from .unsupported import ClusterPolicies, NoAdministration, NoRequests, NoStaging, NoWatches
+
+
+class PulsarBroker:
+    """`broker.Broker`. Messages, cursors, schemas and policies are the cluster's; this process has its clients."""
+
+    writes = None
+
+    def __init__(
+        self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
+    ) -> None:
+        if not settings.admin_url:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                "engine.admin_url is missing: the address of the cluster's admin REST, like http://127.0.0.1:8080",
+            )
+        self.cluster = PulsarCluster(settings)
+        self.settings = own
+        self.capabilities: frozenset[Capability] = frozenset()  # until it is known what the cluster offers
+        self.encoder = encoder
+        self.clock = clock
+        self.tasks = Tasks()
+        self.storage = StorageHealth()
+        self.namespaces = PulsarNamespaces(self.cluster, clock, settings.learned_ms)
+        self.policies = ClusterPolicies(self._in_force)
+        self.topics = PulsarTopics(self.cluster, self.namespaces, clock, self._in_force, settings.learned_ms)
+        self.schemas = Schemas(self.cluster, own.max_schema_bytes)
+        self.topics.learners.append(self._learn_schema)
+        self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
+        self.administration = NoAdministration()
+        self.staging = NoStaging()
+        self.requests = NoRequests()
+        self.watches = NoWatches()
+        self._dead_letters = DeadLetters(encoder, self.producer, self.schemas)
+        self._instance = secrets.token_hex(4)
+        self._names = 0
+
+    async def start(self) -> None:
+        """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
+        await self.cluster.start()
+        if self.cluster.numbered:
+            self.capabilities = frozenset((Capability.OFFSETS,))
+        bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
+        self.settings = msgspec.structs.replace(
+            self.settings, max_message_bytes=min(bytes_max, self.settings.max_message_bytes)
+        )
+        self.tasks.spawn(self.topics.sweep(), "let unused topics go")
+
+    def drain(self) -> None:
+        """Nothing is held here: the cluster holds publishes."""
+
+    async def close(self) -> None:
+        """Leave every topic; what was out with consumers is the cluster's to deliver again."""
+        self._dead_letters.close()
+        leaving: list[Consumer] = []
+        for topic in self.topics.open_topics:
+            for producer in list(topic.producers.values()):
+                producer.close()
+            for subscription in list(topic.subscriptions.values()):
+                leaving += [one for one in subscription.consumers if isinstance(one, Consumer)]
+        for consumer in leaving:
+            await consumer.leave()
+        self.topics.close()
+        await self.tasks.close()
+        await self.cluster.close()
+
+    def new_name(self, kind: str) -> str:
+        """A name that no other client has: `{kind}-{instance}-{number}`."""
+        self._names += 1
+        return f"{kind}-{self._instance}-{self._names}"
+
+    # -- clients
+
+    async def producer(
+        self,
+        name: TopicName,
+        options: ProducerOptions | None = None,
+        *,
+        queued: Callable[[AnyProducer], None] | None = None,
+    ) -> AnyProducer:
+        producer = Producer(self.cluster, self.topics, self.schemas, name, options or ProducerOptions())
+        await producer.open()
+        return producer
+
+    async def subscribe(
+        self,
+        names: Sequence[TopicName],
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        unique_name: bool = False,
+        budget: Budget | None = None,
+    ) -> AnyConsumer:
+        consumer = self._consumer(names, subscription, options, budget)
+        await consumer.open(unique_name=unique_name)
+        return consumer
+
+    async def subscribe_pattern(
+        self,
+        pattern: str,
+        subscription: str,
+        options: ConsumerOptions,
+        *,
+        namespace: NamespaceName,
+        domain: str = "persistent",
+        allowed: Callable[[TopicName], bool] = lambda name: True,
+        budget: Budget | None = None,
+    ) -> AnyConsumer:
+        matches = Pattern(pattern.partition("://")[2] or pattern).fullmatch
+
+        async def matching() -> Sequence[TopicName]:
+            await self.topics.learn_names(namespace)
+            found = [name for name in self.topics.names(namespace, domain) if matches(matched_name(name))]
+            return [name for name in found if allowed(name)]
+
+        consumer = self._consumer(await matching(), subscription, options, budget)
+        await consumer.open(follow=matching)
+        return consumer
+
+    def _consumer(
+        self,
+        names: Sequence[TopicName],
+        subscription: str,
+        options: ConsumerOptions,
+        budget: Budget | None,
+    ) -> Consumer:
+        return Consumer(
+            self.cluster,
+            self.topics,
+            Arriving(self.schemas),
+            names,
+            subscription,
+            options,
+            budget,
+            clock=self.clock,
+            tasks=self.tasks,
+            bury=self._dead_letters.bury,
+            name=self.new_name("consumer"),
+        )
+
+    async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
+        """Close a consumer; `keep_ms` is of engines whose subscriptions end with it (a cluster's do at once)."""
+        if isinstance(consumer, Consumer):
+            await consumer.leave()
+        else:
+            consumer.close()
+
+    # -- what the parts ask
+
+    async def _learn_schema(self, name: TopicName) -> None:
+        await self.schemas.learn(name)
+
+    def _in_force(self, name: TopicName) -> InForce:
+        found = self.namespaces.find(name.namespace_name)
+        deduplication = None if found is None else found.deduplication
+        if deduplication is None:
+            deduplication = self.cluster.flag("brokerDeduplicationEnabled")
+        return policies_of(self.settings, deduplication=deduplication)
+
+
+class Arriving:
+    """What consumers ask of schemas."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self.knows = schemas.knows
+        self._fetch: Any = schemas.fetch
+
+    async def fetch(self, topic: TopicName, version: int) -> None:
+        """Learn a version that an entry names."""
+        await self._fetch(topic, (version,))

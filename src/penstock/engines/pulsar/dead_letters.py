@@ -1,0 +1,101 @@
+"""Where messages go that no consumer could process."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from penstock.broker.entry_format import EntryFormat
+from penstock.broker.names import dead_letter_topic
+from penstock.broker.producer import Producer
+from penstock.broker.schemas import Schemas
+from penstock.model.entry import Entry
+from penstock.model.errors import PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.names import TopicName
+from penstock.model.policy import DeadLetter, ProducerOptions
+from penstock.runtime.tasks import Locks
+
+from .subscription import Subscription
+
+# What a dead letter says of itself; the first three are the names that Pulsar's clients use.
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_SUBSCRIPTION: Final = "REAL_SUBSCRIPTION"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+REASON: Final = "DEAD_LETTER_REASON"
+PRODUCERS_MAX: Final = 100  # that are kept open
+
+_PRODUCER: Final = ProducerOptions()
+
+
+class DeadLetters:
+    """Publishes messages to dead-letter topics with where they came from. Producers are kept for the next letter."""
+
+    def __init__(
+        self,
+        encoder: EntryFormat,
+        producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]],
+        schemas: Schemas,
+    ) -> None:
+        self._encoder = encoder
+        self._producer = producer
+        self._schemas = schemas
+        self._producers: dict[TopicName, Producer] = {}
+        self._opening: Locks[TopicName] = Locks()
+
+    async def bury(
+        self, subscription: Subscription, entry: Entry, index: int, letter: DeadLetter, redeliveries: int
+    ) -> None:
+        """Publish message `index` of `entry` to the dead-letter topic; completes when durable there."""
+        source = subscription.topic
+        messages = self._encoder.decode(entry)
+        message = messages[index if len(messages) > 1 else 0]
+        alone = message.index < 0
+        properties = dict(message.properties)
+        properties[REAL_TOPIC] = str(source.name)
+        properties[REAL_SUBSCRIPTION] = subscription.name
+        properties[ORIGIN_MESSAGE_ID] = str(source.id_of(entry, -1 if alone else index))
+        properties[REASON] = f"not acknowledged after {redeliveries + 1} deliveries"
+        producer = await self._opened(dead_letter_topic(source.name, subscription.name, letter.topic))
+        (result,) = await producer.publish(
+            [
+                OutMessage(
+                    payload=message.payload,
+                    key=message.key,
+                    key_is_base64=message.key_is_base64,
+                    ordering_key=message.ordering_key,
+                    properties=properties,
+                    event_time=message.event_time,
+                    null_value=message.null_value,
+                    schema_version=await self._version(source.name, message.schema_version, producer),
+                )
+            ]
+        )
+        if isinstance(result, PenstockError):
+            raise result
+
+    async def _opened(self, target: TopicName) -> Producer:
+        async with self._opening.hold(target):
+            found = self._producers.pop(target, None)
+            if found is None or found.closed:
+                found = await self._producer(target, _PRODUCER)
+            self._producers[target] = found  # the last one used is the last to go
+            if len(self._producers) > PRODUCERS_MAX:
+                self._producers.pop(next(iter(self._producers))).close()
+            return found
+
+    async def _version(self, source: TopicName, version: int | None, producer: Producer) -> int | None:
+        """The schema that the message was written with, as a version of the dead-letter topic.
+
+        None where the topic has schemas that it may not follow: the letter goes without, rather than not at all.
+        """
+        if version is None:
+            return None
+        try:
+            return await producer.schema_version(self._schemas.version(source, version).schema)
+        except PenstockError:
+            return None
+
+    def close(self) -> None:
+        """Close the producers."""
+        for producer in self._producers.values():
+            producer.close()
+        self._producers.clear()

@@ -1,0 +1,303 @@
+"""The log of a topic or partition in the cluster: positions, and entries by position, through short-lived readers.
+
+Where it begins and ends is what was learned last (`refresh`). A log has many ledgers, so that ids of entries alone say
+nothing: what the contract calls an entry's id is its position here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from penstock.client.errors import PulsarException
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.names import TopicName
+from penstock.runtime.clock import Clock
+
+from .admin import admin_path
+from .cluster import PulsarCluster
+from .followers import Followers
+from .positions import BEFORE_ALL, Place, opaque, opaque_end, place_of
+from .reader import Reader
+from .readers import QUIET_S, Readers
+from .search import find_offset
+
+READ_BYTES: Final = 1 << 20
+FIRST_MS: Final = 10_000  # how long it is trusted where the log begins
+FOLLOW_S: Final = 0.2  # how often it is looked whether a log grew that has followers
+KNOWN_MAX: Final = 4096  # places of entries that were read, by the positions after them
+
+
+class PulsarLog:
+    """`broker.Log`."""
+
+    ledger = -1
+
+    def __init__(self, name: TopicName, cluster: PulsarCluster, clock: Clock) -> None:
+        self.name = name
+        self.partition = max(0, name.partition)
+        self.clock = clock
+        self.first_offset = 0
+        self.next_offset = 0
+        self.size_bytes = 0
+        self.terminated = False
+        self.deleted = False
+        self.read_bytes_max = READ_BYTES
+        self.followers: set[Callable[[], None]] = Followers(self._follow)
+        self.used_ms = clock.monotonic_ms()
+        self._cluster = cluster
+        self._numbered = cluster.numbered
+        self._last: Place = BEFORE_ALL  # of the last entry
+        self._first_ms: int | None = None  # when it was learned where the log begins
+        self._known: dict[int, Place] = {}  # by the position after an entry
+        self._readers = Readers(name, cluster, clock)
+        self._learning = asyncio.Lock()
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def first_entry(self) -> int:
+        return self.first_offset
+
+    @property
+    def next_entry(self) -> int:
+        return self.next_offset
+
+    # -- where it begins and ends
+
+    async def refresh(self) -> None:
+        """Ask the broker for the last entry; raises UNAVAILABLE, TOPIC_NOT_FOUND, and what the cluster refuses."""
+        if not self.name.persistent:
+            return
+        async with self._learning:
+            self.used_ms = self.clock.monotonic_ms()
+            last = await self._readers.last_message_id()
+            if last.entry < 0:
+                self._last = BEFORE_ALL
+            elif (last.ledger, last.entry) != self._last:
+                await self._learn_last(last)
+            await self._learn_first()
+
+    async def _learn_last(self, last: MessageId) -> None:
+        end = opaque_end(last)
+        if self._numbered:
+            entry = await self.entry_at_place((last.ledger, last.entry))
+            end = self.next_offset if entry is None else entry.end
+        self._last = last.ledger, last.entry
+        self._grew(end)
+
+    async def _learn_first(self) -> None:
+        """Offsets of a log that is trimmed begin later; opaque positions may begin anywhere."""
+        now = self.clock.monotonic_ms()
+        if not self._numbered or (self._first_ms is not None and now - self._first_ms < FIRST_MS):
+            return
+        if self._last == BEFORE_ALL:
+            self.first_offset = self.next_offset
+        else:
+            entry = await self._readers.first_from(EARLIEST)
+            if entry is not None:
+                self.first_offset = entry.offset
+        self._first_ms = now
+
+    def _grew(self, end: int) -> None:
+        if end > self.next_offset:
+            self.next_offset = end
+            for follower in list(self.followers):
+                follower()
+
+    # -- positions
+
+    async def entry_at(self, offset: int) -> int:
+        return min(max(offset, self.first_offset), self.next_offset)
+
+    async def offset_after(self, message_id: MessageId, *, inclusive: bool = False) -> int:
+        if message_id == EARLIEST:
+            return self.first_offset
+        if message_id == LATEST:
+            return self.next_offset
+        if message_id.ledger >= 0 and message_id.entry == -1:  # before the first entry of a ledger
+            return await self.offset_after(
+                MessageId(message_id.ledger, 0, message_id.partition), inclusive=True
+            )
+        if min(message_id.ledger, message_id.entry) < 0 or message_id.partition not in (
+            -1,
+            self.name.partition,
+        ):
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"message id {message_id} is not of {self.name}")
+        place = message_id.ledger, message_id.entry
+        index = message_id.batch_index
+        after = 0 if inclusive else 1
+        if not self._numbered:
+            if index >= 0:
+                return opaque(place, index + after)
+            return opaque((place[0], place[1] + after))
+        if place > self._last:
+            return self.next_offset
+        entry = await self.entry_at_place(place, exact=False)
+        if entry is None:
+            return self.next_offset
+        if (entry.ledger, entry.entry_id) != place:
+            return entry.offset  # it was trimmed: what follows it
+        if index >= 0:
+            return min(entry.end, entry.offset + index + after)
+        return entry.end if after else entry.offset
+
+    async def offset_at_time(self, publish_time: int) -> int:
+        if publish_time > self.clock.now_ms():
+            return self.next_offset
+        path = f"{admin_path(self.name)}/messageid/{max(0, publish_time)}"
+        found = await self._cluster.admin.get(path, missing=ErrorKind.TOPIC_NOT_FOUND)
+        place = int(found["ledgerId"]), int(found["entryId"])
+        if place > self._last:
+            return self.next_offset
+        if place[1] < 0:
+            return self.first_offset
+        if not self._numbered:
+            return opaque(place)
+        entry = await self.entry_at_place(place, exact=False)
+        return self.next_offset if entry is None else entry.offset
+
+    async def size_since(self, entry_id: int) -> int:
+        raise _no_sizes()
+
+    async def find_size(self, size_bytes: int) -> Entry | None:
+        raise _no_sizes()
+
+    def id_of(self, entry: Entry, index: int) -> MessageId:
+        if index < 0:
+            return MessageId(entry.ledger, entry.entry_id, self.name.partition)
+        return MessageId(entry.ledger, entry.entry_id, self.name.partition, index, entry.count)
+
+    # -- entries
+
+    async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
+        return await self.read_at(entry_id, entries_max, bytes_max)
+
+    async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
+        if offset >= self.next_offset:
+            return []
+        reader = await self._reader_at(offset)
+        found: list[Entry] = []
+        size = 0
+        try:
+            if reader.last is not None and reader.last.offset <= offset < reader.last.end:
+                found.append(reader.last)
+                size = len(reader.last.data)
+            while len(found) < entries_max and size < bytes_max:
+                if found and found[-1].end >= self.next_offset:
+                    break
+                if not await reader.wait(QUIET_S):
+                    break
+                if found and size + len(reader.next_data) > bytes_max:
+                    break
+                entry = reader.take()
+                if entry is None or entry.end <= offset:
+                    continue
+                found.append(entry)
+                size += len(entry.data)
+        except BaseException:
+            await reader.close()
+            raise
+        self._readers.keep(reader)
+        for entry in found:
+            self._remember(entry)
+        return found
+
+    async def entry(self, entry_id: int) -> Entry:
+        found = await self.read_at(entry_id, 1)
+        if not found:
+            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"{self.name} holds nothing at {entry_id}")
+        return found[0]
+
+    async def grown(self, beyond: int, timeout_ms: float) -> bool:
+        if self.next_offset > beyond or self.terminated or self.deleted:
+            return self.next_offset > beyond
+        reader = await self._reader_at(beyond)
+        try:
+            await reader.wait(timeout_ms / 1000)
+        except BaseException:
+            await reader.close()
+            raise
+        entry = reader.peek()
+        if reader.end_reached_once:
+            self.terminated = True
+        self._readers.keep(reader)
+        if entry is not None:
+            place = entry.ledger, entry.entry_id
+            self._last = max(self._last, place)
+            self._grew(entry.end)
+        return self.next_offset > beyond
+
+    def has_read(self, size: int) -> None:
+        self.read_bytes_max = max(self.read_bytes_max, size)
+
+    async def entry_at_place(self, place: Place, *, exact: bool = True) -> Entry | None:
+        """The entry of an id, or (unless `exact`) the first after it; None where there is none."""
+        found = await self._readers.first_from(MessageId(*place))
+        if found is None or (exact and (found.ledger, found.entry_id) != place):
+            return None
+        self._remember(found)
+        return found
+
+    # -- readers
+
+    async def _reader_at(self, position: int) -> Reader:
+        """A reader whose next entries hold `position`, or follow it."""
+        self.used_ms = self.clock.monotonic_ms()
+        reader = self._readers.take(position)
+        if reader is None:
+            start, inclusive = await self._start_of(position)
+            reader = await self._readers.open(start, inclusive=inclusive, position=position)
+        return reader
+
+    async def _start_of(self, position: int) -> tuple[MessageId, bool]:
+        """From which id on to read, and whether with it, so that what comes holds `position` or is a little before."""
+        if position <= self.first_offset:
+            return EARLIEST, True
+        known = self._known.get(position)
+        if known is not None:
+            return MessageId(*known), False
+        if position >= self.next_offset:
+            return (EARLIEST, True) if self._last == BEFORE_ALL else (MessageId(*self._last), False)
+        if not self._numbered:
+            return MessageId(*place_of(position)), True
+        stats = await self._cluster.admin.get(
+            f"{admin_path(self.name)}/internalStats", missing=ErrorKind.TOPIC_NOT_FOUND
+        )
+        place = await find_offset(position, stats, self.entry_at_place)
+        return (EARLIEST if place is None else MessageId(*place)), True
+
+    def _remember(self, entry: Entry) -> None:
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._known[entry.end] = entry.ledger, entry.entry_id
+
+    def sweep(self) -> None:
+        """Let readers leave that were not used for some time."""
+        self._readers.sweep()
+
+    def end(self, *, deleted: bool) -> None:
+        """The log is used no more."""
+        self.deleted = self.deleted or deleted
+        self._readers.end()
+        for follower in list(self.followers):
+            follower()
+
+    # -- followers
+
+    def _follow(self) -> None:
+        if self._following is None or self._following.done():
+            self._following = self._cluster.context.tasks.spawn(self._look(), f"follow {self.name}")
+
+    async def _look(self) -> None:
+        """Look whether the log grew, as long as there are followers."""
+        while self.followers and not self.deleted:
+            try:
+                await self.refresh()
+            except (PenstockError, PulsarException):
+                await asyncio.sleep(1)  # the followers wait until their own time is over
+            await asyncio.sleep(FOLLOW_S)
+
+
+def _no_sizes() -> PenstockError:
+    return PenstockError(ErrorKind.NOT_SUPPORTED, "the engine behind this server has no sizes of ranges")

@@ -1,0 +1,183 @@
+"""What one consumer has of one topic or partition: entries that arrived and are not wholly acknowledged.
+
+The cluster delivers and acknowledges whole entries (parts of them only where it keeps acknowledgements within batches), and
+an entry may come again of which some messages are done, with the client, or to come later. What is known here of each
+message decides which of them are delivered.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from penstock.model.entry import Entry
+
+Place = tuple[int, int]  # ledger and entry
+
+REMEMBERED_MAX: Final = 10_000  # entries of which nothing is out: they may have gone to other consumers
+
+
+class Row(msgspec.Struct, gc=False):
+    """An entry. Of its messages, as bits: `out` are with the client or on their way to it, `acked` are done, `later`
+    are to come again when their time has come; the others may come at any time."""
+
+    count: int
+    out: int = 0
+    acked: int = 0
+    later: int = 0
+    redeliveries: int = 0
+    tokens: tuple[
+        int, ...
+    ] = ()  # of the entries delivered, by identity: one of before a seek is none of them
+    entry: Entry | None = None  # where its next refusal is the last
+
+    @property
+    def all(self) -> int:
+        return (1 << self.count) - 1
+
+    @property
+    def left(self) -> int:
+        """The messages that are not acknowledged."""
+        return self.all & ~self.acked
+
+
+class Outstanding:
+    """`counts_here`: the cluster does not count redeliveries of this type of subscription."""
+
+    def __init__(self, *, counts_here: bool) -> None:
+        self._rows: dict[Place, Row] = {}
+        self._idle: dict[Place, None] = {}
+        self._counts_here = counts_here
+        self.out = 0  # messages
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def row(self, place: Place) -> Row | None:
+        return self._rows.get(place)
+
+    def arrived(self, entry: Entry, mask: int, redeliveries: int) -> tuple[Row, int]:
+        """An entry came with the messages in `mask`; returns those that are to be delivered, which count as out."""
+        place = (entry.ledger, entry.entry_id)
+        row = self._rows.get(place)
+        if row is None:
+            row = self._rows[place] = Row(entry.count)
+            again = False
+        else:
+            self._idle.pop(place, None)
+            again = True
+        row.acked |= row.all & ~mask
+        wanted = mask & ~(row.acked | row.out | row.later)
+        if self._counts_here:
+            row.redeliveries += again and wanted != 0
+        else:
+            row.redeliveries = max(row.redeliveries, redeliveries)
+        if wanted:
+            row.out |= wanted
+            row.tokens = (*row.tokens[-7:], id(entry))
+            self.out += wanted.bit_count()
+        self._settle(place, row)
+        return row, wanted
+
+    def acknowledge(self, place: Place, index: int) -> tuple[int, Row] | None:
+        """A message is done, all of the entry for -1. Returns the messages that were out, and the row; None where
+        nothing is known of the entry, or there is no such message."""
+        row = self._rows.get(place)
+        if row is None or index >= row.count:
+            return None
+        return self._done(place, row, row.all if index < 0 else 1 << index), row
+
+    def acknowledge_bits(self, place: Place, bits: int) -> tuple[int, Row] | None:
+        """The same for several messages."""
+        row = self._rows.get(place)
+        return None if row is None else (self._done(place, row, bits & row.all), row)
+
+    def _done(self, place: Place, row: Row, bits: int) -> int:
+        """Returns those that were out."""
+        was_out = row.out & bits
+        row.out &= ~bits
+        row.later &= ~bits
+        row.acked |= bits
+        self.out -= was_out.bit_count()
+        self._settle(place, row)
+        return was_out
+
+    def acknowledge_before(self, place: Place) -> int:
+        """All entries before `place` are done; returns how many messages of them were out."""
+        passed = [one for one in self._rows if one < place]
+        count = 0
+        for one in passed:
+            row = self._rows.pop(one)
+            self._idle.pop(one, None)
+            count += row.out.bit_count()
+            row.acked = row.all
+            row.out = row.later = 0
+        self.out -= count
+        return count
+
+    def previous(self, place: Place) -> Place | None:
+        """The entry before `place`, as far as it is known."""
+        if place[1] > 0:
+            return place[0], place[1] - 1
+        return max((one for one in self._rows if one < place), default=None)
+
+    def take_back(self, place: Place, bits: int, *, later: bool, tried: bool = True) -> int:
+        """Messages that are out are not with the client any more: to come again, `later`: when `due` says so.
+        What was never `tried` does not count. Returns which of them were out."""
+        row = self._rows.get(place)
+        if row is None:
+            return 0
+        bits &= row.out
+        row.out &= ~bits
+        if later:
+            row.later |= bits
+        self.out -= bits.bit_count()
+        if not tried and self._counts_here and not row.out:
+            row.redeliveries -= 1  # which its coming again counts
+        self._settle(place, row)
+        return bits
+
+    def due(self, asked: Mapping[Place, int]) -> list[Place]:
+        """The time of messages has come; returns the entries that are to be asked for."""
+        found: list[Place] = []
+        for place, bits in asked.items():
+            row = self._rows.get(place)
+            if row is not None and row.later & bits:
+                row.later &= ~bits
+                found.append(place)
+                self._settle(place, row)
+        return found
+
+    def is_out(self, entry: Entry, mask: int) -> int:
+        """Which messages of a delivery are still out as it was delivered."""
+        row = self._rows.get((entry.ledger, entry.entry_id))
+        return 0 if row is None or id(entry) not in row.tokens else row.out & mask
+
+    def forget(self) -> int:
+        """Nothing of before counts (a seek); returns how many messages were out."""
+        count, self.out = self.out, 0
+        for row in self._rows.values():
+            row.out = row.later = 0
+        self._rows.clear()
+        self._idle.clear()
+        return count
+
+    def places(self) -> Iterable[Place]:
+        return self._rows.keys()
+
+    def _settle(self, place: Place, row: Row) -> None:
+        """Forget what need not be known: all of it is done, or it is as if it had never come."""
+        if not row.left:
+            self._rows.pop(place, None)
+            self._idle.pop(place, None)
+        elif not (row.out or row.later):
+            if not row.acked and not self._counts_here:
+                self._rows.pop(place, None)
+                return
+            self._idle[place] = None
+            if len(self._idle) > REMEMBERED_MAX:
+                oldest = next(iter(self._idle))
+                del self._idle[oldest]
+                self._rows.pop(oldest, None)
+        else:
+            self._idle.pop(place, None)

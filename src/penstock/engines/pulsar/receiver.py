@@ -1,0 +1,267 @@
+"""The side of a consumer that messages are delivered to: what waits for its endpoint, and what its topics may send.
+
+Entries arrive because they were permitted. Those that the endpoint permits no more, or that its window has no room for,
+wait here: the cluster cannot take them back.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from penstock.broker.delivery import Budget, Delivery
+from penstock.model.bits import lowest_bits
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
+from penstock.runtime.clock import Clock
+
+from .permits import MessageSize, share_of, to_grant
+from .subscription import Subscription
+from .topic_consumer import TopicConsumer
+
+PERMITS_MAX: Final = 2**31 - 1
+COUNT_BYTES: Final = 32 * 1024  # of deliveries are counted in the budget at a time
+ANSWER_MS: Final = 20  # within which a cluster sends what it has, once it is permitted
+NEXT_MS: Final = 5  # within which more follows what came
+
+
+class Receiver:
+    """`broker.Receiver`."""
+
+    def __init__(
+        self,
+        name: str,
+        subscription: str,
+        options: ConsumerOptions,
+        budget: Budget | None,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self.subscription = subscription
+        self.options = options
+        self.connected_ms = clock.now_ms()
+        self.outbox: deque[Delivery] = deque()
+        self.outbox_bytes = 0
+        self.unacked = 0
+        self.unacked_max = UNACKED_PER_CONSUMER_MAX
+        self.permits = 0
+        self.delivered = 0
+        self.owner: str | None = None
+        self.proxy: str | None = None
+        self.closed = False
+        self.close_reason: PenstockError | None = None
+        self.end_reached: Callable[[], None] | None = None
+        self.active_changed: Callable[[Any, bool], None] | None = None
+        self.budget = budget
+        self.parts: dict[Subscription, TopicConsumer] = {}
+        self._clock = clock
+        self._alone = options.flow and not options.type.shared
+        self._waiting: deque[Delivery] = deque()  # arrived, and not permitted by the endpoint
+        self._waiting_bytes = self._waiting_messages = 0
+        self._size = MessageSize()
+        self._taken_bytes = self._counted = 0  # by the last `take`; in the budget
+        self._ready = asyncio.Event()
+        self._expected_until = 0
+        self._waits_for_room = False
+
+    # -- capacity
+
+    def capacity(self) -> int:
+        options = self.options
+        # One that gets everything may hold back its acknowledgements for as long as it likes, as in Pulsar.
+        room = PERMITS_MAX if self._alone else self.unacked_max - self.unacked
+        if options.window is not None:
+            room = min(room, options.window - self.unacked)
+        if options.flow:
+            room = min(room, self.permits)
+        return room
+
+    def flow(self, permits: int) -> None:
+        """Allow `permits` more messages; raises BAD_PARAMETER unless positive. Sums are capped."""
+        if permits <= 0:
+            raise PenstockError(ErrorKind.BAD_PARAMETER, f"permits must be positive, not {permits}")
+        self.permits = min(PERMITS_MAX, self.permits + permits)
+        self._pump()
+        if not self.outbox:
+            self._expected_until = self._clock.monotonic_ms() + ANSWER_MS
+        self.grant()
+
+    def stop_flow(self) -> None:
+        self.permits = 0
+
+    @property
+    def expects(self) -> bool:
+        """Whether messages that are there already may still be on their way from the cluster."""
+        return not self._waiting and self.capacity() > 0 and self._clock.monotonic_ms() < self._expected_until
+
+    def grant(self) -> None:
+        """Let the topics send what there is room for."""
+        if self.closed or not self.parts:
+            return
+        held = self.outbox_bytes + self._waiting_bytes
+        room = min(
+            self.capacity() - self._waiting_messages, self._size.fit(self.options.outbox_bytes_max - held)
+        )
+        if self.budget is not None and self.budget.over:
+            room = min(room, 0 if held else 1)
+            if not self._waits_for_room:
+                self._waits_for_room = True
+                self.budget.call_when_room(self._has_room)
+        share = share_of(room, len(self.parts))
+        for part in self.parts.values():
+            more = to_grant(share, part.entries.permits)
+            if more:
+                part.entries.flow(more)
+
+    def _has_room(self) -> None:
+        self._waits_for_room = False
+        self.grant()
+
+    def settled(self, count: int) -> None:
+        """`count` messages are no longer out with this consumer."""
+        if count:
+            self.unacked -= count
+            self._pump()
+            self.grant()
+
+    # -- deliveries
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Called by a topic: messages arrived."""
+        if deliveries and not self.closed:
+            size = sum([len(one.entry.data) for one in deliveries])
+            count = sum([one.mask.bit_count() for one in deliveries])
+            self._size.came(count, size)
+            self._waiting += deliveries
+            self._waiting_bytes += size
+            self._waiting_messages += count
+            self._pump()
+            self._expected_until = self._clock.monotonic_ms() + NEXT_MS
+        self.grant()
+
+    def _pump(self) -> None:
+        """Let what waits go to the endpoint, as far as it permits."""
+        waiting, room = self._waiting, self.capacity()
+        if not waiting or room <= 0:
+            return
+        moved = 0
+        while waiting and moved < room:
+            delivery = waiting[0]
+            count = delivery.mask.bit_count()
+            size = len(delivery.entry.data)
+            if moved + count > room:
+                count = room - moved
+                first = lowest_bits(delivery.mask, count)
+                waiting[0] = msgspec.structs.replace(delivery, mask=delivery.mask & ~first)
+                delivery = msgspec.structs.replace(delivery, mask=first)
+            else:
+                waiting.popleft()
+                self._waiting_bytes -= size
+            moved += count
+            self._hand(delivery, count, size)
+        self._waiting_messages -= moved
+        self.delivered += moved
+        if self.options.flow:
+            self.permits -= moved
+        if not self.options.auto_ack:
+            self.unacked += moved
+        if self.outbox_bytes + self._taken_bytes - self._counted > COUNT_BYTES:
+            self._count()
+        self._ready.set()
+
+    def _hand(self, delivery: Delivery, count: int, size: int) -> None:
+        self.outbox.append(delivery)
+        self.outbox_bytes += size
+        source = delivery.subscription
+        source.rate_out.add(count, size)  # type: ignore[attr-defined]  # they are the engine's own
+        if self.options.ack_timeout_ms:
+            self.parts[source].given(delivery)  # type: ignore[index]
+
+    def take(self, count_max: int = 1 << 30, bytes_max: int = 1 << 60) -> list[Delivery]:
+        """What waits in the outbox, oldest first, up to `count_max` deliveries: one, and more within `bytes_max`.
+
+        It counts in the budget until the next call, or until the consumer waits for more.
+        """
+        taken: list[Delivery] = []
+        size = 0
+        while self.outbox and len(taken) < count_max and size < bytes_max:
+            delivery = self.outbox.popleft()
+            size += len(delivery.entry.data)
+            taken.append(delivery)
+        self.outbox_bytes -= size
+        self._taken_bytes = size
+        if self._counted or self.outbox_bytes + size > COUNT_BYTES:
+            self._count()
+        if taken and self.options.auto_ack:
+            self._handed_on(taken)
+        if not self.outbox and not self.closed:
+            self._ready.clear()
+        self.grant()
+        return taken
+
+    def _handed_on(self, taken: list[Delivery]) -> None:
+        for source, part in list(self.parts.items()):
+            part.handed_on([one for one in taken if one.subscription is source])
+
+    async def ready(self) -> bool:
+        while not self.outbox:
+            if self.closed:
+                return False
+            if self._counted:
+                self._taken_bytes = 0
+                self._count()
+            self._ready.clear()
+            await self._ready.wait()
+        return True
+
+    def _count(self) -> None:
+        """Count in the budget what it has now."""
+        if self.budget is None:
+            return
+        size = self.outbox_bytes + self._waiting_bytes + self._taken_bytes
+        if size < COUNT_BYTES:
+            size = 0
+        self.budget.send(size - self._counted)
+        self._counted = size
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """It waits for the next permits: other consumers get it when this one leaves."""
+        back: list[Delivery] = []
+        for delivery in deliveries:
+            part = self.parts.get(delivery.subscription)  # type: ignore[call-overload]
+            mask = 0 if part is None else part.out.is_out(delivery.entry, delivery.mask)
+            if mask:
+                back.append(msgspec.structs.replace(delivery, mask=mask))
+        count = sum([one.mask.bit_count() for one in back])
+        self._waiting.extendleft(reversed(back))
+        self._waiting_messages += count
+        self._waiting_bytes += sum([len(one.entry.data) for one in back])
+        if not self.options.auto_ack:
+            self.unacked -= count
+        self._pump()
+
+    def void(self, source: Subscription) -> list[Delivery]:
+        """Drop what was not taken of a topic; returns it."""
+        waiting = [one for one in self._waiting if one.subscription is source]
+        if waiting:
+            self._waiting = deque([one for one in self._waiting if one.subscription is not source])
+            self._waiting_messages -= sum([one.mask.bit_count() for one in waiting])
+            self._waiting_bytes = sum([len(one.entry.data) for one in self._waiting])
+        dropped = [one for one in self.outbox if one.subscription is source]
+        if dropped:
+            self.outbox = deque([one for one in self.outbox if one.subscription is not source])
+            self.outbox_bytes = sum([len(one.entry.data) for one in self.outbox])
+            count = sum([one.mask.bit_count() for one in dropped])
+            if self.options.flow:
+                self.permits = min(PERMITS_MAX, self.permits + count)
+            if not self.options.auto_ack:
+                self.unacked -= count
+        self._count()
+        return [*dropped, *waiting]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for the endpoint."""
+        return not self._waiting and not self.outbox

@@ -1,0 +1,328 @@
+"""A subscription of one topic or partition: the cluster has it, this process knows its consumers here and asks for the rest."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, NoReturn, Protocol
+from urllib.parse import quote
+
+from penstock.broker.delivery import Outcome, Receiver
+from penstock.broker.topic import Topic
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.names import TopicName
+from penstock.model.policy import SubscriptionType
+from penstock.runtime.statistics import Rate
+
+RANGES_MAX: Final = 101  # of a cursor that are looked at: one more than endpoints show
+_LARGEST: Final = 2**63 - 1
+
+
+class Admin(Protocol):
+    """The cluster's admin REST, below `/admin/v2`."""
+
+    async def call(self, method: str, path: str, *, body: Any = None, **query: Any) -> Any:
+        """One call; returns the answer's JSON."""
+
+
+class SeekingConsumer(Receiver, Protocol):
+    """A consumer that can move its subscription of one topic."""
+
+    @property
+    def expects(self) -> bool: ...
+
+    async def seek_in(self, source: "Subscription", target: MessageId | int, *, inclusive: bool) -> None:
+        """Move the subscription."""
+
+    async def flush(self) -> None: ...
+    def forget(self, source: "Subscription") -> None:
+        """The subscription was moved by others."""
+
+
+class ClusterCursor:
+    """`broker.Cursor`, as it was learned last. Positions are those of the log."""
+
+    def __init__(self) -> None:
+        self.mark = 0
+        self.beyond = 0
+        self._ranges: list[tuple[int, int]] = []
+
+    def learn(self, mark: int, ranges: list[tuple[int, int]]) -> None:
+        self.mark = mark
+        self._ranges = ranges
+        self.beyond = sum(last - first + 1 for first, last in ranges)
+
+    def mask(self, offset: int, count: int) -> int:
+        """Which of `count` messages from `offset` on are acknowledged, as bits."""
+        mask = 0
+        for first, last in [(0, self.mark - 1), *self._ranges]:
+            low, high = max(first, offset), min(last, offset + count - 1)
+            if low <= high:
+                mask |= (1 << high - offset + 1) - (1 << low - offset)
+        return mask
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        return iter(self._ranges)
+
+
+class Subscription:
+    """`broker.Subscription`. Its figures are what `refresh` learned last, and what goes through this process."""
+
+    def __init__(self, admin: Admin, topic: Topic, name: str) -> None:
+        self.topic = topic
+        self.name = name
+        self.consumers: list[SeekingConsumer] = []
+        self.cursor = ClusterCursor()
+        self.rate_out = Rate(topic.clock)
+        self.type: SubscriptionType | None = None
+        self.durable = True
+        self.properties: dict[str, str] = {}
+        self.backlog = 0
+        self.delayed = 0
+        self.unacked = 0
+        self.redelivered = 0
+        self.active: Receiver | None = None  # where it is a consumer of this process
+        self._admin = admin
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way from the cluster, as far as that is known."""
+        return not any(consumer.expects for consumer in self.consumers)
+
+    # -- consumers of this process
+
+    def add(self, consumer: SeekingConsumer, *, unique_name: bool = False) -> None:
+        """Let a consumer take part; raises CONSUMER_BUSY for a name that must be alone."""
+        if unique_name and any(one.name == consumer.name for one in self.consumers):
+            raise PenstockError(
+                ErrorKind.CONSUMER_BUSY,
+                f"a consumer named {consumer.name} is connected to subscription {self.name} already",
+            )
+        self.type, self.durable = consumer.options.type, consumer.options.durable
+        self.consumers.append(consumer)
+
+    def remove(self, consumer: SeekingConsumer) -> None:
+        """A consumer left."""
+        if consumer in self.consumers:
+            self.consumers.remove(consumer)
+        if self.active is consumer:
+            self.active = None
+
+    # -- the cluster's
+
+    def _path(self, end: str = "") -> str:
+        return f"{topic_path(self.topic.name)}/subscription/{quote(self.name, safe='')}{end}"
+
+    async def refresh(self) -> None:
+        """As `broker.Subscription.refresh`; raises SUBSCRIPTION_NOT_FOUND, UNAVAILABLE."""
+        path = topic_path(self.topic.name)
+        stats = await self._admin.call("GET", f"{path}/stats")
+        found = stats.get("subscriptions", {}).get(self.name)
+        if found is None:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{self.topic.name} has no subscription {self.name}"
+            )
+        self._learn(found)
+        if self.topic.name.persistent:
+            inner = await self._admin.call("GET", f"{path}/internalStats")
+            await self._learn_cursor(inner.get("cursors", {}).get(self.name, {}))
+
+    def _learn(self, stats: Mapping[str, Any]) -> None:
+        self.backlog = int(stats.get("msgBacklog", 0))
+        self.delayed = int(stats.get("msgDelayed", 0))
+        self.unacked = int(stats.get("unackedMessages", 0))
+        self.durable = bool(stats.get("isDurable", self.durable))
+        self.properties = dict(stats.get("subscriptionProperties") or {})
+        if stats.get("consumers"):
+            self.type = SubscriptionType.named(str(stats.get("type", ""))) or self.type
+
+    async def _learn_cursor(self, cursor: Mapping[str, Any]) -> None:
+        marked = _place(str(cursor.get("markDeletePosition", "-1:-1")))
+        mark = await self._position_after(marked)
+        ranges: list[tuple[int, int]] = []
+        for before, last in read_ranges(str(cursor.get("individuallyDeletedMessages", "")))[:RANGES_MAX]:
+            ranges.append((await self._position_after(before), await self._position_after(last) - 1))
+        self.cursor.learn(mark, [one for one in ranges if one[0] <= one[1]])
+
+    async def _position_after(self, place: MessageId) -> int:
+        return await self.topic.offset_after(EARLIEST if place.entry < 0 and place.ledger < 0 else place)
+
+    async def exists(self) -> bool:
+        """Whether the cluster has it."""
+        return self.name in await self._admin.call("GET", f"{topic_path(self.topic.name)}/subscriptions")
+
+    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+        """As `broker.SubscriptionPosition.seek`."""
+        if self.consumers:
+            await self.consumers[0].seek_in(self, target, inclusive=inclusive)
+        else:
+            place = {EARLIEST: (-1, -1), LATEST: (_LARGEST, _LARGEST)}.get(target)
+            ledger, entry = place or (target.ledger, target.entry)
+            await self._reset_cursor(
+                {
+                    "ledgerId": ledger,
+                    "entryId": entry,
+                    "partitionIndex": self.topic.name.partition,
+                    "batchIndex": target.batch_index if place is None else -1,
+                    "excluded": place is None and not inclusive,
+                }
+            )
+        self._moved()
+
+    async def _reset_cursor(self, body: dict[str, Any]) -> None:
+        await self._admin.call("POST", self._path("/resetcursor"), body=body)
+
+    async def seek_time(self, publish_time: int) -> None:
+        """As `broker.SubscriptionPosition.seek_time`."""
+        if self.consumers:
+            await self.consumers[0].seek_in(self, publish_time, inclusive=False)
+        else:
+            await self._admin.call("POST", self._path(f"/resetcursor/{publish_time}"))
+        self._moved()
+
+    def _moved(self) -> None:
+        for consumer in self.consumers[1:]:
+            consumer.forget(self)
+
+    async def move(self, offset: int) -> None:
+        """Go on at `offset`, forwards or backwards."""
+        if offset >= self.topic.next_offset:
+            await self.seek(LATEST)
+            return
+        found = await self.topic.read_at(offset, 1)
+        if not found:
+            await self.seek(LATEST)
+            return
+        entry = found[0]
+        index = max(0, offset - entry.offset) if entry.count > 1 else -1
+        await self.seek(self.topic.id_of(entry, index), inclusive=True)
+
+    def skip(self, offset: int) -> None:
+        """Not offered: what goes through this process is acknowledged by its consumers."""
+        raise _unsupported("skipping messages of a subscription by offset")
+
+    async def last_visible(self) -> tuple[Entry, int] | None:
+        """The last entry of the log; what was compacted is the cluster's."""
+        await self.topic.refresh()
+        if self.topic.next_offset <= self.topic.first_offset:
+            return None
+        found = await self.topic.read_at(self.topic.next_offset - 1, 1)
+        return (found[-1], (1 << found[-1].count) - 1) if found else None
+
+    async def flush(self) -> None:
+        for consumer in list(self.consumers):
+            await consumer.flush()
+
+    async def set_properties(self, properties: dict[str, str]) -> None:
+        await self._admin.call("PUT", self._path("/properties"), body=properties)
+        self.properties = dict(properties)
+
+    async def delete(self) -> None:
+        """Delete the subscription in the cluster; its consumers are closed with SUBSCRIPTION_NOT_FOUND."""
+        reason = PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
+        for consumer in list(self.consumers):
+            consumer.close(reason)
+        await self._admin.call("DELETE", self._path(), force="true")
+
+    async def reply(
+        self,
+        message_id: MessageId,
+        content: bytes,
+        *,
+        owner: str | None,
+        is_error: bool,
+        schema_version: int | None,
+    ) -> Outcome:
+        """As `broker.Subscription.reply`."""
+        raise _unsupported("replies")
+
+    # -- of engines whose logs have one ledger
+
+    @property
+    def answers(self) -> "NoAnswers":
+        return NoAnswers()
+
+    @property
+    def excerpts(self) -> NoReturn:
+        raise _unsupported("consumers of Pulsar's protocol")
+
+    @property
+    def clients_by_index(self) -> Collection[str]:
+        return ()
+
+    def learn_client(self, version: str) -> None:
+        """Not offered."""
+        raise _unsupported("consumers of Pulsar's protocol")
+
+    @property
+    def next_entry(self) -> int | None:
+        return None
+
+    @property
+    def drained(self) -> bool:
+        return self.topic.terminated and self.backlog == 0
+
+
+class NoAnswers:
+    """`broker.Answers` go by entry alone; ids of many ledgers go through consumers."""
+
+    def acknowledge(self, entry_id: int, index: int) -> bool:
+        return False
+
+    def acknowledge_masks(self, masks: Mapping[int, int]) -> list[int]:
+        return list(masks)
+
+    async def acknowledge_late(self, message_id: MessageId) -> None:
+        raise _unsupported("acknowledgements without a consumer")
+
+    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
+        return False
+
+    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
+        raise _unsupported("acknowledgements without a consumer")
+
+    async def acknowledge_up_to(self, message_id: MessageId) -> None:
+        raise _unsupported("acknowledgements without a consumer")
+
+    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
+        return False
+
+    def redeliver_all(self, consumer: Receiver) -> None:
+        raise _unsupported("redelivery without a consumer")
+
+
+def _unsupported(what: str) -> PenstockError:
+    return PenstockError(ErrorKind.NOT_SUPPORTED, f"the engine behind this server has no {what}")
+
+
+def topic_path(name: TopicName) -> str:
+    """Where the admin REST has a topic."""
+    return f"/{name.domain}/{name.tenant}/{name.namespace}/{quote(name.local, safe='')}"
+
+
+def _place(text: str) -> MessageId:
+    ledger, _, entry = text.partition(":")
+    return MessageId(int(ledger), int(entry))
+
+
+def read_ranges(text: str) -> list[tuple[MessageId, MessageId]]:
+    """The cluster's `[(3:0..3:2],(3:4..3:5]]`: after the first id of each, up to and with the second."""
+    found: list[tuple[MessageId, MessageId]] = []
+    for part in text.strip("[]").replace("],(", "|").strip("(]").split("|"):
+        first, dots, last = part.partition("..")
+        if dots:
+            found.append((_place(first), _place(last)))
+    return found
+
+
+def subscriptions_of(topic: Topic) -> dict[str, Subscription]:
+    """Those of a topic that this process knows."""
+    return topic.subscriptions  # type: ignore[return-value]  # the engine's own topics have them
+
+
+def attached_subscription(admin: Admin, topic: Topic, name: str) -> Subscription:
+    """The subscription of that name, as all consumers of this process see it."""
+    known = subscriptions_of(topic)
+    found = known.get(name)
+    if found is None:
+        found = known[name] = Subscription(admin, topic, name)
+    return found

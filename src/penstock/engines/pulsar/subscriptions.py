@@ -1,0 +1,111 @@
+"""Subscriptions over all partitions of their topics: the cluster has them."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from penstock.broker.consumer import Consumer
+from penstock.broker.subscription import Subscription as AnySubscription
+from penstock.broker.topic import Topic
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
+from penstock.model.names import TopicName
+
+from .admin import admin_path
+from .cluster import PulsarCluster
+from .subscription import Subscription, attached_subscription, subscriptions_of
+from .topics import PulsarTopics
+
+_LARGEST: Final = 2**63 - 1
+
+
+class PulsarSubscriptions:
+    """`broker.Subscriptions`."""
+
+    def __init__(self, cluster: PulsarCluster, topics: PulsarTopics) -> None:
+        self._cluster = cluster
+        self._topics = topics
+
+    async def of(self, name: TopicName, subscription: str) -> Sequence[Subscription]:
+        """The subscription on every partition; one without consumers here is asked for in the cluster."""
+        found: list[Subscription] = []
+        for topic in await self._topics.all_of(name, create=False):
+            known = subscriptions_of(topic)
+            one = known.get(subscription)
+            if one is None or not one.consumers:
+                one = one or Subscription(self._cluster.admin, topic, subscription)
+                await one.refresh()  # raises SUBSCRIPTION_NOT_FOUND
+            found.append(one)
+        return found
+
+    async def create(
+        self,
+        name: TopicName,
+        subscription: str,
+        start: MessageId,
+        *,
+        inclusive: bool = False,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        """Create a durable subscription; on a partitioned topic at its beginning or end."""
+        await self._topics.all_of(name)
+        body: Any = {"ledgerId": start.ledger, "entryId": start.entry, "partitionIndex": start.partition}
+        if start == LATEST:
+            body = {"ledgerId": _LARGEST, "entryId": _LARGEST, "partitionIndex": -1}
+        elif start == EARLIEST:
+            body = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
+        if properties:
+            body["properties"] = properties
+        await self._cluster.admin.call(
+            "PUT",
+            f"{admin_path(name)}/subscription/{_quoted(subscription)}",
+            body=body,
+            missing=ErrorKind.TOPIC_NOT_FOUND,
+        )
+
+    async def set_mark(
+        self, topic: Topic, subscription: str, offset: int, *, exact: bool = False
+    ) -> AnySubscription:
+        """Have a subscription follow a reader: everything below `offset` is done."""
+        if offset > topic.next_offset:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"offset {offset} is past the end, {topic.next_offset}"
+            )
+        one = attached_subscription(self._cluster.admin, topic, subscription)
+        try:
+            await one.refresh()
+        except PenstockError as error:
+            if error.kind is not ErrorKind.SUBSCRIPTION_NOT_FOUND:
+                raise
+            await self.create(topic.name, subscription, EARLIEST)
+            await one.refresh()
+        if exact or offset > one.cursor.mark:
+            await one.move(offset)
+            await one.refresh()
+        return one
+
+    async def grow(self, name: TopicName, partitions: int) -> None:
+        await self._cluster.admin.call(
+            "POST", f"{admin_path(name)}/partitions", body=partitions, missing=ErrorKind.TOPIC_NOT_FOUND
+        )
+        self._topics.appeared(name, partitions)
+
+    async def delete(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
+        for one in await self.of(name, subscription):
+            if one.consumers and not force:
+                raise PenstockError(ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has consumers")
+            await one.delete()
+
+    async def delete_of(self, consumer: Consumer) -> None:
+        """Pulsar's unsubscribe: the cluster refuses it where there are other consumers."""
+        for source in list(consumer.attached):
+            if len(source.consumers) > 1:
+                raise PenstockError(
+                    ErrorKind.SUBSCRIPTION_BUSY, f"subscription {source.name} has other consumers"
+                )
+        for source in list(consumer.attached):
+            await source.delete()
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,343 @@
+"""One consumer's half of one topic or partition: entries in, answers out."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from penstock.broker.delivery import Delivery
+from penstock.client.entries.arrived import Arrived
+from penstock.client.entries.consumer import EntryConsumer
+from penstock.client.errors import PulsarException
+from penstock.model.bits import bits_of
+from penstock.model.entry import Entry
+from penstock.model.errors import PenstockError
+from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
+from penstock.model.policy import ConsumerOptions, DeadLetter
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
+
+from .errors import engine_error
+from .outstanding import Outstanding, Place, Row
+from .positions import entry_of
+from .redelivery import Redelivery
+from .subscription import Subscription
+
+BURY_AGAIN_MS: Final = 1000  # after a dead-letter topic did not take a message
+LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched
+
+Bury = Callable[[Subscription, Entry, int, DeadLetter, int], Awaitable[None]]
+
+
+class ArrivingSchemas(Protocol):
+    """What is known of the schemas that entries name."""
+
+    def knows(self, topic: TopicName, version: int) -> bool:
+        """Whether a version was fetched, or is known not to be there."""
+
+    async def fetch(self, topic: TopicName, version: int) -> None:
+        """Fetch a version from the cluster; raises while it cannot be asked."""
+
+
+class Owner(Protocol):
+    """The consumer as its topics see it."""
+
+    options: ConsumerOptions
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Messages arrived."""
+
+    def void(self, source: Subscription) -> Sequence[Delivery]:
+        """What was not taken of a topic will come again; returns it."""
+
+    def settled(self, count: int) -> None:
+        """Messages are no longer out."""
+
+    def active(self, source: Subscription, active: bool) -> None:
+        """It gets everything of a topic, or no longer."""
+
+    def end_reached_of(self, part: "TopicConsumer") -> None:
+        """A topic is terminated, and all of it acknowledged."""
+
+    def part_ended(self, part: "TopicConsumer", error: PenstockError) -> None:
+        """Nothing more comes of a topic."""
+
+
+class TopicConsumer:
+    """The sink of an `EntryConsumer`, which `entries` is set to before it is started."""
+
+    entries: EntryConsumer
+
+    def __init__(
+        self,
+        owner: Owner,
+        source: Subscription,
+        schemas: ArrivingSchemas,
+        clock: Clock,
+        tasks: Tasks,
+        bury: Bury,
+        *,
+        numbered: bool,
+        by_index: bool,
+    ) -> None:
+        self.source = source
+        self.at_end = False
+        self.is_active = False
+        self._owner = owner
+        self._options = owner.options
+        self._schemas = schemas
+        self._clock = clock
+        self._tasks = tasks
+        self._bury = bury
+        self._numbered = numbered
+        self._by_index = by_index
+        self._letter = owner.options.dead_letter
+        self._shared = owner.options.type.shared
+        self.out = Outstanding(counts_here=not self._shared)
+        self._redelivery = Redelivery(clock, self.out, self._ask, self._late)
+        self._unread: deque[Arrived] = deque()  # until a schema is known
+        self._learning = self._seeking = False
+        self._epoch = 0  # a seek makes what was before mean nothing
+
+    # -- in
+
+    def arrived(self, entries: list[Arrived]) -> None:
+        if self._unread:
+            self._unread += entries
+            return
+        name, schemas = self.source.topic.name.base, self._schemas
+        deliveries: list[Delivery] = []
+        for at, one in enumerate(entries):
+            version = one.schema_version
+            if version is not None and not schemas.knows(name, version):
+                self._unread += entries[at:]
+                self._learn(version)
+                break
+            self._take(one, deliveries)
+        self._owner.deliver(deliveries)
+
+    def _take(self, one: Arrived, deliveries: list[Delivery]) -> None:
+        entry = entry_of(one, numbered=self._numbered)
+        row, wanted = self.out.arrived(entry, one.mask, one.redeliveries)
+        if not wanted:
+            return
+        letter, times = self._letter, max(0, row.redeliveries)
+        if letter is not None and times >= letter.redeliveries_max:
+            row.entry = entry
+            if times > letter.redeliveries_max:
+                self._bury_bits(
+                    row, entry, self.out.take_back((one.ledger, one.entry_id), wanted, later=True)
+                )
+                return
+        deliveries.append(Delivery(self.source, entry, wanted, times))
+
+    def _learn(self, version: int) -> None:
+        if not self._learning:
+            self._learning = True
+            self._tasks.spawn(self._fetch(version), f"fetch a schema of {self.source.topic.name}")
+
+    async def _fetch(self, version: int) -> None:
+        try:
+            await self._schemas.fetch(self.source.topic.name.base, version)
+        except PenstockError:
+            self._clock.call_later(LEARN_AGAIN_MS, self._learned)
+            return
+        self._learned()
+
+    def _learned(self) -> None:
+        self._learning = False
+        waiting, self._unread = list(self._unread), deque()
+        if waiting:
+            self.arrived(waiting)
+
+    def reset(self) -> None:
+        if self._seeking:
+            self.forget()
+            return
+        self._unread.clear()
+        for delivery in self._owner.void(self.source):
+            entry = delivery.entry
+            self.out.take_back((entry.ledger, entry.entry_id), delivery.mask, later=False, tried=False)
+
+    def forget(self) -> None:
+        """The subscription moved: nothing of before is out, waits or comes again."""
+        self._epoch += 1
+        self.at_end = False
+        self._unread.clear()
+        waiting = sum(delivery.count for delivery in self._owner.void(self.source))
+        self._redelivery.forget()
+        self._owner.settled(self.out.forget() - waiting)
+
+    def active(self, active: bool) -> None:
+        self.is_active = active
+        self._owner.active(self.source, active)
+
+    def end_reached(self) -> None:
+        self.at_end = True
+        self._owner.end_reached_of(self)
+
+    def ended(self, error: PulsarException) -> None:
+        self._owner.part_ended(self, engine_error(error))
+
+    # -- answers
+
+    def given(self, delivery: Delivery) -> None:
+        """The client is about to get these messages."""
+        place = (delivery.entry.ledger, delivery.entry.entry_id)
+        row = self.out.row(place)
+        if row is not None:
+            self._redelivery.watch(place, row, delivery.mask, self._options.ack_timeout_ms)
+
+    def acknowledge(self, ids: Sequence[MessageId]) -> tuple[int, int]:
+        """Returns how many messages were acknowledged, and how many of them were out."""
+        whole: list[Place] = []
+        acknowledged = were_out = 0
+        for one in ids:
+            place = (one.ledger, one.entry)
+            found = self.out.acknowledge(place, one.batch_index)
+            if found is None:
+                acknowledged += self._late_ack(one, place, whole)
+                continue
+            acknowledged += 1
+            bits, row = found
+            were_out += bits.bit_count()
+            self._count_entry(place, row, whole)
+        if whole:
+            self.entries.acknowledge(whole)
+        return acknowledged, were_out
+
+    def _late_ack(self, one: MessageId, place: Place, whole: list[Place]) -> bool:
+        """A message that is not out here (any more): the cluster knows; of a batch where it keeps single messages."""
+        if place[0] < 0 or self.out.row(place) is not None:
+            return False
+        if one.batch_index < 0 or one.batch_size == 1:
+            whole.append(place)
+        elif self._by_index and one.batch_index < one.batch_size:
+            self.entries.acknowledge_part(place, (1 << one.batch_size) - 1 & ~(1 << one.batch_index))
+        else:
+            return False
+        return True
+
+    def _count_entry(self, place: Place, row: Row, whole: list[Place]) -> None:
+        if not row.left:
+            whole.append(place)
+        elif self._by_index:
+            self.entries.acknowledge_part(place, row.left)
+
+    def handed_on(self, deliveries: Collection[Delivery]) -> None:
+        """What is handed on counts as acknowledged (a reader's)."""
+        whole: list[Place] = []
+        for delivery in deliveries:
+            place = (delivery.entry.ledger, delivery.entry.entry_id)
+            found = self.out.acknowledge_bits(place, delivery.mask)
+            if found is not None:
+                self._count_entry(place, found[1], whole)
+        if whole and not self._shared:
+            self.entries.acknowledge_up_to(max(whole))
+        elif whole:
+            self.entries.acknowledge(whole)
+
+    def acknowledge_up_to(self, one: MessageId) -> int:
+        """Everything up to and with a message is done; returns how many messages were out."""
+        place = (one.ledger, one.entry)
+        found = self.out.acknowledge_bits(place, -1 if one.batch_index < 0 else (2 << one.batch_index) - 1)
+        left = 0 if found is None else found[1].left
+        count = 0 if found is None else found[0].bit_count()
+        if found is None and 0 <= one.batch_index < one.batch_size - 1:
+            left = (1 << one.batch_size) - (2 << one.batch_index)
+        if not left or self._by_index:
+            self.entries.acknowledge_up_to(place, left)
+        elif (previous := self.out.previous(place)) is not None:
+            self.entries.acknowledge_up_to(previous)
+        return count + self.out.acknowledge_before(place)
+
+    def negative(self, one: MessageId, delay_ms: int) -> int:
+        """A message is to come again after a while; returns how many messages were out."""
+        place = (one.ledger, one.entry)
+        row = self.out.row(place)
+        if row is None or one.batch_index >= row.count:
+            return 0
+        return self._take_back(place, row, row.all if one.batch_index < 0 else 1 << one.batch_index, delay_ms)
+
+    def _late(self, place: Place, bits: int) -> None:
+        row = self.out.row(place)
+        if row is not None:
+            self._owner.settled(self._take_back(place, row, bits, 0))
+
+    def _take_back(self, place: Place, row: Row, bits: int, delay_ms: int) -> int:
+        taken = self.out.take_back(place, bits, later=True)
+        if taken:
+            letter = self._letter
+            if letter is not None and row.entry is not None and row.redeliveries >= letter.redeliveries_max:
+                self._bury_bits(row, row.entry, taken)
+            else:
+                self._redelivery.later(place, taken, delay_ms)
+        return taken.bit_count()
+
+    def _ask(self, places: list[Place]) -> None:
+        if self._shared:
+            self.entries.redeliver(places)
+        else:
+            self._unread.clear()  # they come again with all the others
+            self.entries.redeliver_all()
+
+    # -- dead letters
+
+    def _bury_bits(self, row: Row, entry: Entry, bits: int) -> None:
+        self._tasks.spawn(
+            self._bury_all(entry, bits, max(0, row.redeliveries), self._epoch),
+            f"dead letters of {self.source.topic.name}",
+        )
+
+    async def _bury_all(self, entry: Entry, bits: int, redeliveries: int, epoch: int) -> None:
+        """Move messages to the dead-letter topic; each is acknowledged once it is durable there."""
+        letter, place = self._letter, (entry.ledger, entry.entry_id)
+        assert letter is not None
+        for index in bits_of(bits):
+            try:
+                await self._bury(self.source, entry, index, letter, redeliveries)
+            except PenstockError:
+                left = bits >> index << index
+                self._clock.call_later(
+                    BURY_AGAIN_MS, partial(self._bury_again, entry, left, redeliveries, epoch)
+                )
+                return
+            if epoch != self._epoch:
+                return
+            found = self.out.acknowledge_bits(place, 1 << index)
+            if found is not None:
+                whole: list[Place] = []
+                self._count_entry(place, found[1], whole)
+                self.entries.acknowledge(whole)
+
+    def _bury_again(self, entry: Entry, bits: int, redeliveries: int, epoch: int) -> None:
+        if epoch == self._epoch and self.entries.error is None:
+            self._tasks.spawn(
+                self._bury_all(entry, bits, redeliveries, epoch), f"dead letters of {self.source.topic.name}"
+            )
+
+    # -- the whole
+
+    async def seek(self, target: MessageId | int, *, inclusive: bool = False) -> None:
+        """Move the subscription."""
+        self._seeking = True
+        try:
+            await self.entries.seek(target, inclusive=inclusive)
+        except PulsarException as error:
+            raise engine_error(error) from None
+        finally:
+            self._seeking = False
+
+    async def flush(self) -> None:
+        try:
+            await self.entries.flush()
+        except PulsarException as error:
+            raise engine_error(error) from None
+
+    async def close(self) -> None:
+        self._redelivery.close()
+        try:
+            await self.entries.close()
+        except PulsarException:
+            pass  # there is no connection: the broker has noticed, or will

@@ -1,0 +1,68 @@
+"""Administration and lookups of the cluster behind the server: requests are passed on to it, and its answers back.
+
+The cluster answers the server; whether the caller may ask is decided here: superusers everything, administrators of a
+tenant all that is the tenant's, and whoever may use a topic where it is served.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import unquote
+
+from penstock.broker.cluster import Cluster
+from penstock.model.names import NamespaceName, TopicName
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
+from penstock.protocols.http.answers import Dialect
+from penstock.protocols.http.exchange import Exchange, raw_path
+
+Endpoint = Callable[[Exchange], Awaitable[None]]
+
+OWN: Final = ("/admin/v2/proxy-stats",)  # what the server says of itself
+_LOOKUP: Final = "/lookup/v2/topic/"
+# Where a tenant's name stands in a path, by what comes before it.
+_OF_TENANTS: Final = frozenset(("persistent", "non-persistent", "namespaces", "schemas", "tenants"))
+
+
+def forwarding(context: ServerContext, cluster: Cluster, own: Endpoint) -> Endpoint:
+    """Serves `/admin` and `/lookup` of the cluster, and by `own` what is the server's own there."""
+
+    async def serve(exchange: Exchange) -> None:
+        path = raw_path(exchange.scope).decode("ascii", "replace")
+        if path.startswith(OWN):
+            await own(exchange)
+            return
+        try:
+            await _forward(context, cluster, path, exchange)
+        except Exception as error:
+            await exchange.fail(error, context, Dialect.PULSAR)
+
+    return serve
+
+
+async def _forward(context: ServerContext, cluster: Cluster, path: str, exchange: Exchange) -> None:
+    caller = await Caller.admit(context, exchange.authorization, exchange.scope)
+    await _check(context, caller, path)
+    body = await exchange.body(context.limits.max_request_bytes, encoded=True)
+    answer = await cluster.request(
+        exchange.method, path, exchange.scope["query_string"], exchange.scope["headers"], body
+    )
+    if exchange.method not in ("GET", "HEAD"):
+        context.audit.changed(caller.role, exchange.scope, answer.status, proxy=caller.proxy)
+    await exchange.whole(answer.status, answer.headers, None if answer.status == 204 else answer.body)
+
+
+async def _check(context: ServerContext, caller: Caller, path: str) -> None:
+    """Raise FORBIDDEN unless the caller may ask for what is at a path; INVALID_NAME."""
+    if caller.is_super:
+        return
+    segments = [unquote(part) for part in path.strip("/").split("/")]
+    if path.startswith(_LOOKUP) and len(segments) >= 7:
+        topic = TopicName.of(segments[3], segments[4], segments[5], segments[6])
+        await context.broker.topics.learn(topic)
+        caller.may_look(topic)
+    elif len(segments) > 3 and segments[2] in _OF_TENANTS:
+        if len(segments) > 4:
+            await context.broker.topics.learn_names(NamespaceName.of(segments[3], segments[4]))
+        caller.may_administer_tenant(segments[3])
+    else:
+        caller.may_administer()
