@@ -208,9 +208,12 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def _dispatch(self, frame: Frame) -> None:
+        if frame.receipt is not None:
+            _give(self.producers, frame.receipt.producer_id, frame)
+            return
         kind = frame.type
         body: Any = getattr(frame.command, FIELD[kind])
-        if kind == BaseCommand.SEND_RECEIPT or kind == BaseCommand.SEND_ERROR:
+        if kind == BaseCommand.SEND_ERROR:
             _give(self.producers, body.producer_id, frame)
         elif kind == BaseCommand.MESSAGE:
             _give(self.consumers, body.consumer_id, frame)
