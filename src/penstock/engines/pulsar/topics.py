@@ -1,6 +1,5 @@
 """Which topics the cluster has, as far as it was learned, and those that this server uses."""
 
-import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -24,7 +23,6 @@ from .topic import PulsarTopic
 
 KNOWN_MAX: Final = 50_000
 UNUSED_MS: Final = 600_000  # then a topic without clients here is forgotten
-SWEEP_S: Final = 5.0
 NO_TOPICS: Final = AutoTopics(False)
 _AWAY: Final = frozenset((ErrorKind.UNAVAILABLE, ErrorKind.REQUEST_TIMEOUT))
 
@@ -262,18 +260,16 @@ class PulsarTopics:
         if topic is not None:
             topic.end(deleted=deleted)
 
-    async def sweep(self) -> None:
-        """Let readers leave that are not used, and forget topics without clients here; to be run as a task."""
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            before = self._clock.monotonic_ms() - UNUSED_MS
-            for topic in self.open_topics:
-                topic.sweep()
-                for name, subscription in list(topic.subscriptions.items()):
-                    if not subscription.consumers:
-                        del topic.subscriptions[name]
-                if topic.used_ms < before and not topic.in_use:
-                    self._forget(topic.name, deleted=False)
+    def sweep(self) -> None:
+        """Let readers leave that are not used, and forget topics without clients here."""
+        before = self._clock.monotonic_ms() - UNUSED_MS
+        for topic in self.open_topics:
+            topic.sweep()
+            for name, subscription in list(topic.subscriptions.items()):
+                if not subscription.consumers:
+                    del topic.subscriptions[name]
+            if topic.used_ms < before and not topic.in_use:
+                self._forget(topic.name, deleted=False)
 
     def close(self) -> None:
         """End every log."""
