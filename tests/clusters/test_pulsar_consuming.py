@@ -295,6 +295,30 @@ async def test_what_was_not_taken_comes_again_after_a_cut(world: World, kind: Su
     assert await world.backlog() == 3
 
 
+async def test_a_window_that_was_full_of_what_was_not_taken_is_filled_again(world: World) -> None:
+    await world.publish(*"abcdef")
+    consumer = await world.open(SHARED, window=4)
+    await until_async(lambda: len(consumer.outbox) == 4)
+    part = next(iter(consumer.parts.values()))
+    await until_async(lambda: part.entries.permits == 0)
+    part.entries._link.abort(ReadError("cut by the test"))  # type: ignore[union-attr]
+    client = Client(consumer)
+    world._clients.append(client)
+    assert await client.come(4) == ["a", "b", "c", "d"]
+    await consumer.acknowledge_all([one for _, one in client.got])
+    assert await client.come(6) == ["a", "b", "c", "d", "e", "f"]
+
+
+async def test_a_topic_that_is_deleted_ends_its_consumer(world: World) -> None:
+    await world.publish("a")
+    client = await world.consume(SHARED)
+    await client.come(1)
+    await world.admin("DELETE", "?force=true")
+    await until_async(lambda: client.consumer.closed)
+    assert client.consumer.close_reason is not None
+    assert client.consumer.close_reason.kind is ErrorKind.TOPIC_NOT_FOUND
+
+
 @pytest.mark.parametrize("kind", [EXCLUSIVE, FAILOVER])
 async def test_a_refused_message_comes_again_alone_where_one_gets_all(
     world: World, kind: SubscriptionType
@@ -504,7 +528,7 @@ async def test_a_second_exclusive_consumer_is_refused(world: World) -> None:
     await world.consume(EXCLUSIVE)
     with pytest.raises(PenstockError) as refused:
         await world.open(EXCLUSIVE)
-    assert refused.value.kind is ErrorKind.CONSUMER_BUSY
+    assert refused.value.kind is ErrorKind.SUBSCRIPTION_BUSY
 
 
 async def test_names_are_alone_where_that_is_wanted(world: World) -> None:

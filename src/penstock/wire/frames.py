@@ -18,6 +18,7 @@ from penstock.model.message_id import MessageId
 
 from .metadata import integer, sized, unsigned
 from .pulsar_pb2 import BaseCommand, BrokerEntryMetadata
+from .receipts import RECEIPT, Receipt, read_receipt, receipt_of
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024  # Pulsar's maxMessageSize; CONNECTED may say otherwise
 OVERHEAD_BYTES: Final = 10 * 1024  # what a frame may add to the largest message, as in Pulsar
@@ -36,15 +37,20 @@ _WITH_ENTRY: Final = frozenset((BaseCommand.SEND, BaseCommand.MESSAGE))
 _TYPE_OF: Final[dict[str, int]] = {
     field.message_type.name: field.number for field in BaseCommand.DESCRIPTOR.fields if field.message_type
 }
+_RECEIPT_COMMAND: Final = BaseCommand(type=BaseCommand.SEND_RECEIPT)
 _MAY_LACK: Final = frozenset((BaseCommand.PING, BaseCommand.PONG))  # they have no fields
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """A command, with the entry that followed it and what the broker says of that (SEND, MESSAGE)."""
+    """A command, with the entry that followed it and what the broker says of that (SEND, MESSAGE).
+
+    A decoder of `receipts` sets `receipt` of every SEND_RECEIPT; the command may be empty then.
+    """
 
     command: BaseCommand
     entry: bytes = b""
     broker: BrokerEntryMetadata | None = None
+    receipt: Receipt | None = None
 
     @property
     def type(self) -> int:
@@ -54,11 +60,14 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 class FrameDecoder:
     """Bytes as they arrive to frames. `frame_size_max` bounds a frame without its first four bytes.
 
-    What is held back is less than one frame.
+    What is held back is less than one frame. `receipts`: the peer is a broker, which sends many of them.
     """
 
-    def __init__(self, frame_size_max: int = MESSAGE_BYTES_MAX + OVERHEAD_BYTES) -> None:
+    def __init__(
+        self, frame_size_max: int = MESSAGE_BYTES_MAX + OVERHEAD_BYTES, *, receipts: bool = False
+    ) -> None:
         self.frame_size_max = frame_size_max
+        self._receipts = receipts
         self._held = bytearray()
         self._wanted = 4  # bytes to be held before it is worth looking again
         self.begun = 0  # frames that came in parts
@@ -80,7 +89,7 @@ class FrameDecoder:
             else:
                 self._held += memoryview(data)[:missing]
                 held, self._held, at = bytes(self._held), bytearray(), missing
-                yield _decode(held, 4, len(held))
+                yield _decode(held, 4, len(held), self._receipts)
         end = len(data)
         while end - at >= 4:
             size = int.from_bytes(data[at : at + 4], "big")
@@ -91,7 +100,7 @@ class FrameDecoder:
             if end - at - 4 < size:
                 self._wanted = 4 + size
                 break
-            frame = _decode(data, at + 4, at + 4 + size)
+            frame = _decode(data, at + 4, at + 4 + size, self._receipts)
             at += 4 + size
             yield frame
         else:
@@ -230,10 +239,14 @@ def has_texts(message: Message) -> bool:
     return True
 
 
-def _decode(data: bytes, at: int, end: int) -> Frame:
+def _decode(data: bytes, at: int, end: int, receipts: bool = False) -> Frame:
     size = int.from_bytes(data[at : at + 4], "big")
     start = at + 4
     stop = start + size
+    if receipts and stop == end and data.startswith(RECEIPT, start):
+        receipt = read_receipt(data, start, stop)
+        if receipt is not None:
+            return Frame(_RECEIPT_COMMAND, receipt=receipt)
     if end - at < 4 or stop > end:
         raise PenstockError(ErrorKind.BAD_ENCODING, "a command is longer than its frame")
     if size > COMMAND_BYTES_MAX:
@@ -251,6 +264,8 @@ def _decode(data: bytes, at: int, end: int) -> Frame:
     if not (kind in _MAY_LACK or command.HasField(FIELD[kind])):
         raise PenstockError(ErrorKind.BAD_ENCODING, f"a command of type {kind} without its fields")
     if kind not in _WITH_ENTRY:
+        if receipts and kind == BaseCommand.SEND_RECEIPT:
+            return Frame(command, receipt=receipt_of(command.send_receipt))
         return Frame(command)
     broker = None
     if data.startswith(_BROKER_MAGIC, stop, end):

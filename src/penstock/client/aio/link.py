@@ -208,9 +208,12 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def _dispatch(self, frame: Frame) -> None:
+        if frame.receipt is not None:
+            _give(self.producers, frame.receipt.producer_id, frame)
+            return
         kind = frame.type
         body: Any = getattr(frame.command, FIELD[kind])
-        if kind == BaseCommand.SEND_RECEIPT or kind == BaseCommand.SEND_ERROR:
+        if kind == BaseCommand.SEND_ERROR:
             _give(self.producers, body.producer_id, frame)
         elif kind == BaseCommand.MESSAGE:
             _give(self.consumers, body.consumer_id, frame)
@@ -295,6 +298,11 @@ class Pool:
             raise ConnectError(f"{address.authority} cannot be reached: {reason}") from error
         await link.ready(self._timeout_s)
         return link
+
+    @property
+    def idle(self) -> bool:
+        """Whether no producer or consumer uses any of them."""
+        return not any(link.producers or link.consumers for link in self._links.values())
 
     async def close(self) -> None:
         """Close every connection."""

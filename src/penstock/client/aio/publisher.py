@@ -259,11 +259,9 @@ class Publisher:
     # -- in
 
     def received(self, frame: Frame) -> None:
-        kind = frame.type
-        if kind == BaseCommand.SEND_RECEIPT:
-            receipt = frame.command.send_receipt
-            data = receipt.message_id
-            if not self.outbox.receipt(receipt.sequence_id, signed(data.ledgerId), signed(data.entryId)):
+        kind, receipt = frame.type, frame.receipt
+        if receipt is not None:
+            if not self.outbox.receipt(receipt.sequence_id, receipt.ledger, receipt.entry):
                 self._give_up(ReadError("the broker passed over a message"))
                 return
             if self.outbox.urgent:

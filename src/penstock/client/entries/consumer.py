@@ -22,6 +22,7 @@ from penstock.client.session import commands
 from penstock.client.session.acks import wire_place
 from penstock.client.session.commands import Subscription
 from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
 from penstock.wire.frames import Frame
 from penstock.wire.metadata import signed
 from penstock.wire.pulsar_pb2 import (
@@ -65,6 +66,8 @@ class EntryConsumer:
         self._sink = sink
         self._id = next(context.numbers)
         self._start = Start(start, inclusive=inclusive, durable=how.durable)
+        # Entries of a non-persistent topic all have the same place.
+        self._goes_on = not how.durable and TopicName.parse(how.topic).persistent
         self._recreates = recreates
         self._link: Link | None = None
         self._epoch = 0  # counts what was asked for again, so that what was sent before is known
@@ -218,7 +221,7 @@ class EntryConsumer:
         if not self._arrived:
             return
         arrived, self._arrived = self._arrived, []
-        if not self._how.durable:
+        if self._goes_on:
             self._start = self._start.after(arrived[-1])
         self._sink.arrived(arrived)
 

@@ -100,7 +100,7 @@ class Connection:
         self._authentication = hello.authentication
         self._heard = now
         self._ping_due = now + KEEP_ALIVE_S
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(receipts=True)
         self._out: list[bytes] = [framed(_connect(hello))]
 
     def send(self, *frames: bytes) -> None:
@@ -118,7 +118,7 @@ class Connection:
         events: list[Frame] = []
         try:
             for frame in self._decoder.feed(data):  # an error must not lose the frames before it
-                if not self._own(frame.command):
+                if frame.receipt is not None or not self._own(frame.command):
                     events.append(frame)  # noqa: PERF401
         except PenstockError as error:
             self.broken = ReadError(f"the broker sent what is not the protocol: {error.message}")

@@ -2,6 +2,7 @@
 
 import itertools
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx
 
@@ -9,6 +10,7 @@ from penstock.broker.cluster import ClusterAnswer, Headers
 from penstock.client.authentication import Authentication
 from penstock.client.session.connection import parse_service_url
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
 
 REDIRECTS_MAX: Final = 5  # a broker sends to the owner of a topic
 _CONNECTIONS_MAX: Final = 32
@@ -156,3 +158,8 @@ def _refusal(response: httpx.Response, missing: ErrorKind) -> PenstockError:
     status = response.status_code
     kind = missing if status == 404 else _KINDS.get(status, ErrorKind.INTERNAL)
     return PenstockError(kind, f"the cluster refuses it with status {status}: {reason}")
+
+
+def admin_path(name: TopicName) -> str:
+    """A topic below `/admin/v2`."""
+    return f"/{name.domain}/{name.tenant}/{name.namespace}/{quote(name.local, safe='')}"

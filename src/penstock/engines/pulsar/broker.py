@@ -1,11 +1,13 @@
 """The broker before an Apache Pulsar cluster: what the endpoints see. Everything runs on one event loop."""
 
+import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from penstock.broker.acting import ACTING
 from penstock.broker.capability import Capability
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
@@ -21,6 +23,7 @@ from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from .acting import ActingClusters
 from .cluster import PulsarCluster
 from .consumer import Consumer
 from .dead_letters import DeadLetters
@@ -33,6 +36,8 @@ from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics
 from .unsupported import ClusterPolicies, NoAdministration, NoStaging, NoWatches
+
+SWEEP_S: Final = 5.0
 
 
 class PulsarBroker:
@@ -49,6 +54,7 @@ class PulsarBroker:
                 "engine.admin_url is missing: the address of the cluster's admin REST, like http://127.0.0.1:8080",
             )
         self.cluster = PulsarCluster(settings)
+        self._acting = ActingClusters(self.cluster, clock)
         self.settings = own
         self.capabilities: frozenset[Capability] = frozenset()  # until it is known what the cluster offers
         self.encoder = encoder
@@ -66,7 +72,7 @@ class PulsarBroker:
         self.requests = Requests(clock, own.request_timeout_ms_max)
         self._replies = Replies(self.cluster.context, clock, encoder, self.requests, self.tasks)
         self.watches = NoWatches()
-        self._dead_letters = DeadLetters(encoder, self.producer, self.schemas)
+        self._dead_letters = DeadLetters(encoder, self._own_producer, self.schemas)
         self._instance = secrets.token_hex(4)
         self._names = 0
 
@@ -79,7 +85,7 @@ class PulsarBroker:
         self.settings = msgspec.structs.replace(
             self.settings, max_message_bytes=min(bytes_max, self.settings.max_message_bytes)
         )
-        self.tasks.spawn(self.topics.sweep(), "let unused topics go")
+        self.tasks.spawn(self._sweep(), "let go what is not used")
 
     def drain(self) -> None:
         """Nothing is held here: the cluster holds publishes."""
@@ -99,6 +105,7 @@ class PulsarBroker:
         self.topics.close()
         await self._replies.close()
         await self.tasks.close()
+        await self._acting.close()
         await self.cluster.close()
 
     def new_name(self, kind: str) -> str:
@@ -115,9 +122,17 @@ class PulsarBroker:
         *,
         queued: Callable[[AnyProducer], None] | None = None,
     ) -> AnyProducer:
-        producer = Producer(
-            self.cluster, self.topics, self.schemas, name, options or ProducerOptions(), self._replies
+        cluster = self._acting.of(ACTING.get())
+        options = options or ProducerOptions()
+        return await self._open(Producer(cluster, self.topics, self.schemas, name, options, self._replies))
+
+    async def _own_producer(self, name: TopicName, options: ProducerOptions) -> AnyProducer:
+        """A producer of the server's own, whoever is served now."""
+        return await self._open(
+            Producer(self.cluster, self.topics, self.schemas, name, options, self._replies)
         )
+
+    async def _open(self, producer: Producer) -> AnyProducer:
         await producer.open()
         return producer
 
@@ -164,7 +179,7 @@ class PulsarBroker:
         budget: Budget | None,
     ) -> Consumer:
         return Consumer(
-            self.cluster,
+            self._acting.of(ACTING.get()),
             self.topics,
             Arriving(self.schemas),
             names,
@@ -187,6 +202,12 @@ class PulsarBroker:
             consumer.close()
 
     # -- what the parts ask
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.topics.sweep()
+            await self._acting.sweep()
 
     async def _learn_schema(self, name: TopicName) -> None:
         await self.schemas.learn(name)

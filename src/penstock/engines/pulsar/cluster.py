@@ -41,18 +41,25 @@ class PulsarCluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
-        self._authentication = authentication_of(settings)
+        self.authentication = authentication_of(settings)
+        self.act_for = settings.act_for
         self.timeout_s = settings.timeout_ms / 1000
-        options = complete(ClientOptions, "Context", _client_options(settings))
-        self.context = Context(
-            settings.url, self._authentication, self.timeout_s, options, entry_metadata=True
-        )
+        self._options = complete(ClientOptions, "Context", _client_options(settings))
+        self.context = self.context_of(self.authentication)
         verify: ssl.SSLContext | bool = False
         if parse_service_url(settings.admin_url).tls:
-            verify = tls_context(options, self._authentication)
-        self.admin = Admin(settings.admin_url, self._authentication, verify, self.timeout_s)
+            verify = tls_context(self._options, self.authentication)
+        self.admin = Admin(settings.admin_url, self.authentication, verify, self.timeout_s)
         self.runtime: dict[str, Any] = {}
         self.problem: str | None = None
+
+    def context_of(self, authentication: Authentication) -> Context:
+        """Connections to the cluster of their own."""
+        return Context(self._settings.url, authentication, self.timeout_s, self._options, entry_metadata=True)
+
+    @property
+    def acts_for_callers(self) -> bool:
+        return self.act_for != "server"
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
@@ -100,9 +107,7 @@ class PulsarCluster:
         except AuthenticationError as error:
             self.problem = f"the cluster at {url} refuses the credentials of this server: {error.message}"
         except PulsarException as error:
-            self.problem = (
-                f"the cluster at {url} cannot be reached: {error.message}" if error.can_retry else None
-            )
+            self.problem = f"the cluster cannot be reached: {error.message}" if error.can_retry else None
         except (OSError, TimeoutError):
             self.problem = f"the cluster at {url} does not answer"
 

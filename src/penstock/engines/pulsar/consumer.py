@@ -101,6 +101,7 @@ class Consumer(Receiver):
         self._joining = asyncio.Lock()
         self._leaving: list[asyncio.Task[None]] = []
         self._unique = False
+        self._follows = False  # topics that come later: it lives without any
 
     # -- coming and going
 
@@ -109,7 +110,7 @@ class Consumer(Receiver):
 
         `follow` says which topics there are now, where that is more than the partitions of those that were named.
         """
-        self._unique = unique_name
+        self._unique, self._follows = unique_name, follow is not None
         try:
             for name in self._names:
                 await self._join(name, first=True)
@@ -211,14 +212,14 @@ class Consumer(Receiver):
             except PenstockError as error:
                 log.info("the topics of consumer %s are not known now: %s", self.name, error.message)
                 return
-            bases = {name.base for name in (*found, *self._names)}
+            bases = {name.base for name in found}
             for source in [one for one in self.parts if one.topic.name.base not in bases]:
                 self._drop(self.parts[source])
 
     def part_ended(self, part: TopicConsumer, error: PenstockError) -> None:
         """Nothing more comes of a topic: with the last one the consumer ends."""
         self._drop(part)
-        if not self.parts and not self.closed:
+        if not self.parts and not self._follows and not self.closed:
             self.close(error)
 
     def _drop(self, part: TopicConsumer) -> None:
@@ -387,3 +388,9 @@ class Consumer(Receiver):
 
     async def flush(self) -> None:
         await asyncio.gather(*(part.flush() for part in list(self.parts.values())))
+
+    async def flush_in(self, source: Subscription) -> None:
+        """As `flush`, for one topic."""
+        part = self.parts.get(source)
+        if part is not None:
+            await part.flush()

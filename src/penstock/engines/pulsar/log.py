@@ -7,7 +7,6 @@ nothing: what the contract calls an entry's id is its position here.
 import asyncio
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import quote
 
 from penstock.client.errors import PulsarException
 from penstock.model.entry import Entry
@@ -16,15 +15,15 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 
+from .admin import admin_path
 from .cluster import PulsarCluster
+from .followers import Followers
 from .positions import BEFORE_ALL, Place, opaque, opaque_end, place_of
 from .reader import Reader
+from .readers import QUIET_S, Readers
 from .search import find_offset
 
 READ_BYTES: Final = 1 << 20
-READERS_MAX: Final = 8  # that wait for the next read, of one log
-IDLE_MS: Final = 10_000  # then a reader leaves
-QUIET_S: Final = 5.0  # without an entry, though there should be one: then what came is all
 FIRST_MS: Final = 10_000  # how long it is trusted where the log begins
 FOLLOW_S: Final = 0.2  # how often it is looked whether a log grew that has followers
 KNOWN_MAX: Final = 4096  # places of entries that were read, by the positions after them
@@ -52,8 +51,7 @@ class PulsarLog:
         self._last: Place = BEFORE_ALL  # of the last entry
         self._first_ms: int | None = None  # when it was learned where the log begins
         self._known: dict[int, Place] = {}  # by the position after an entry
-        self._idle: list[Reader] = []
-        self._asking: Reader | None = None
+        self._readers = Readers(name, cluster, clock)
         self._learning = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
 
@@ -72,20 +70,13 @@ class PulsarLog:
         if not self.name.persistent:
             return
         async with self._learning:
-            last = await self._last_message_id()
+            self.used_ms = self.clock.monotonic_ms()
+            last = await self._readers.last_message_id()
             if last.entry < 0:
                 self._last = BEFORE_ALL
             elif (last.ledger, last.entry) != self._last:
                 await self._learn_last(last)
             await self._learn_first()
-
-    async def _last_message_id(self) -> MessageId:
-        if self._asking is None or self._asking.closed:
-            asking = self._reader(LATEST, inclusive=False)
-            await asking.open(permit=False)
-            self._asking = asking
-        self._asking.idle_since_ms = self.used_ms = self.clock.monotonic_ms()
-        return await self._asking.last_message_id()
 
     async def _learn_last(self, last: MessageId) -> None:
         end = opaque_end(last)
@@ -103,7 +94,7 @@ class PulsarLog:
         if self._last == BEFORE_ALL:
             self.first_offset = self.next_offset
         else:
-            entry = await self._one(EARLIEST)
+            entry = await self._readers.first_from(EARLIEST)
             if entry is not None:
                 self.first_offset = entry.offset
         self._first_ms = now
@@ -128,9 +119,10 @@ class PulsarLog:
             return await self.offset_after(
                 MessageId(message_id.ledger, 0, message_id.partition), inclusive=True
             )
-        if message_id.ledger < 0 or message_id.entry < 0:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"message id {message_id} is not of {self.name}")
-        if message_id.partition != self.name.partition and message_id.partition >= 0:
+        if min(message_id.ledger, message_id.entry) < 0 or message_id.partition not in (
+            -1,
+            self.name.partition,
+        ):
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"message id {message_id} is not of {self.name}")
         place = message_id.ledger, message_id.entry
         index = message_id.batch_index
@@ -140,8 +132,8 @@ class PulsarLog:
                 return opaque(place, index + after)
             return opaque((place[0], place[1] + after))
         if place > self._last:
-            return self.next_offset
-        entry = await self.entry_at_place(place, exact=False)
+            await self.refresh()
+        entry = None if place > self._last else await self.entry_at_place(place, exact=False)
         if entry is None:
             return self.next_offset
         if (entry.ledger, entry.entry_id) != place:
@@ -178,9 +170,6 @@ class PulsarLog:
 
     # -- entries
 
-    async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
-        return await self.read_at(entry_id, entries_max, bytes_max)
-
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
         if offset >= self.next_offset:
             return []
@@ -206,10 +195,12 @@ class PulsarLog:
         except BaseException:
             await reader.close()
             raise
-        self._keep(reader)
+        self._readers.keep(reader)
         for entry in found:
             self._remember(entry)
         return found
+
+    read = read_at
 
     async def entry(self, entry_id: int) -> Entry:
         found = await self.read_at(entry_id, 1)
@@ -229,7 +220,7 @@ class PulsarLog:
         entry = reader.peek()
         if reader.end_reached_once:
             self.terminated = True
-        self._keep(reader)
+        self._readers.keep(reader)
         if entry is not None:
             place = entry.ledger, entry.entry_id
             self._last = max(self._last, place)
@@ -241,48 +232,25 @@ class PulsarLog:
 
     async def entry_at_place(self, place: Place, *, exact: bool = True) -> Entry | None:
         """The entry of an id, or (unless `exact`) the first after it; None where there is none."""
-        found = await self._one(MessageId(*place))
+        found = await self._readers.first_from(MessageId(*place))
         if found is None or (exact and (found.ledger, found.entry_id) != place):
             return None
         self._remember(found)
         return found
 
-    async def _one(self, start: MessageId) -> Entry | None:
-        """The first entry from an id on."""
-        reader = self._reader(start, inclusive=True)
-        await reader.open(one=True)
-        try:
-            return reader.take() if await reader.wait(QUIET_S) else None
-        finally:
-            await reader.close()
-
     # -- readers
-
-    def _reader(self, start: MessageId, *, inclusive: bool, position: int = -1) -> Reader:
-        return Reader(
-            self._cluster.context,
-            self.name,
-            start,
-            inclusive=inclusive,
-            numbered=self._numbered,
-            position=position,
-        )
 
     async def _reader_at(self, position: int) -> Reader:
         """A reader whose next entries hold `position`, or follow it."""
         self.used_ms = self.clock.monotonic_ms()
-        for reader in self._idle:
-            if reader.covers(position):
-                self._idle.remove(reader)
-                if not reader.closed:
-                    return reader
-                break
-        start, inclusive = await self._start_of(position)
-        reader = self._reader(start, inclusive=inclusive, position=position)
-        await reader.open()
+        reader = self._readers.take(position)
+        if reader is None:
+            start, inclusive = await self._start_of(position)
+            reader = await self._readers.open(start, inclusive=inclusive, position=position)
         return reader
 
     async def _start_of(self, position: int) -> tuple[MessageId, bool]:
+        """From which id on to read, and whether with it, so that what comes holds `position` or is a little before."""
         if position <= self.first_offset:
             return EARLIEST, True
         known = self._known.get(position)
@@ -298,40 +266,19 @@ class PulsarLog:
         place = await find_offset(position, stats, self.entry_at_place)
         return (EARLIEST if place is None else MessageId(*place)), True
 
-    def _keep(self, reader: Reader) -> None:
-        reader.idle_since_ms = self.clock.monotonic_ms()
-        self._idle.append(reader)
-        if len(self._idle) > READERS_MAX:
-            self._close(self._idle.pop(0))
-
     def _remember(self, entry: Entry) -> None:
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
         self._known[entry.end] = entry.ledger, entry.entry_id
 
-    def _close(self, reader: Reader) -> None:
-        self._cluster.context.tasks.spawn(reader.close(), f"close a reader of {self.name}")
-
     def sweep(self) -> None:
         """Let readers leave that were not used for some time."""
-        before = self.clock.monotonic_ms() - IDLE_MS
-        for reader in [one for one in self._idle if one.idle_since_ms < before or one.closed]:
-            self._idle.remove(reader)
-            self._close(reader)
-        asking = self._asking
-        if asking is not None and asking.idle_since_ms < before and not self.followers:
-            self._asking = None
-            self._close(asking)
+        self._readers.sweep()
 
     def end(self, *, deleted: bool) -> None:
         """The log is used no more."""
         self.deleted = self.deleted or deleted
-        readers, self._idle = self._idle, []
-        if self._asking is not None:
-            readers.append(self._asking)
-            self._asking = None
-        for reader in readers:
-            self._close(reader)
+        self._readers.end()
         for follower in list(self.followers):
             follower()
 
@@ -349,23 +296,6 @@ class PulsarLog:
             except (PenstockError, PulsarException):
                 await asyncio.sleep(1)  # the followers wait until their own time is over
             await asyncio.sleep(FOLLOW_S)
-
-
-class Followers(set[Callable[[], None]]):
-    """Who is called when a log grew; `first` is called as one comes."""
-
-    def __init__(self, first: Callable[[], None]) -> None:
-        super().__init__()
-        self._first = first
-
-    def add(self, follower: Callable[[], None]) -> None:
-        super().add(follower)
-        self._first()
-
-
-def admin_path(name: TopicName) -> str:
-    """A topic below `/admin/v2`."""
-    return f"/{name.domain}/{name.tenant}/{name.namespace}/{quote(name.local, safe='')}"
 
 
 def _no_sizes() -> PenstockError:

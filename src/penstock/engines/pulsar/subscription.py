@@ -34,7 +34,9 @@ class SeekingConsumer(Receiver, Protocol):
     async def seek_in(self, source: "Subscription", target: MessageId | int, *, inclusive: bool) -> None:
         """Move the subscription."""
 
-    async def flush(self) -> None: ...
+    async def flush_in(self, source: "Subscription") -> None:
+        """Complete when its acknowledgements are durable."""
+
     async def answer(self, reply: Reply) -> Outcome:
         """Send the reply to a request that is out; raises MESSAGE_NOT_FOUND."""
 
@@ -110,6 +112,9 @@ class Subscription:
             self.consumers.remove(consumer)
         if self.active is consumer:
             self.active = None
+        known = subscriptions_of(self.topic)
+        if not self.consumers and known.get(self.name) is self:
+            del known[self.name]  # a topic that nobody uses is let go
 
     # -- the cluster's
 
@@ -218,7 +223,7 @@ class Subscription:
 
     async def flush(self) -> None:
         for consumer in list(self.consumers):
-            await consumer.flush()
+            await consumer.flush_in(self)
 
     async def set_properties(self, properties: dict[str, str]) -> None:
         await self._admin.call("PUT", self._path("/properties"), body=properties)

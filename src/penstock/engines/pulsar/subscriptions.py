@@ -11,8 +11,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 
+from .admin import admin_path
 from .cluster import PulsarCluster
-from .log import admin_path
 from .subscription import Subscription, attached_subscription, subscriptions_of
 from .topics import PulsarTopics
 

@@ -59,6 +59,9 @@ class Owner(Protocol):
     def settled(self, count: int) -> None:
         """Messages are no longer out."""
 
+    def grant(self) -> None:
+        """There may be room for more."""
+
     def active(self, source: Subscription, active: bool) -> None:
         """It gets everything of a topic, or no longer."""
 
@@ -178,10 +181,12 @@ class TopicConsumer:
         if self._seeking:
             self.forget()
             return
+        self.at_end = False
         self._unread.clear()
         for delivery in self._owner.void(self.source):
             entry = delivery.entry
             self.out.take_back((entry.ledger, entry.entry_id), delivery.mask, later=False, tried=False)
+        self._owner.grant()
 
     def forget(self) -> None:
         """The subscription moved: nothing of before is out, waits or comes again."""
@@ -191,6 +196,7 @@ class TopicConsumer:
         waiting = sum(delivery.count for delivery in self._owner.void(self.source))
         self._redelivery.forget()
         self._owner.settled(self.out.forget() - waiting)
+        self._owner.grant()
 
     def active(self, active: bool) -> None:
         self.is_active = active
