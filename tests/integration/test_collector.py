@@ -1,9 +1,10 @@
-"""What a connection leaves when it ends: no circle of objects, which the garbage collector would look at much later.
+"""What a connection or a consumer instance leaves when it ends: nothing that the garbage collector would find much later.
 
-A circle may hold messages: memory would grow with the connections that ended, while nothing counts it.
+A circle of objects may hold messages: memory would grow with the connections that ended, while nothing counts it.
 """
 
 import gc
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -138,3 +139,20 @@ def test_over_websocket(what: str, leaves: str, server: Address, before: set[int
             while client.recv(100_000):
                 pass
     all_gone(before)
+
+
+def request(method: str, path: str, body: bytes = b"") -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def test_an_instance_that_is_removed(server: Address, before: set[int]) -> None:
+    """Its deadline may be years away."""
+    with closing(connected(server.url, address="127.0.0.1")) as client:
+        client.settimeout(GONE_S)
+        path = "/topics/public/default/t/subscription/rest"
+        made = exchange(client, request("POST", path, b'{"consumer_timeout_ms": 100000000000}'))
+        path += "/consumer/" + json.loads(made.partition(b"\r\n\r\n")[2])["id"]
+        assert b" 200 " in exchange(client, request("GET", f"{path}/messages?timeout=0"))
+        assert any(id(one) not in before for one in of_connections())
+        assert b" 204 " in exchange(client, request("DELETE", path))
+        all_gone(before)

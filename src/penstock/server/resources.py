@@ -60,21 +60,25 @@ class Trimming:
         self._resident = resident
         self._calm = resident()  # what it has when it holds nothing
         self._looks: int | None = None  # since the last rush was over
+        self._stays = 0  # the least beyond it since then: another rush may be under way at the last look
         self._executor = ThreadPoolExecutor(1, "penstock-trim")
 
     def look(self) -> None:
         """Called now and then."""
         load = self._load
         held = load.held + load.unwritten + load.handshakes * HANDSHAKE_BYTES
-        more = self._resident() - self._calm
+        resident = self._resident()
+        self._calm = min(self._calm, resident)
+        more = resident - self._calm
         if self._looks is None:
             if more > min(RUSH_BYTES, load.bytes_max // 4) and held < more // 2:
-                self._looks = 0
+                self._looks, self._stays = 0, more
         elif self._looks < LOOKS[-1]:
             self._looks += 1
+            self._stays = min(self._stays, max(0, more - held))
         else:
             self._looks = None
-            self._calm += more - held
+            self._calm += self._stays
         if self._looks in LOOKS:
             asyncio.get_running_loop().run_in_executor(self._executor, self._trim)
 

@@ -26,8 +26,9 @@ log = logging.getLogger(__name__)
 # long for it (5 ms by default).
 SWITCH_INTERVAL_S: Final = 0.0005
 
-# What is there after the start stays: collections need not look at it, nor run after every few objects.
-COLLECT_AFTER: Final = 10_000
+# What is there after the start stays: collections need not look at it, nor run after every few objects. They look at all
+# that came since within a million objects more: circles that lived long before they were left are at most so many.
+COLLECT_AFTER: Final = 10_000, 10, 10
 
 
 async def serve(
@@ -108,7 +109,7 @@ def run(
     def started(*urls: str) -> None:
         gc.collect()
         gc.freeze()
-        gc.set_threshold(COLLECT_AFTER, 50, 100)
+        gc.set_threshold(*COLLECT_AFTER)
         ready(*urls)
 
     async def main() -> None:

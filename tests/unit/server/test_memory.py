@@ -77,3 +77,23 @@ async def test_handshakes_hold_memory(process: Process) -> None:
 async def test_a_little_more_is_no_rush(process: Process) -> None:
     process.resident += 10 * MIB
     assert await process.looks(100) == 0
+
+
+async def test_a_rush_at_the_last_look_is_not_what_stays(process: Process) -> None:
+    """Rushes that follow one another must not leave more each time."""
+    process.resident += 60 * MIB
+    await process.looks()
+    process.resident -= 55 * MIB
+    await process.looks(LOOKS[-1])
+    process.resident += 60 * MIB  # the next one, over between two looks
+    await process.looks()
+    assert await process.looks() == 1
+
+
+async def test_what_the_process_gives_back_later_is_not_what_it_has(process: Process) -> None:
+    process.resident += 60 * MIB
+    await process.looks(2 * LOOKS[-1])
+    process.resident -= 60 * MIB
+    await process.looks()
+    process.resident += 60 * MIB
+    assert await process.looks() == 1

@@ -59,7 +59,8 @@ class Instances:
         self._preparing = preparing
         self._limits = limits
         self._instances: dict[str, Instance] = {}
-        self._timers = Timers(broker.clock)
+        # By their ids: a deadline may be years away, and its instance long removed.
+        self._timers = Timers(broker.clock, self._instances.__contains__)
 
     async def create(
         self,
@@ -86,7 +87,7 @@ class Instances:
         expires_ms = self._broker.clock.monotonic_ms() + timeout_ms
         made = Instance(number, topic, consumer, reader, timeout_ms, expires_ms)
         self._instances[made.id] = made
-        self._timers.at(made.expires_ms, self._expire, made)
+        self._timers.at(made.expires_ms, self._expire, made.id)
         return made
 
     def find(self, id: str, topic: TopicName, subscription: str, role: str | None = None) -> Instance | None:
@@ -150,14 +151,15 @@ class Instances:
             self._preparing.end(instance.prepared)
             instance.prepared = None
 
-    def _expire(self, instance: Instance) -> None:
-        if self._instances.get(instance.id) is not instance:
+    def _expire(self, id: str) -> None:
+        instance = self._instances.get(id)
+        if instance is None:
             return
         now = self._broker.clock.monotonic_ms()
         if instance.requests and not instance.consumer.closed:
             instance.expires_ms = now + instance.timeout_ms
         if instance.expires_ms > now:
-            self._timers.at(instance.expires_ms, self._expire, instance)
+            self._timers.at(instance.expires_ms, self._expire, id)
             return
         self._broker.tasks.spawn(self.remove(instance), f"expire consumer {instance.consumer.name}")
 
