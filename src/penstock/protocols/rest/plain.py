@@ -7,6 +7,8 @@ but its payload. What does not fit is for `publishing`; then nothing has happene
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from penstock.broker.producer import Placement, Producer
 from penstock.codec.codec import Codec
 from penstock.model.errors import PenstockError
@@ -21,7 +23,7 @@ from .publishing import Job, Published, publish
 from .services import Services
 
 
-class Plain(NamedTuple):
+class Plain(msgspec.Struct, frozen=True, gc=False):
     """The values of a body that has nothing else: texts, or values of the schema that is declared.
 
     `read` makes a value of what the dialect has.
@@ -44,7 +46,7 @@ class Form(NamedTuple):
     answer: Callable[[Published], bytes]
 
 
-class _Ready(NamedTuple):
+class _Ready(msgspec.Struct, frozen=True, gc=False):
     producer: Producer
     payloads: Payloads
     version: int | None
@@ -77,7 +79,7 @@ def _texts(rest: Services, target: Target, body: bytes, texts: Sequence[str]) ->
     version = None if cached is None else rest.producers.string_version(target.topic, cached)
     if cached is None or version is None:
         return None
-    if body.isascii() and b"\\u" not in body:  # so are the texts, and they are encoded together
+    if body.isascii() and b"\\" not in body:  # so are the texts, and they are encoded together
         return _Ready(cached.producer, texts, version)
     return _Ready(cached.producer, [text.encode() for text in texts], version)
 
