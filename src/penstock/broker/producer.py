@@ -144,8 +144,8 @@ class Publishing(Protocol):
         """Store messages that are nothing but payloads, all or none, where `takes_plain` says so: as one entry with
         `batch`, else as an entry each."""
 
-    def takes_plain(self, payloads: Payloads, partition: int | None, *, batch: bool = True) -> bool:
-        """Whether `publish_plain` fits."""
+    def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
+        """Whether `publish_plain` fits, for so many payloads of at most `size_bytes` together."""
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
         """Store entries that a client made in the one topic; a result each, in order."""

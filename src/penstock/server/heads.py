@@ -5,14 +5,14 @@ Such a head is compared, not parsed. What may differ is the digits of Content-Le
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import unquote
 
 import httptools
 
 from penstock.protocols.http.answers import Header
-from penstock.protocols.http.exchange import Named, Scope
+from penstock.protocols.http.exchange import Named
 
 TARGETS_MAX: Final = 1024  # of requests, that are remembered taken apart
 TARGET_BYTES_MAX: Final = 256
@@ -46,19 +46,18 @@ TARGETS: Final = _Targets()
 class Head:
     """A head that came, to find it in what comes next. `sent` ends where the body begins."""
 
-    __slots__ = ("_digits", "_place", "headers", "length", "named", "scope", "sent")
+    __slots__ = ("_digits", "_place", "length", "named", "scope", "sent")
 
-    def __init__(self, sent: bytes, scope: Scope, named: Named) -> None:
+    def __init__(self, sent: bytes, scope: dict[str, Any], named: Named) -> None:
         self.sent = sent
         self.scope = scope
         self.named = named
-        self.headers: Sequence[Header] = scope["headers"]
         self.length = max(0, named.length)
         self._digits, self._place = (0, 0), -1  # of Content-Length: in `sent`, and among the headers
         found = _LENGTH.search(sent)
         if found is not None:
             self._digits = found.span(1)
-            self._place = [name for name, _ in self.headers].index(b"content-length")
+            self._place = [name for name, _ in scope["headers"]].index(b"content-length")
 
     def of(self, data: bytes) -> "Head | None":
         """The head of `data`, where that is a whole request with this head; None: it has to be parsed."""
@@ -73,7 +72,7 @@ class Head:
             return None
         if len(data) != until + len(after) + int(digits):
             return None
-        headers = list(self.headers)
+        headers = list(self.scope["headers"])
         headers[self._place] = b"content-length", digits
         sent = data[: until + len(after)]
         return Head(sent, {**self.scope, "headers": headers}, self.named._replace(length=int(digits)))

@@ -113,8 +113,9 @@ class Http1Connection(asyncio.Protocol):
         if head is None:
             return None
         self.idle_since = None
-        scope = {**head.scope, "headers": head.headers}
-        self.request = request = Request(self, scope, named=head.named, body=data[len(head.sent) :])
+        self.request = request = Request(
+            self, head.scope.copy(), named=head.named, body=data[len(head.sent) :]
+        )
         return request
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -39,7 +39,7 @@ def test_the_same_head_with_any_length_of_body() -> None:
         assert head is not None
         assert head.sent == sent(b"%d" % length)
         assert head.named == Named(length=length)
-        assert head.headers == scope_of(length)["headers"]
+        assert head.scope == scope_of(length)
 
 
 @pytest.mark.parametrize(

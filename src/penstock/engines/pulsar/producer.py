@@ -165,13 +165,15 @@ class Producer:
         self.published += len(payloads)
         return Placement(self.topics[number], ledger, entry, -1, len(payloads))
 
-    def takes_plain(self, payloads: Payloads, partition: int | None, *, batch: bool = True) -> bool:
+    def takes_plain(
+        self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True
+    ) -> bool:
         """Not entries of their own: others may publish between them, so that their ids do not follow one another."""
         return (
-            (batch or len(payloads) == 1)
+            (batch or count == 1)
             and (len(self.topics) == 1 or partition is not None)
-            and 0 < len(payloads) <= BATCH_MESSAGES_MAX
-            and sum(map(len, payloads)) <= BATCH_BYTES_MAX
+            and 0 < count <= BATCH_MESSAGES_MAX
+            and size_bytes <= BATCH_BYTES_MAX
         )
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:

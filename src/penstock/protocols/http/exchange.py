@@ -225,9 +225,9 @@ class Exchange:
 
     # -- the answer
 
-    async def answer(self, body: bytes, status: int = 200, *headers: Header) -> None:
+    def answer(self, body: bytes, status: int = 200, *headers: Header) -> Awaitable[None]:
         """A whole answer in JSON."""
-        await self.whole(status, (JSON_TYPE, *headers), body)
+        return self.whole(status, (JSON_TYPE, *headers), body)
 
     async def give(self, answer: Answer) -> None:
         """A whole answer; of HEAD the length of its body only."""

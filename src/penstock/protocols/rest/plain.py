@@ -7,6 +7,8 @@ but its payload. What does not fit is for `publishing`; then nothing has happene
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from penstock.broker.producer import Placement, Producer
 from penstock.codec.codec import Codec
 from penstock.model.errors import PenstockError
@@ -21,7 +23,7 @@ from .publishing import Job, Published, publish
 from .services import Services
 
 
-class Plain(NamedTuple):
+class Plain(msgspec.Struct, frozen=True, gc=False):
     """The values of a body that has nothing else: texts, or values of the schema that is declared.
 
     `read` makes a value of what the dialect has.
@@ -44,9 +46,10 @@ class Form(NamedTuple):
     answer: Callable[[Published], bytes]
 
 
-class _Ready(NamedTuple):
+class _Ready(msgspec.Struct, frozen=True, gc=False):
     producer: Producer
     payloads: Payloads
+    size_bytes: int  # of all of them, at most
     version: int | None
 
 
@@ -64,7 +67,9 @@ async def serve_produce(
             ready = _texts(rest, target, body, plain.values)
         else:
             ready = await _declared(rest, target, plain.declaration, plain)
-    if ready is None or not ready.producer.takes_plain(ready.payloads, target.partition):
+    if ready is None or not ready.producer.takes_plain(
+        len(ready.payloads), ready.size_bytes, target.partition
+    ):
         await exchange.answer(form.answer(await publish(rest, form.job(target, body, rest.limits, trace))))
         return
     placement = await ready.producer.publish_plain(ready.payloads, ready.version, target.partition)
@@ -77,9 +82,9 @@ def _texts(rest: Services, target: Target, body: bytes, texts: Sequence[str]) ->
     version = None if cached is None else rest.producers.string_version(target.topic, cached)
     if cached is None or version is None:
         return None
-    if body.isascii() and b"\\u" not in body:  # so are the texts, and they are encoded together
-        return _Ready(cached.producer, texts, version)
-    return _Ready(cached.producer, [text.encode() for text in texts], version)
+    if body.isascii() and b"\\" not in body:  # so are the texts, and they are encoded together
+        return _Ready(cached.producer, texts, len(body), version)
+    return _Ready(cached.producer, [text.encode() for text in texts], len(body), version)
 
 
 async def _declared(rest: Services, target: Target, declaration: Declaration, plain: Plain) -> _Ready | None:
@@ -98,6 +103,7 @@ async def _declared(rest: Services, target: Target, declaration: Declaration, pl
     try:
         if read is not None:
             values = [read(codec, value) for value in values]
-        return _Ready(cached.producer, [encode(value) for value in values], scheme.version)
+        payloads = [encode(value) for value in values]
     except PenstockError:
         return None
+    return _Ready(cached.producer, payloads, sum(map(len, payloads)), scheme.version)

@@ -1,6 +1,6 @@
 """POST of messages to a topic or a partition, in PIP-64's dialect."""
 
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Awaitable, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -87,7 +87,8 @@ def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
     topic, count = placement.topic, placement.count
     if count == 1:
         alone = MessageId(placement.ledger, placement.entry_id, topic.name.partition).to_bytes()
-        return b"".join((_opening(schema_version), b64encode(alone), _closing(topic.partition), b"]}"))
+        opening, closing = _around_one(topic.partition, schema_version)
+        return opening + b2a_base64(alone, newline=False) + closing
     head, ending = split(placement.ledger, placement.entry_id, topic.name.partition, count)
     return head.join(_pieces(ending, topic.partition, schema_version))
 
@@ -98,6 +99,11 @@ def _pieces(ending: Ending, partition: int, schema_version: int | None) -> Seque
     between = [tail + closing + b',{"messageId":"' for tail in tails(ending)]
     between[-1] = between[-1].removesuffix(b',{"messageId":"') + b"]}"
     return [_opening(schema_version), *between]
+
+
+@lru_cache(maxsize=ANSWERS_MAX)
+def _around_one(partition: int, schema_version: int | None) -> tuple[bytes, bytes]:
+    return _opening(schema_version), _closing(partition) + b"]}"
 
 
 def _opening(schema_version: int | None) -> bytes:

@@ -86,7 +86,10 @@ class Publisher:
             self._schemas.check_unversioned()
         except PenstockError:
             return None
-        return payloads if self._producer.takes_plain(payloads, None, batch=self._batching) else None
+        size = sum(map(len, payloads))
+        return (
+            payloads if self._producer.takes_plain(len(payloads), size, None, batch=self._batching) else None
+        )
 
     async def _publish_plain(self, group: Sequence[Incoming], payloads: Sequence[bytes]) -> None:
         """Publish messages that are nothing but payloads: they are stored all or none, and there is one result."""

@@ -118,12 +118,12 @@ class Producer:
             self.topics = list(topics)
             self._router.count = len(topics)
 
-    def takes_plain(self, payloads: Payloads, partition: int | None, *, batch: bool = True) -> bool:
+    def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         return (
             (len(self.topics) == 1 or partition is not None)
             and (batch or not self._tracked())
-            and 0 < len(payloads) <= BATCH_MESSAGES_MAX
-            and sum(map(len, payloads)) <= min(BATCH_BYTES_MAX, self._bytes_max)
+            and 0 < count <= BATCH_MESSAGES_MAX
+            and size_bytes <= min(BATCH_BYTES_MAX, self._bytes_max)
         )
 
     def _tracked(self) -> bool:
