@@ -262,15 +262,17 @@ class ProducerHandler:
             if start:
                 await asyncio.sleep(0)
             items = group[start : start + ANSWERS_AT_ONCE]
-            if asking := [item for item in items if item.request is not None]:
+            receipts = [
+                (it.request, it.message_id, it.context) for it in items if it.request and it.message_id
+            ]
+            if receipts:
                 await self._socket.writable.wait()
-                for item in items:
-                    self._socket.queue(item.answer)
+                self._socket.queue_all(
+                    [item.answer for item in items]
+                )  # with what else comes of the same input
+                self._replies.follow(receipts)
             else:
                 await send([item.answer for item in items])
-            for item in asking:
-                if item.request is not None and item.message_id is not None:
-                    self._replies.follow(item.request, item.message_id, item.context)
 
     async def _expire_all(self) -> None:
         """sendTimeoutMillis: answer what waits for longer. It may still be stored, as with any timeout."""
