@@ -257,22 +257,19 @@ class ProducerHandler:
             message.schema_version = (await self._schemas.register(scheme)).version
 
     async def _answer(self, group: list[Incoming]) -> None:
-        send = self._socket.send_all
+        socket = self._socket
         for start in range(0, len(group), ANSWERS_AT_ONCE):
             if start:
                 await asyncio.sleep(0)
             items = group[start : start + ANSWERS_AT_ONCE]
-            receipts = [
-                (it.request, it.message_id, it.context) for it in items if it.request and it.message_id
-            ]
-            if receipts:
-                await self._socket.writable.wait()
-                self._socket.queue_all(
-                    [item.answer for item in items]
-                )  # with what else comes of the same input
-                self._replies.follow(receipts)
+            answers = [item.answer for item in items]
+            asked = [(it.request, it.message_id, it.context) for it in items if it.request and it.message_id]
+            if asked:
+                await socket.writable.wait()
+                socket.queue_all(answers)  # with the replies that come of the same input
+                self._replies.follow(asked)
             else:
-                await send([item.answer for item in items])
+                await socket.send_all(answers)
 
     async def _expire_all(self) -> None:
         """sendTimeoutMillis: answer what waits for longer. It may still be stored, as with any timeout."""
