@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 from google.protobuf.message import DecodeError
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import Encryption, EncryptionKey, OutMessage
+from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Encryption, EncryptionKey, OutMessage
 from penstock.model.message_id import run_varints, varint, varints
 
 from .pulsar_pb2 import CompressionType, KeyValue, MessageMetadata
@@ -83,11 +83,15 @@ def text(value: str) -> bytes:
 _NAMES: Final[Memo[str, bytes]] = Memo(lambda name: b"\x0a" + text(name) + b"\x12")
 
 
+# Of requests (PIP-371), whose timeouts are a few texts, the whole one.
+_TIMEOUTS: Final[Memo[str, bytes]] = Memo(lambda value: _NAMES[REQUEST_TIMEOUT_PROPERTY] + text(value))
+
+
 def properties(tag: bytes, values: Mapping[str, str]) -> bytes:
     """One `KeyValue` for each property."""
     out = b""
     for name, value in values.items():
-        pair = _NAMES[name] + text(value)
+        pair = _TIMEOUTS[value] if name == REQUEST_TIMEOUT_PROPERTY else _NAMES[name] + text(value)
         out += tag + integer(len(pair)) + pair
     return out
 

@@ -29,6 +29,7 @@ _SCHEMA_VERSION: Final = b"\x82\x01\x08"  # of eight bytes
 _HIGHEST_SEQUENCE_ID: Final = b"\xc0\x01"
 _TIME_BYTES: Final = 6  # of the varint of a time between 1971 and 2109
 _INT32_END: Final = 2**31
+_REST_BYTES_MAX: Final = 64  # of what is remembered: longer properties mostly come once
 _VARINT_BYTES_MAX: Final = 9  # what is larger is negative to Pulsar's clients, or no varint to protobuf
 
 # Producers and times come again from entry to entry; as they stand in the bytes.
@@ -41,6 +42,10 @@ _PROPERTIES: Final[dict[bytes, tuple[str, str]]] = {}
 # the schema version (None: it has none), and the properties of a message that was sent alone (None: none). A tuple, as every
 # entry that is delivered has one.
 PlainMetadata = tuple[str, int, int, int, int | None, dict[str, str] | None]
+_Rest = tuple[int, int, int | None, dict[str, str] | None]  # the same from the publish time on
+
+# Messages that were sent alone by one producer mostly differ in what is before it only, within a millisecond.
+_RESTS: Final[dict[bytes, _Rest]] = {}
 
 
 def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
@@ -56,17 +61,17 @@ def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
         if body[at] != _SEQUENCE_ID:
             return None
         sequence_id, at = _read_varint(body, at + 1)
-        if body[at] != _PUBLISH_TIME:
-            return None
-        at += 1
-        publish_time = _TIMES.get(body[at : at + _TIME_BYTES])
-        if publish_time is not None:
-            at += _TIME_BYTES
-        else:
-            publish_time, at = _read_time(body, at)
-        if at == until:
-            return name, sequence_id, publish_time, 0, None, None
-        return _read_rest(name, sequence_id, publish_time, body, at, until)
+        following = body[at:until]
+        rest = _RESTS.get(following)
+        if rest is None:
+            rest = _read_rest(body, at, until)
+            if rest is None:
+                return None
+            if rest[1] == 0 and len(following) <= _REST_BYTES_MAX:
+                if len(_RESTS) >= ENTRIES_MAX:
+                    _RESTS.clear()
+                _RESTS[following] = rest
+        return name, sequence_id, *rest
     except (IndexError, ValueError):
         return None
 
@@ -120,10 +125,18 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
     return value, end
 
 
-def _read_rest(
-    name: str, sequence_id: int, publish_time: int, body: bytes, at: int, until: int
-) -> PlainMetadata | None:
-    """What follows the publish time."""
+def _read_rest(body: bytes, at: int, until: int) -> _Rest | None:
+    """What follows the sequence id."""
+    if body[at] != _PUBLISH_TIME:
+        return None
+    at += 1
+    publish_time = _TIMES.get(body[at : at + _TIME_BYTES])
+    if publish_time is not None:
+        at += _TIME_BYTES
+    else:
+        publish_time, at = _read_time(body, at)
+    if at == until:
+        return publish_time, 0, None, None
     batch_size, version = 0, None
     properties: dict[str, str] | None = None
     if body[at] == _PROPERTY:
@@ -145,7 +158,7 @@ def _read_rest(
         _, at = _read_varint(body, at + len(_HIGHEST_SEQUENCE_ID))
     if at != until:
         return None
-    return name, sequence_id, publish_time, batch_size, version, properties
+    return publish_time, batch_size, version, properties
 
 
 def _read_property(pair: bytes) -> tuple[str, str]:

@@ -7,10 +7,12 @@ from tests.unit.wire.messages import INT63, TEXT
 
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
-from penstock.wire.contents import is_sealed, seal
+from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
+from penstock.wire import plain
+from penstock.wire.contents import METADATA_AT, is_sealed, open_body, seal
 from penstock.wire.entry import WireFormat
 from penstock.wire.messages import read_messages
-from penstock.wire.metadata import parse_metadata
+from penstock.wire.metadata import ENTRIES_MAX, parse_metadata
 from penstock.wire.plain import PlainMetadata, plain_part, read_plain
 from penstock.wire.pulsar_pb2 import LZ4, MessageMetadata
 
@@ -131,3 +133,22 @@ def test_a_batch_that_claims_more_than_there_is_cannot_be_read(metadata: Message
     body = metadata.SerializeToString()
     with pytest.raises(PenstockError):
         read_messages(seal(len(body).to_bytes(4, "big") + body + b"\0\0\0\2\x18\1x"), 0)
+
+
+def test_neighbours_of_one_producer_are_read_alike_and_what_is_remembered_is_bounded() -> None:
+    wire = WireFormat()
+    for number in range(ENTRIES_MAX + 100):
+        time, timeout = 1_700_000_000_000 + number, str(number % 3)
+        messages = [
+            OutMessage(
+                payload=b"", sequence_id=n, properties={REQUEST_TIMEOUT_PROPERTY: timeout} if n else None
+            )
+            for n in range(2)
+        ]
+        for n, new in enumerate(wire.encode_each(messages, producer="p", publish_time=time)):
+            body, at = open_body(new.data)
+            found = read_plain(body, METADATA_AT, at)
+            assert found == plain_part(parse_metadata(body[METADATA_AT:at]))
+            assert found is not None
+            assert found[1:3] == (n, time)
+        assert len(plain._RESTS) <= ENTRIES_MAX

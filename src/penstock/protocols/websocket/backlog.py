@@ -29,20 +29,24 @@ class Backlog(Generic[T]):
         self._items: deque[T] = deque()
         self.size_bytes = 0
         self._closed = False
-        self._waiting = asyncio.Event()
+        self._taker: asyncio.Future[None] | None = None
         self._room = asyncio.Event()
 
     def add(self, item: T) -> None:
         """Add an item; the caller looks at `full` before the next."""
         self._items.append(item)
         self.size_bytes += item.size
-        self._waiting.set()
+        self._wake()
 
     def extend(self, items: Sequence[T], size: int) -> None:
         """Add items of `size` bytes together."""
         self._items.extend(items)
         self.size_bytes += size
-        self._waiting.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._taker is not None and not self._taker.done():
+            self._taker.set_result(None)
 
     @property
     def full(self) -> bool:
@@ -57,15 +61,18 @@ class Backlog(Generic[T]):
     def close(self) -> None:
         """Nothing follows; what waits can still be taken."""
         self._closed = True
-        self._waiting.set()
+        self._wake()
 
     async def take(self, count_max: int = 1 << 30) -> list[T]:
         """What waits, oldest first, as soon as there is something; nothing once closed and empty."""
         while not self._items:
             if self._closed:
                 return []
-            self._waiting.clear()
-            await self._waiting.wait()
+            self._taker = asyncio.get_running_loop().create_future()
+            try:
+                await self._taker
+            finally:
+                self._taker = None
         if len(self._items) <= count_max:
             taken = list(self._items)
             self._items.clear()

@@ -35,7 +35,6 @@ FRAME_FACTOR: Final = 3  # what an entry takes as long as it waits: itself, deco
 GROUP_MAX: Final = 64  # frames that are written at once
 GROUP_BYTES: Final = 64 * 1024  # of them; one more may overdraw it
 SENDS_BEFORE_OTHERS: Final = 64
-_ALONE: Final = (0,)  # the index in the entry of a message that was sent alone
 KNOWN_MAX: Final = 4096  # of ids that were given out; the others are parsed
 
 
@@ -159,33 +158,41 @@ class Deliverer:
             entry = delivery.entry
             if entry is not self._entry:
                 self._entry, self._messages = entry, self._decode(delivery)
-            group.left = self._add(group, delivery, left or delivery.mask)
-            if group.left:
-                return
-            left = 0
+            if entry.count == 1:
+                group.messages += 1
+                self._add_one(group, delivery, 0)
+            else:
+                group.left = self._add(group, delivery, left or delivery.mask)
+                if group.left:
+                    return
+                left = 0
+                group.messages += delivery.mask.bit_count()
             group.done += 1
-            group.messages += delivery.mask.bit_count()
             group.entry_bytes += len(entry.data)
             if group.full:
                 return
 
     def _add(self, group: "Group", delivery: Delivery, mask: int) -> int:
         """Make frames of the messages in `mask` of `_entry`; returns those that the group has no room for."""
-        topic, known, messages = delivery.subscription.topic, self.known, self._messages
-        for index in bits_of(mask) if mask > 1 else _ALONE:
+        for index in bits_of(mask):
             if group.full:
                 return mask >> index << index
-            message = messages[index] if index < len(messages) else None
-            if message is None or message.compacted_out:
-                group.skip(topic.id_of(delivery.entry, index if delivery.entry.count > 1 else -1))
-                continue
-            message_id = topic.id_of(delivery.entry, message.index)
-            text = self._ids.write(message_id)
-            if len(known) >= KNOWN_MAX:
-                known.clear()
-            known[text] = message_id
-            group.add(self._writer.write(message, text, topic.name, delivery.redeliveries))
+            self._add_one(group, delivery, index)
         return 0
+
+    def _add_one(self, group: "Group", delivery: Delivery, index: int) -> None:
+        """Make the frame of one message of `_entry`."""
+        topic, known, messages = delivery.subscription.topic, self.known, self._messages
+        message = messages[index] if index < len(messages) else None
+        if message is None or message.compacted_out:
+            group.skip(topic.id_of(delivery.entry, index if delivery.entry.count > 1 else -1))
+            return
+        message_id = topic.id_of(delivery.entry, message.index)
+        text = self._ids.write(message_id)
+        if len(known) >= KNOWN_MAX:
+            known.clear()
+        known[text] = message_id
+        group.add(self._writer.write(message, text, topic.name, delivery.redeliveries))
 
     def _decode(self, delivery: Delivery) -> list[Message]:
         try:

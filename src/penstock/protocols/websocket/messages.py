@@ -44,12 +44,10 @@ class MessageWriter:
             self._made_of = made_of
             self._middles.clear()
             self._end(message.publish_time)
-        if message.properties != self._properties:
-            self._properties = message.properties
-            self._written, self._timeout_ms = (
-                _encode(message.properties),
-                request_timeout_ms(message.properties),
-            )
+        properties = message.properties
+        if properties is not self._properties and properties != self._properties:
+            self._properties = properties
+            self._written, self._timeout_ms = _encode(properties), request_timeout_ms(properties)
             self._end(message.publish_time)
         middle = self._middles.get(message.producer_name)
         if middle is None:

@@ -158,20 +158,19 @@ class ProducerHandler:
             await room.wait()
 
     async def _answer(self, group: list[Incoming]) -> None:
-        send = self._socket.send_all
+        socket = self._socket
         for start in range(0, len(group), ANSWERS_AT_ONCE):
             if start:
                 await asyncio.sleep(0)
             items = group[start : start + ANSWERS_AT_ONCE]
-            if asking := [item for item in items if item.request is not None]:
-                await self._socket.writable.wait()
-                for item in items:
-                    self._socket.queue(item.answer)
+            answers = [item.answer for item in items]
+            asked = [(it.request, it.message_id, it.context) for it in items if it.request and it.message_id]
+            if asked:
+                await socket.writable.wait()
+                socket.queue_all(answers)  # with the replies that come of the same input
+                self._replies.follow(asked)
             else:
-                await send([item.answer for item in items])
-            for item in asking:
-                if item.request is not None and item.message_id is not None:
-                    self._replies.follow(item.request, item.message_id, item.context)
+                await socket.send_all(answers)
 
     async def _expire_all(self) -> None:
         """sendTimeoutMillis: answer what waits for longer. It may still be stored, as with any timeout."""

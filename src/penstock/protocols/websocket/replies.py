@@ -61,15 +61,17 @@ class Replies:
             self._open.discard(request)
             request.withdraw()
 
-    def follow(self, request: Request, message_id: bytes, context: str | None) -> None:
-        """The receipt is queued: from now on the reply may be."""
-        if request in self._open:
-            request.call_when_ended(partial(self._ended, message_id, context))
+    def follow(self, receipts: Iterable[tuple[Request, bytes, str | None]]) -> None:
+        """Receipts are queued: from now on the replies may be. Each has the request, its message's id, and the context."""
+        for request, message_id, context in receipts:
+            if request in self._open:
+                request.call_when_ended(partial(self._ended, message_id, context))
 
     def _ended(self, message_id: bytes, context: str | None, request: Request, ended: ReplyOrError) -> None:
         self._open.discard(request)
-        if self._socket.writable.is_set() and not self._waiting:
-            self._socket.queue(self._frame(message_id, context, ended))
+        socket = self._socket
+        if not self._waiting and socket.writable.is_set():
+            socket.queue(self._frame(message_id, context, ended))
             return
         if isinstance(ended, Reply) and self._due.full:
             ended = PenstockError(ErrorKind.UNAVAILABLE, "the reply was dropped: this socket is not read")

@@ -143,6 +143,11 @@ class Socket:
         if len(queue) >= QUEUE_MAX or self._queue_bytes >= QUEUE_BYTES:
             self.flush()
 
+    def queue_all(self, frames: Sequence[bytes]) -> None:
+        """The same of many."""
+        for frame in frames:
+            self.queue(frame)
+
     def flush(self) -> None:
         """Write what is queued."""
         frames, self._queue, self._queue_bytes = self._queue, [], 0

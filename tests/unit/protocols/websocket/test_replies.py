@@ -37,7 +37,7 @@ class Bench:
     def ask(self, context: str) -> Any:
         request = self.requests.wait(("t", "p", int(context)), 1000)
         self.replies.opened([request])
-        self.replies.follow(request, ID.to_base64(), context)
+        self.replies.follow([(request, ID.to_base64(), context)])
         return request
 
 
@@ -63,7 +63,7 @@ async def test_a_reply_before_the_receipt_waits_for_it() -> None:
     request = bench.requests.wait(("t", "p", 1), 1000)
     bench.replies.opened([request])
     request.end(Reply(ID, b"quick", True))
-    bench.replies.follow(request, ID.to_base64(), None)
+    bench.replies.follow([(request, ID.to_base64(), None)])
     bench.replies.close()
     bench.may.set()
     await bench.replies.run()

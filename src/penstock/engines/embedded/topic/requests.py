@@ -54,7 +54,8 @@ class Request(msgspec.Struct, eq=False):
     def placed(self, message_id: MessageId) -> None:
         if self.waiting:
             self._leave()
-            self._enter(_key(message_id))
+            index = message_id.batch_index
+            self._enter((message_id.ledger, message_id.entry, index if index > 0 else 0))
 
     def call_when_ended(self, on_end: Callable[["Request", ReplyOrError], None]) -> None:
         if self._ended is None:
@@ -246,6 +247,8 @@ class Requests:
             request = waits.get((message_id.ledger, entry, index if index > 0 else 0))
             if request is None or len(reply.content) > REPLY_BYTES_MAX or not has_out(entry, index, consumer):
                 left.append(reply)
+            elif request._next is None:
+                self.answered += request.end(reply)
             else:
                 self._answer(request, reply)
         return left
