@@ -165,9 +165,7 @@ class Producer:
         self.published += len(payloads)
         return Placement(self.topics[number], ledger, entry, -1, len(payloads))
 
-    def takes_plain(
-        self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True
-    ) -> bool:
+    def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         """Not entries of their own: others may publish between them, so that their ids do not follow one another."""
         return (
             (batch or count == 1)

@@ -23,7 +23,7 @@ from penstock.runtime.clock import Timers
 
 from .encoding import Encoding
 from .parts import Bounds, Decoding, Part
-from .prepared import STEP_MESSAGES, Prepared, Preparing
+from .prepared import FETCH_MESSAGES_MIN, Prepared, Preparing
 
 _QUICK_TURNS: Final = 4  # what is in memory comes within so many turns of the loop
 _STORE_S: Final = 0.0005  # then the store is asked: about the time of one read
@@ -183,7 +183,7 @@ class Fetch:
     @property
     def may_go_on(self) -> bool:
         """Whether it brought all that it asked for, and that is worth preparing the next for."""
-        return self._bounds.full and self._bounds.count >= STEP_MESSAGES
+        return self._bounds.full and self._bounds.count >= FETCH_MESSAGES_MIN
 
     async def run(self, poll: LongPoll, wait_ms: int) -> None:
         """Collect what there is, waiting for the first message alone."""

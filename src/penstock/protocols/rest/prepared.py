@@ -23,7 +23,8 @@ from .parts import Bounds, Decoding, Part
 
 PREPARED_BYTES_MAX: Final = 8 << 20  # of all consumers together
 KEPT_MS: Final = 1000  # before they make room for those of another consumer
-STEP_MESSAGES: Final = 100  # are written together; others have their turn on the loop before the next
+FETCH_MESSAGES_MIN: Final = 100  # of a fetch that is worth it
+STEP_MESSAGES: Final = 200  # are written together; others have their turn on the loop before the next
 PAUSE_S: Final = 0.00005  # to wake a thread on a sleeping core takes about this long
 STEP_BYTES: Final = 64 * 1024
 

@@ -21,10 +21,10 @@ from .outstanding import Outstanding
 from .pending import Pending, Slice
 from .reading import AHEAD_ENTRIES_MAX, Reading
 from .receiver import COUNT_BYTES, Receiver, Source
+from .selection import ASIDE_MAX, Hashes
 
 RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop
 RUN_MESSAGES_MAX: Final = CHUNK  # of entries delivered at once: they are bits of one number
-ASIDE_MAX: Final = 20_000  # messages waiting for their keys before nothing more is read; bounds memory
 SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look-up rather than reading over
 
 
@@ -83,16 +83,7 @@ class Delivering:
         return entry, kept.mask(entry.offset, entry.count)
 
     def upcoming(self, messages_max: int) -> Sequence[Entry]:
-        next_entry = self.reading.next_entry
-        if next_entry is None or messages_max <= 0 or self._out.selection.only() is None:
-            return ()
-        found: list[Entry] = []
-        for entry in self.reading.held_run(next_entry, messages_max):
-            messages_max -= entry.count
-            if messages_max < 0:
-                break
-            found.append(entry)
-        return found
+        return () if self._out.selection.only() is None else self.reading.upcoming(messages_max)
 
     # -- the run
 
@@ -128,7 +119,8 @@ class Delivering:
     def _step(self, entries_max: int) -> int:
         """Deliver an entry or part of it, or a run of entries; returns how many, 0 when nothing can be done now."""
         out = self._out
-        if not out.selection.ready():
+        room = out.selection.room()
+        if room <= 0:
             return 0
         if self._throttles and self._too_fast():
             return 0
@@ -137,7 +129,7 @@ class Delivering:
             return self._replay_one(first)
         if out.selection.aside >= ASIDE_MAX:
             return 0
-        return self._read_run(entries_max) or self._read_one()
+        return self._read_run(min(entries_max, room)) or self._read_one()
 
     def _too_fast(self) -> bool:
         """Whether a rate is used up; then a timer begins the next run."""
@@ -170,61 +162,45 @@ class Delivering:
         return True
 
     def _read_run(self, entries_max: int) -> int:
-        """Deliver the next entries whole, as `_read_one` would each of them, where it does not depend on what is in them who gets
-        them; returns how many. It ends before the first that is anything else than to be delivered at once."""
+        """Deliver the next entries whole, as `_read_one` would each of them; returns how many. It ends before the first that is
+        anything else than to be delivered at once."""
         reading, selection = self.reading, self._out.selection
         if reading.next_entry is None or self._throttles or self._subscription.compacted:
             return 0
-        consumer = selection.only()
-        if consumer is not None:
-            return self._run_to(consumer, reading.next_entry, entries_max)
-        waiting = min(entries_max, self._topic.next_entry - reading.next_entry)
-        share = selection.share(waiting)
-        done = 0
-        while share and done < waiting and (consumer := selection.next()) is not None:
-            count = self._run_to(consumer, reading.next_entry, min(share, waiting - done), alone=True)
-            if not count:
-                break
-            selection.took()
-            done += count
-        return done
-
-    def _run_to(self, consumer: Receiver, first: int, entries_max: int, *, alone: bool = False) -> int:
-        """Deliver entries from `first` on to one consumer; returns how many. `alone`: only messages that were sent alone."""
-        messages, size_max = consumer.room()
-        messages = min(messages, RUN_MESSAGES_MAX)
-        shared = self._out.selection.active is None
+        shared = selection.active is None
         run: list[Entry] = []
-        count = size = 0
-        for entry in self.reading.held_run(first, min(entries_max, messages)):
-            length = len(entry.data)
-            late = entry.deliver_at and shared
-            if count + entry.count > messages or size >= size_max or length > COUNT_BYTES or late:
-                break
-            if alone and entry.count > 1:
+        count = 0
+        for entry in reading.held_run(reading.next_entry, entries_max):
+            count += entry.count
+            if count > RUN_MESSAGES_MAX or len(entry.data) > COUNT_BYTES or (shared and entry.deliver_at):
+                count -= entry.count
                 break
             run.append(entry)
-            count += entry.count
-            size += length
         if not run or self._cursor.mask(run[0].offset, count):
             return 0
-        self.reading.next_entry = first + len(run)
-        self._rate.add(count, size)
-        self._deliver_run(consumer, run, count, size)
-        return len(run)
+        done = selection.deal_run(run, self._deliver_run)
+        reading.next_entry += done
+        return done
 
-    def _deliver_run(self, consumer: Receiver, run: list[Entry], count: int, size: int) -> None:
-        """Deliver entries that were never delivered, whole, and follow one another."""
+    def _deliver_run(self, consumer: Receiver, run: Sequence[tuple[Entry, int, Hashes | None]]) -> None:
+        """Deliver messages that were never delivered, of entries in their order."""
         subscription = self._subscription
-        if consumer.options.auto_ack:
-            self._cursor.add(run[0].offset, (1 << count) - 1)
-        else:
+        deliveries = [Delivery(subscription, entry, mask, 0) for entry, mask, _ in run]
+        count = sum([mask.bit_count() for _, mask, _ in run])
+        size = sum([len(entry.data) for entry, _, _ in run])
+        if not consumer.options.auto_ack:
             parts = [
-                Pending(one.entry_id, one.offset, one.count, (1 << one.count) - 1, consumer, None)
-                for one in run
+                Pending(entry.entry_id, entry.offset, entry.count, mask, consumer, hashes)
+                for entry, mask, hashes in run
             ]
             self._out.give(parts, consumer)
-        consumer.deliver([Delivery(subscription, one, (1 << one.count) - 1, 0) for one in run], count, size)
+        elif run[-1][0].end - run[0][0].offset == count:  # all of them, one after the other
+            self._cursor.add(run[0][0].offset, (1 << count) - 1)
+        else:
+            for entry, mask, _ in run:
+                self._cursor.add(entry.offset, mask)
+        self._rate.add(count, size)
+        consumer.deliver(deliveries, count, size)
 
     def _read_one(self) -> bool:
         """Deliver the next entry that was never read."""
@@ -299,7 +275,7 @@ class Delivering:
         if rest:
             out.replay.add(Slice(entry.entry_id, entry.offset, entry.count, rest))
 
-    def _deliver(self, consumer: Receiver, entry: Entry, mask: int, hashes: int | list[int] | None) -> None:
+    def _deliver(self, consumer: Receiver, entry: Entry, mask: int, hashes: Hashes | None) -> None:
         if not consumer.options.auto_ack:
             part = Pending(entry.entry_id, entry.offset, entry.count, mask, consumer, hashes)
             self._out.give((part,), consumer)

@@ -18,8 +18,9 @@ from penstock.model.hashing import ring_hash, sticky_hash
 
 from .pending import Pending, Slice
 from .receiver import Receiver
-from .selection import Give, Selection, check_ranges
+from .selection import ASIDE_MAX, Give, GiveAll, Hashes, Selection, check_ranges
 
+KNOWN_MAX: Final = 20_000  # messages whose hashes are remembered: about as many as may wait
 POINTS: Final = 100  # per consumer on the ring; Pulsar's subscriptionKeySharedConsistentHashingReplicaPoints
 
 
@@ -35,6 +36,9 @@ class KeyShared(Selection):
         self._places: list[int] = []
         self._numbers: dict[str, list[Receiver | None]] = {}  # consumers of one name are numbered
         self._ranges: list[tuple[int, int, Receiver]] = []
+        self._whole = False  # whether a consumer acknowledges entries as a whole
+        self._known: dict[int, Hashes] = {}  # by entry, the oldest first
+        self._known_messages = 0
 
     def add(self, consumer: Receiver) -> None:
         ranges = consumer.options.key_ranges
@@ -45,6 +49,7 @@ class KeyShared(Selection):
             )
         check_ranges(ranges, [(start, end) for start, end, _ in self._ranges])
         self.consumers.append(consumer)
+        self._whole = self._whole or consumer.options.whole_entries
         if ranges:
             self._ranges += [(start, end, consumer) for start, end in ranges]
             self._ranges.sort(key=lambda r: r[0])
@@ -67,6 +72,7 @@ class KeyShared(Selection):
 
     def remove(self, consumer: Receiver) -> None:
         super().remove(consumer)
+        self._whole = any(other.options.whole_entries for other in self.consumers)
         self._ranges = [r for r in self._ranges if r[2] is not consumer]
         rest = ((place, [c for c in held if c is not consumer]) for place, held in self._points.items())
         self._points = {place: held for place, held in rest if held}
@@ -92,48 +98,105 @@ class KeyShared(Selection):
         return self._points[place][0]
 
     def deal(self, entry: Entry, mask: int, give: Give) -> int:
-        keys = self._encoder.keys(entry)
-        if any(c.options.whole_entries for c in self.consumers):
-            # Who acknowledges entries as a whole must get them whole, as in Pulsar.
-            keys = keys[:1] * entry.count
-        hashes = [self.hash_of(key) for key in keys]
-        by_hash: dict[int, int] = {}
-        for index in bits_of(mask):
-            by_hash[hashes[index]] = by_hash.get(hashes[index], 0) | 1 << index
+        hashes = self._hashes_of(entry)
+        for consumer, part in self._split(entry, mask, hashes, {}).items():
+            give(consumer, entry, part, hashes)
+        return 0
+
+    def deal_run(self, entries: Sequence[Entry], give: GiveAll) -> int:
+        rooms: dict[Receiver, int] = {}
+        sizes: dict[Receiver, int] = {}
+        for consumer in self.consumers:
+            rooms[consumer], sizes[consumer] = consumer.room()
+        given: dict[Receiver, list[tuple[Entry, int, Hashes | None]]] = {}
+        done = 0
+        for entry in entries:
+            # Who has as many bytes as it takes is asked again, and without any room nothing more is to wait aside.
+            if min(sizes.values()) <= 0 or max(rooms.values()) <= 0 or self.aside >= ASIDE_MAX:
+                break
+            hashes = self._hashes_of(entry)
+            for consumer, part in self._split(entry, (1 << entry.count) - 1, hashes, rooms).items():
+                given.setdefault(consumer, []).append((entry, part, hashes))
+                sizes[consumer] -= len(entry.data)
+            done += 1
+        for consumer, some in given.items():
+            give(consumer, some)
+        return done
+
+    def _split(
+        self, entry: Entry, mask: int, hashes: Hashes, rooms: dict[Receiver, int]
+    ) -> dict[Receiver, int]:
+        """Who gets which messages now; the others wait. `rooms` has how many messages consumers take, as far as they were asked."""
         going: dict[Receiver, int] = {}
-        for key_hash, bits in by_hash.items():
+        for key_hash, bits in _by_hash(hashes, mask):
             consumer, rest = self.owner(key_hash), bits
             out_with, out = self._out.get(key_hash, (consumer, 0))
             if consumer is not None and out_with is consumer and key_hash not in self._aside:
-                room = max(0, consumer.capacity() - going.get(consumer, 0).bit_count())
+                room = rooms.get(consumer)
+                if room is None:
+                    room = rooms[consumer] = consumer.capacity()
+                room = max(0, room)
                 part = bits if consumer.options.whole_entries and room else lowest_bits(bits, room)
                 if part:
+                    count = part.bit_count()
                     going[consumer] = going.get(consumer, 0) | part
-                    self._out[key_hash] = (consumer, out + part.bit_count())
+                    rooms[consumer] -= count
+                    self._out[key_hash] = (consumer, out + count)
                     rest = bits & ~part
             else:
                 consumer = None
             if rest:
                 self._wait(key_hash, Slice(entry.entry_id, entry.offset, entry.count, rest), consumer)
-        same = len(set(hashes)) == 1
-        for consumer, part in going.items():
-            give(consumer, entry, part, hashes[0] if same else hashes)
-        return 0
+        return going
+
+    def _hashes_of(self, entry: Entry) -> Hashes:
+        """The hashes of an entry's keys; known as long as it may be asked for again."""
+        found = self._known.get(entry.entry_id)
+        if found is None:
+            hashes = [self.hash_of(key) for key in self._encoder.keys(entry)]
+            found = hashes[0] if len(set(hashes)) == 1 else hashes
+            if entry.count > 1:
+                self._remember(entry, found)
+        if self._whole and not isinstance(found, int):
+            return found[0]  # who acknowledges entries as a whole must get them whole, as in Pulsar
+        return found
+
+    def _remember(self, entry: Entry, hashes: Hashes) -> None:
+        self._known[entry.entry_id] = hashes
+        self._known_messages += _size(hashes)
+        while self._known_messages > KNOWN_MAX and len(self._known) > 1:
+            self._known_messages -= _size(self._known.pop(next(iter(self._known))))
+
+    def _forget_known(self) -> None:
+        self._known.clear()
+        self._known_messages = 0
 
     # -- order by key
 
     def settled(self, part: Pending, mask: int) -> Sequence[Slice]:
+        hashes = part.hashes
+        if hashes is None:
+            return ()
         free: list[int] = []
-        for key_hash, count in part.hash_counts(mask).items():
-            held = self._out.get(key_hash)
-            if held is None:
-                continue
-            if held[1] > count:
-                self._out[key_hash] = (held[0], held[1] - count)
-            else:
-                del self._out[key_hash]
-                free.append(key_hash)
-        return self._release(free)
+        if isinstance(hashes, int):
+            self._settle(hashes, mask.bit_count(), free)
+        else:
+            for index in bits_of(mask):
+                self._settle(hashes[index], 1, free)
+        freed = self._release(free)
+        if not self._out and not self._aside and not freed:
+            self._forget_known()
+        return freed
+
+    def _settle(self, key_hash: int, count: int, free: list[int]) -> None:
+        held = self._out.get(key_hash)
+        if held is None:
+            return
+        if held[1] > count:
+            self._out[key_hash] = (held[0], held[1] - count)
+        else:
+            del self._out[key_hash]
+            free.append(key_hash)
 
     def _wait(self, key_hash: int, part: Slice, short_of: Receiver | None) -> None:
         """Put messages aside until their hash is free or, with `short_of`, until that consumer has room."""
@@ -171,4 +234,20 @@ class KeyShared(Selection):
         self._out.clear()
         self._aside.clear()
         self._short.clear()
+        self._forget_known()
         self.aside = 0
+
+
+def _size(hashes: Hashes) -> int:
+    return 1 if isinstance(hashes, int) else len(hashes)
+
+
+def _by_hash(hashes: Hashes, mask: int) -> Iterable[tuple[int, int]]:
+    """The messages in `mask` by the hashes of their keys, in the order of the first of each."""
+    if isinstance(hashes, int):
+        return ((hashes, mask),)
+    found: dict[int, int] = {}
+    for index in bits_of(mask):
+        key_hash = hashes[index]
+        found[key_hash] = found.get(key_hash, 0) | 1 << index
+    return found.items()

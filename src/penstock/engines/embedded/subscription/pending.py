@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.model.bits import bits_of
-
 from .receiver import Receiver
 
 
@@ -24,16 +22,6 @@ class Pending(Slice, gc=True, eq=False):
 
     consumer: Receiver
     hashes: int | list[int] | None
-
-    def hash_counts(self, mask: int) -> dict[int, int]:
-        """How many of the messages in `mask` have which hash."""
-        if isinstance(self.hashes, int):
-            return {self.hashes: mask.bit_count()}
-        counts: dict[int, int] = {}
-        if self.hashes is not None:
-            for index in bits_of(mask):
-                counts[self.hashes[index]] = counts.get(self.hashes[index], 0) + 1
-        return counts
 
 
 class PendingTable:

@@ -68,6 +68,17 @@ class Reading:
         at = entry_id - self._ahead[0].entry_id
         return self._ahead[at : at + entries_max] if at >= 0 else ()
 
+    def upcoming(self, messages_max: int) -> Sequence[Entry]:
+        """The next entries as far as they are in memory, up to so many messages."""
+        found: list[Entry] = []
+        if self.next_entry is not None and messages_max > 0:
+            for entry in self.held_run(self.next_entry, messages_max):
+                messages_max -= entry.count
+                if messages_max < 0:
+                    break
+                found.append(entry)
+        return found
+
     def fetch(
         self, entry_id: int, entries_max: int = AHEAD_ENTRIES_MAX, budget: Budget | None = None
     ) -> None:

@@ -5,6 +5,7 @@ To add a type, write its class and name it in `RULES` (`subscription`).
 
 from bisect import insort
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
 from penstock.model.bits import lowest_bits
@@ -15,8 +16,16 @@ from penstock.model.hashing import KEY_SHARED_RANGE, sticky_hash
 from .pending import Pending, Slice
 from .receiver import Receiver
 
+ASIDE_MAX: Final = 20_000  # messages waiting for their keys before nothing more is read; bounds memory
+
+# One for all messages of an entry, or one for each.
+Hashes = int | list[int]
+
 # Hands messages of an entry to a consumer; with the hashes of their keys where order by key is promised.
-Give = Callable[[Receiver, Entry, int, int | list[int] | None], None]
+Give = Callable[[Receiver, Entry, int, Hashes | None], None]
+
+# Hands messages of several entries to a consumer, none of which was delivered before.
+GiveAll = Callable[[Receiver, Sequence[tuple[Entry, int, Hashes | None]]], None]
 
 
 class Selection:
@@ -36,29 +45,35 @@ class Selection:
     def remove(self, consumer: Receiver) -> None:
         self.consumers.remove(consumer)
 
-    def ready(self) -> bool:
-        """Whether a consumer has room."""
-        return any(c.capacity() > 0 for c in self.consumers)
+    def room(self) -> int:
+        """How many messages the consumers take."""
+        return sum([max(0, consumer.capacity()) for consumer in self.consumers])
 
     def deal(self, entry: Entry, mask: int, give: Give) -> int:
         """Give the messages in `mask` to the consumers whose turn it is; returns those that none could take."""
         return mask
 
+    def deal_run(self, entries: Sequence[Entry], give: GiveAll) -> int:
+        """Give entries that follow one another and were never delivered, as `deal` would one after the other, but each consumer
+        its own at once; returns how many. Those that cannot be given as a whole are left, with all that follow."""
+        consumer = self.only()
+        if consumer is None:
+            return 0
+        messages, size_max = consumer.room()
+        size = done = 0
+        for entry in entries:
+            messages -= entry.count
+            if messages < 0 or size >= size_max:
+                break
+            size += len(entry.data)
+            done += 1
+        if done:
+            give(consumer, [(entry, (1 << entry.count) - 1, None) for entry in entries[:done]])
+        return done
+
     def only(self) -> Receiver | None:
         """Who gets all that comes next, whatever it is; None where that depends on the messages, or on whose turn it is."""
         return None
-
-    def share(self, waiting: int) -> int:
-        """How many of `waiting` messages, whatever they are, `next` gets before it is another's turn; 0 where that depends on
-        the messages."""
-        return 0
-
-    def next(self) -> Receiver | None:
-        """Whose turn it is, of those with room. It ends with `took`."""
-        return None
-
-    def took(self) -> None:
-        """`next` got its share."""
 
     def settled(self, part: Pending, mask: int) -> Sequence[Slice]:
         """These messages, given with hashes, are no longer out; returns what need not wait now."""
@@ -92,8 +107,8 @@ class Failover(Selection):
         best = [c for c in self.consumers if c.options.priority == self.consumers[0].options.priority]
         self.active = best[self._partition % len(best)] if best else None
 
-    def ready(self) -> bool:
-        return self.active is not None and self.active.capacity() > 0
+    def room(self) -> int:
+        return 0 if self.active is None else self.active.capacity()
 
     def deal(self, entry: Entry, mask: int, give: Give) -> int:
         consumer = self.active
@@ -132,22 +147,54 @@ class Exclusive(Failover):
 
 
 class Shared(Selection):
-    """In turn among those with room, a better priority first. Of messages that wait each gets its share at once."""
+    """In turn among those with room, a better priority first."""
 
     _turn = 0
-    _next = 0  # the place of the last that `next` gave
 
     def deal(self, entry: Entry, mask: int, give: Give) -> int:
-        # A batch is spread over those who share, lest one of them gets all of a request's messages.
-        share = -(-mask.bit_count() // len(self.consumers))
-        while mask and (consumer := self.next()) is not None:
-            self.took()
-            part = mask
-            if not consumer.options.whole_entries:
-                part = lowest_bits(mask, min(share, consumer.capacity()))
+        share = self._share(mask.bit_count())
+        rooms = [consumer.capacity() for consumer in self.consumers]
+        while mask and (at := self._pick(rooms)) >= 0:
+            consumer = self.consumers[at]
+            part = self._part(consumer, mask, min(share, rooms[at]))
             mask &= ~part
             give(consumer, entry, part, None)
+            rooms[at] = consumer.capacity()
         return mask
+
+    def deal_run(self, entries: Sequence[Entry], give: GiveAll) -> int:
+        consumers = self.consumers
+        if len(consumers) == 1:
+            return super().deal_run(entries, give)
+        rooms, sizes = map(list, zip(*[consumer.room() for consumer in consumers], strict=True))
+        given: list[list[tuple[Entry, int, None]]] = [[] for _ in consumers]
+        done = 0
+        for entry in entries:
+            turn, mask, parts = self._turn, (1 << entry.count) - 1, []
+            share = self._share(entry.count)
+            while mask and (at := self._pick(rooms)) >= 0 and sizes[at] > 0:
+                part = self._part(consumers[at], mask, min(share, rooms[at]))
+                mask &= ~part
+                rooms[at] -= part.bit_count()
+                sizes[at] -= len(entry.data)
+                parts.append((at, part))
+            if mask:
+                self._turn = turn
+                break
+            for at, part in parts:
+                given[at].append((entry, part, None))
+            done += 1
+        for consumer, some in zip(consumers, given, strict=True):
+            if some:
+                give(consumer, some)
+        return done
+
+    def _share(self, count: int) -> int:
+        """A batch is spread over those who share, lest one of them gets all of a request's messages."""
+        return -(-count // len(self.consumers))
+
+    def _part(self, consumer: Receiver, mask: int, most: int) -> int:
+        return mask if consumer.options.whole_entries else lowest_bits(mask, most)
 
     def only(self) -> Receiver | None:
         if len(self.consumers) != 1:
@@ -155,28 +202,23 @@ class Shared(Selection):
         self._turn = 1  # as if it was its turn
         return self.consumers[0]
 
-    def share(self, waiting: int) -> int:
-        return -(-waiting // len(self.consumers)) if self.consumers else 0
-
-    def next(self) -> Receiver | None:
-        """The next with room among the best priority that has any."""
-        count = len(self.consumers)
-        best: Receiver | None = None
-        best_at = 0
+    def _pick(self, rooms: Sequence[int]) -> int:
+        """The place of the next with room among the best priority that has any; -1 for none."""
+        count = len(rooms)
+        first = self.consumers[0].options.priority
+        best = found = -1
         for step in range(count):
             at = (self._turn + step) % count
-            consumer = self.consumers[at]
-            if consumer.capacity() <= 0:
+            if rooms[at] <= 0:
                 continue
-            if best is None or consumer.options.priority < best.options.priority:
-                best, best_at = consumer, at
-                if consumer.options.priority == self.consumers[0].options.priority:
+            priority = self.consumers[at].options.priority
+            if found < 0 or priority < best:
+                best, found = priority, at
+                if priority == first:
                     break
-        self._next = best_at
-        return best
-
-    def took(self) -> None:
-        self._turn = self._next + 1
+        if found >= 0:
+            self._turn = found + 1
+        return found
 
 
 def check_ranges(ranges: tuple[tuple[int, int], ...], taken: list[tuple[int, int]]) -> None:
