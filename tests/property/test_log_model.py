@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.sqlite import SqliteStore
 from penstock.engines.embedded.sqlite.check import check
 from penstock.engines.embedded.sqlite.runs import RUN_ENTRIES_MAX, SMALL_BYTES
-from penstock.model.entry import Entry, NewEntry
+from penstock.model.entry import Entry, NewEntry, NewRun
 
 T = TypeVar("T")
 
@@ -32,7 +32,9 @@ ENTRIES = st.lists(
     ),
     max_size=12,
 )
-MANY = st.tuples(st.integers(0, 2 * RUN_ENTRIES_MAX + 2), st.sampled_from([0, 7, 300, SMALL_BYTES]))
+MANY = st.tuples(
+    st.integers(0, 2 * RUN_ENTRIES_MAX + 2), st.sampled_from([0, 7, 300, SMALL_BYTES, SMALL_BYTES + 1])
+)
 FRACTION = st.floats(0, 1.1)
 
 
@@ -60,7 +62,7 @@ class LogMachine(RuleBasedStateMachine):
     def stores(self) -> tuple[Store, Store]:
         return self.memory, self.sqlite
 
-    async def append(self, calls: list[tuple[int, list[NewEntry]]]) -> None:
+    async def append(self, calls: list[tuple[int, Sequence[NewEntry]]]) -> None:
         """At once, so that they are one commit."""
         expected, found = [
             await asyncio.gather(*(store.append(ledger, entries) for ledger, entries in calls))
@@ -70,7 +72,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(calls=st.lists(st.tuples(LEDGERS, ENTRIES), min_size=1, max_size=4))
     def append_some(self, calls: list[tuple[int, list[tuple[int, int, int, int]]]]) -> None:
-        made: list[tuple[int, list[NewEntry]]] = []
+        made: list[tuple[int, Sequence[NewEntry]]] = []
         for ledger, given in calls:
             entries = []
             for number, (size, count, later, deliver_at) in enumerate(given):
@@ -79,11 +81,12 @@ class LogMachine(RuleBasedStateMachine):
             made.append((ledger, entries))
         self.wait(self.append(made))
 
-    @rule(ledger=LEDGERS, many=MANY)
-    def append_many(self, ledger: int, many: tuple[int, int]) -> None:
+    @rule(ledger=LEDGERS, many=MANY, by_columns=st.booleans(), times=st.integers(1, 2))
+    def append_many(self, ledger: int, many: tuple[int, int], by_columns: bool, times: int) -> None:
         count, size = many
-        entries = [NewEntry(bytes([number % 256]) * size, 1, self.now) for number in range(count)]
-        self.wait(self.append([(ledger, entries)]))
+        data = [bytes([number % 256]) * size for number in range(count)]
+        entries = NewRun(data, self.now) if by_columns else [NewEntry(one, 1, self.now) for one in data]
+        self.wait(self.append([(ledger, entries)] * times))
 
     @rule(ledger=LEDGERS, fraction=FRACTION)
     def trim(self, ledger: int, fraction: float) -> None:

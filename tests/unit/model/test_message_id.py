@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import EARLIEST, LATEST, IdWriter, MessageId, id_texts, read_varint, varint
+from penstock.model.message_id import (
+    EARLIEST,
+    LATEST,
+    IdWriter,
+    MessageId,
+    id_texts,
+    read_varint,
+    run_texts,
+    run_varints,
+    varint,
+)
 
 _INT63 = st.integers(0, 2**63 - 1)
 _INDEX = st.integers(-1, 2**31 - 1)
@@ -144,3 +154,21 @@ def test_texts_of_neighbours(first: int, partition: int) -> None:
     ids += [MessageId(3, first + 4, partition, at, 200) for at in (0, 1, 130)]
     assert id_texts(ids) == [str(one).encode() for one in ids]
     assert list(map(IdWriter().write, ids)) == id_texts(ids)
+
+
+RUNS = st.tuples(
+    st.integers(0, 300) | st.integers(2**14 - 200, 2**14 + 200) | st.integers(0, 2**62), st.integers(0, 300)
+)
+
+
+@given(RUNS)
+def test_varints_of_a_run(run: tuple[int, int]) -> None:
+    first, count = run
+    assert run_varints(first, count) == [varint(first + at) for at in range(count)]
+
+
+@given(st.integers(0, 2**23), st.integers(-1, 300), RUNS)
+def test_texts_of_a_run(ledger: int, partition: int, run: tuple[int, int]) -> None:
+    first, count = run
+    ids = [MessageId(ledger, first + at, partition) for at in range(count)]
+    assert run_texts(ledger, partition, first, count) == [str(one).encode() for one in ids]

@@ -167,6 +167,26 @@ def test_plain_says_the_same_as_encode(payloads: list[bytes], first: int, versio
     assert (new.count, new.sequence_id) == (same.count, same.sequence_id)
 
 
+@given(
+    st.lists(PAYLOAD, min_size=1, max_size=6), TEXT, SEQUENCE | st.just(2**63 - 7), INT63, st.none() | INT63
+)
+def test_an_entry_of_each_payload_is_that_of_its_message(
+    payloads: list[bytes], producer: str, first: int, time: int, version: int | None
+) -> None:
+    run = WIRE.encode_plain_each(
+        payloads, producer=producer, sequence_id=first, publish_time=time, schema_version=version
+    )
+    alone = [
+        plain([payload], producer=producer, sequence_id=at, publish_time=time, schema_version=version)
+        for at, payload in enumerate(payloads, first)
+    ]
+    for one in alone:
+        one.producer, one.sequence_id = "", -1
+    assert list(run) == [run[at] for at in range(len(run))] == alone
+    assert list(run[1:]) == alone[1:]
+    assert run.size_bytes == sum(len(one.data) for one in alone)
+
+
 @pytest.mark.parametrize("kind", [NONE, *COMPRESSED])
 @given(st.lists(out_messages(delayed=False), min_size=1, max_size=4))
 def test_compressed(kind: int, messages: list[OutMessage]) -> None:

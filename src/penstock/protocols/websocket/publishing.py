@@ -109,12 +109,13 @@ def read_frame(
         made.answer = refusal(unfit.result, str(unfit), made.context)
         return made
     made.message = message
-    made.plain = frame == ProducerMessage(payload=frame.payload, context=frame.context) and not keys
     if frame.schema_version is not None or frame.key_schema is not None or frame.value_schema is not None:
         made.declared = _declared(frame)
     timeout_ms = frame.request_timeout_millis
     if timeout_ms is not None and not _is_filler(frame, timeout_ms):
         made.timeout_ms = timeout_ms
+    else:
+        made.plain = made.declared is None and message == OutMessage(payload=message.payload)
     return made
 
 

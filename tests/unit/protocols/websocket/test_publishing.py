@@ -9,8 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import OutMessage
-from penstock.protocols.websocket.frames import ProducerAck, decode_base64, encode, encode_success
+from penstock.model.message import EncryptionKey, OutMessage
+from penstock.protocols.websocket.frames import (
+    ProducerAck,
+    decode_base64,
+    encode,
+    encode_success,
+    encode_successes,
+)
 from penstock.protocols.websocket.publishing import Incoming, failure, read_frame, read_frames
 from penstock.testing.clock import ManualClock
 
@@ -224,6 +230,47 @@ def test_answers_of_what_was_published(
     if context is not None:
         whole.context = context
     assert written == encode(whole)
+    if not schema_version:
+        assert encode_successes([message_id] * 2, [context, None]) == [
+            written,
+            encode_success(message_id, None, None),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("more", "plain"),
+    [
+        ({}, True),
+        ({"context": "c", "properties": {}}, True),
+        (
+            {"properties": None, "deliverAt": 0, "sequenceId": 0, "requestTimeoutMillis": 0},
+            True,
+        ),  # Java's fillers
+        ({"key": ""}, False),
+        ({"properties": {"a": "b"}}, False),
+        ({"sequenceId": 0}, False),
+        ({"eventTime": "2024-01-01T00:00:00Z"}, False),
+        ({"deliverAt": 1}, False),
+        ({"deliverAfterMs": 1}, False),
+        ({"disableReplication": True}, False),
+        ({"schemaVersion": 0}, False),
+        ({"valueSchema": "STRING"}, False),
+        ({"requestTimeoutMillis": 1}, False),
+    ],
+)
+def test_what_is_nothing_but_a_payload(more: dict[str, Any], plain: bool) -> None:
+    assert read({"payload": "QQ==", **more}).plain is plain
+
+
+def test_what_is_encrypted_or_bad_is_more_than_a_payload() -> None:
+    key = EncryptionKey("k", b"v")
+    frame = {"payload": "QQ==", "encryptionParam": "QQ=="}
+    (made,) = read_frames(
+        [json.dumps(frame).encode()], ManualClock(now_ms=NOW), properties_bytes_max=100, keys=(key,)
+    )
+    assert made.message is not None
+    assert not made.plain
+    assert not read({"payload": "?"}).plain
 
 
 @given(

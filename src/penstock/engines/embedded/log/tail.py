@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -110,13 +110,9 @@ class Tail:
         self._gone = 0
 
 
-class _Put(NamedTuple):
-    """Entries that came and go together."""
-
-    tail: Tail
-    first: int
-    entries: int
-    size: int  # of their data
+_Put = tuple[
+    Tail, int, int, int
+]  # entries that came and go together: the first, how many, the size of their data
 
 
 class TailCache:
@@ -127,22 +123,33 @@ class TailCache:
         self.bytes = 0
         self._order: deque[_Put] = deque()
 
+    def append(
+        self, tail: Tail, ledger: int, placed: AppendResult, entries: Sequence[NewEntry]
+    ) -> tuple[int, int]:
+        """Keep what was appended to a log; how many messages that is, and how many bytes of data."""
+        if type(entries) is NewRun:
+            self.put_run(tail, ledger, placed, entries)
+            return len(entries), entries.size_bytes
+        size = sum([len(entry.data) for entry in entries])
+        self.put(tail, stored(ledger, placed, entries), size)
+        return sum([entry.count for entry in entries]), size
+
     def put(self, tail: Tail, entries: Sequence[Entry], size: int) -> None:
         """Keep entries with consecutive ids, whose data has `size` bytes together."""
         if entries:
             tail.extend(entries[0].entry_id, entries)
-            self._keep(_Put(tail, entries[0].entry_id, len(entries), size))
+            self._keep((tail, entries[0].entry_id, len(entries), size))
 
     def put_run(self, tail: Tail, ledger: int, placed: AppendResult, entries: NewRun) -> None:
         """Keep a run that was appended: an entry is made for who reads it."""
         run = _Run(ledger, placed.entry_id, placed.offset, entries)
         tail.extend(placed.entry_id, [run] * len(entries))
-        self._keep(_Put(tail, placed.entry_id, len(entries), entries.size_bytes))
+        self._keep((tail, placed.entry_id, len(entries), entries.size_bytes))
 
     def _keep(self, put: _Put) -> None:
         order = self._order
         order.append(put)
-        self.bytes += put.size + ENTRY_BYTES * put.entries
+        self.bytes += put[3] + ENTRY_BYTES * put[2]
         while self.bytes > self._bytes_max and len(order) > 1:
             tail, first, count, size = order.popleft()
             self.bytes -= size + ENTRY_BYTES * count

@@ -191,9 +191,12 @@ class Producer:
     def _pack_each(self, new: Sequence[Item[OutMessage]], *, now: int) -> Packed[OutMessage]:
         messages = [item.content for item in new]
         entries = self._encoder.encode_each(messages, producer=self.name, publish_time=now)
-        if new[0].producer is None:
-            for entry in entries:
-                entry.producer = ""  # nothing to remember
+        if new[0].producer is not None:
+            return Packed(entries)
+        if not [entry for entry in entries if entry.deliver_at]:
+            return Packed(NewRun([entry.data for entry in entries], now))
+        for entry in entries:
+            entry.producer = ""  # nothing to remember
         return Packed(entries)
 
     def _pack_batches(self, new: Sequence[Item[OutMessage]], *, now: int) -> Packed[OutMessage]:

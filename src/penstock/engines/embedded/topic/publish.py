@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple
 import msgspec
 
 from penstock.broker.producer import Item, T
-from penstock.model.entry import AppendResult, NewEntry
+from penstock.model.entry import AppendResult, NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
@@ -113,6 +113,8 @@ def _placed(topic: Topic, entry_id: int, new: Sequence[Item[T]], packed: Packed[
                 item.result = made
             else:
                 _settled(topic, item, made)
+        if type(packed.entries) is NewRun:
+            return len(new)
         return sum([entry.count for entry in packed.entries])
     for run in packed.items:
         count = len(run)

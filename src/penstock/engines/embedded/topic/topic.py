@@ -14,7 +14,7 @@ from penstock.engines.embedded.log.tail import TailCache, stored
 from penstock.engines.embedded.log.transient import Kept
 from penstock.engines.embedded.ports import LogState, Store
 from penstock.engines.embedded.subscription import Subscription
-from penstock.model.entry import AppendResult, NewEntry, NewRun
+from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce, SubscriptionType, TopicRate
@@ -151,19 +151,10 @@ class Topic(TopicLog):
             await self.store.trim(self.ledger, self.first_entry)
 
     def _appended(self, placed: AppendResult, entries: Sequence[NewEntry]) -> None:
-        if type(entries) is NewRun:
-            size, messages = entries.size_bytes, len(entries)
-            self._tails.put_run(self._tail, self.ledger, placed, entries)
-        else:
-            kept = stored(self.ledger, placed, entries)
-            size = sum([len(entry.data) for entry in kept])
-            messages = sum([entry.count for entry in kept])
-            self._tails.put(self._tail, kept, size)
+        messages, size = self._tails.append(self._tail, self.ledger, placed, entries)
         if self._kept is not None:
-            offset = placed.offset
-            for entry_id, entry in enumerate(entries, placed.entry_id):
-                self._kept.add(entry_id, offset, len(entry.data))
-                offset += entry.count
+            for entry in stored(self.ledger, placed, entries):
+                self._kept.add(entry.entry_id, entry.offset, len(entry.data))
         self._grew(placed.entry_id + len(entries), placed.offset + messages, messages, size)
 
     def committed(self, span: Span) -> None:
@@ -233,8 +224,8 @@ class Topic(TopicLog):
         kind, count = ErrorKind.CONSUMER_BUSY, len(subscription.consumers)
         most = self.policies.max_consumers_per_subscription
         _check_room(kind, most, count, f"subscription {subscription.name} has {count} consumers")
-        count = self.consumer_count
-        _check_room(kind, self.policies.max_consumers, count, f"topic {self.name} has {count} consumers")
+        most, count = self.policies.max_consumers, self.consumer_count
+        _check_room(kind, most, count, f"topic {self.name} has {count} consumers")
 
     def check_type(self, wanted: SubscriptionType) -> None:
         """Raise BAD_PARAMETER where policies do not enable a type of subscription."""

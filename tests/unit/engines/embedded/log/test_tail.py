@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engines.embedded.log.tail import ENTRY_BYTES, Tail, TailCache
-from penstock.model.entry import Entry
+from penstock.model.entry import AppendResult, Entry, NewRun
 
 
 def entry(ledger: int, number: int, count: int = 1, size: int = 10) -> Entry:
@@ -47,6 +47,52 @@ def test_tails_are_the_newest_entries_within_the_bound(
                     holder = next((e for e in kept if e.offset <= offset < e.end), None)
                     assert tail.find(offset) is holder
     assert cache.bytes == len(order) * (ENTRY_BYTES + 10)
+
+
+@given(
+    st.integers(1, 40),
+    st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.sampled_from([0, 0, 0, 1])), max_size=20),
+    st.lists(
+        st.tuples(st.sampled_from(["get", "slice", "find"]), st.integers(0, 99), st.integers(1, 9)),
+        max_size=9,
+    ),
+)
+def test_a_run_is_read_like_its_entries(
+    entries_max: int, appends: list[tuple[bool, int, int]], reads: list[tuple[str, int, int]]
+) -> None:
+    caches, tails = [TailCache(entries_max * (ENTRY_BYTES + 10)) for _ in range(2)], [Tail(), Tail()]
+    entry_id = 0
+    for is_run, count, gap in appends:
+        entry_id += gap
+        entries = [Entry(1, at, at + 5, 1, 7, 0, b"%010d" % at) for at in range(entry_id, entry_id + count)]
+        caches[0].put(tails[0], entries, 10 * count)
+        if is_run:
+            run = NewRun([one.data for one in entries], 7)
+            caches[1].put_run(tails[1], 1, AppendResult(entry_id, entry_id + 5), run)
+        else:
+            caches[1].put(tails[1], entries, 10 * count)
+        entry_id += count
+        assert len(tails[0]) == len(tails[1])
+        assert caches[0].bytes == caches[1].bytes
+        for what, at, many in reads:
+            match what:
+                case "get":
+                    assert tails[1].get(at) == tails[0].get(at)
+                case "slice":
+                    assert tails[1].slice(at, many, 45) == tails[0].slice(at, many, 45)
+                case "find":
+                    assert tails[1].find(at) == tails[0].find(at)
+    assert tails[1].get(entry_id - 1) is tails[1].get(entry_id - 1)
+    assert tails[1].slice(tails[1].first, 99, 1 << 20) == tails[0].slice(tails[0].first, 99, 1 << 20)
+
+
+def test_what_was_appended_together_goes_together() -> None:
+    cache, tail = TailCache(5 * (ENTRY_BYTES + 10)), Tail()
+    cache.put_run(tail, 1, AppendResult(0, 0), NewRun([bytes(10)] * 4, 1))
+    cache.put(tail, (entry(1, 4),), 10)
+    assert len(tail) == 5
+    cache.put(tail, (entry(1, 5),), 10)
+    assert (tail.first, len(tail), cache.bytes) == (4, 2, 2 * (ENTRY_BYTES + 10))
 
 
 def test_a_slice_is_bounded_in_bytes_but_has_one_entry() -> None:
