@@ -1,0 +1,255 @@
+"""Several processes of one server before a real broker: `penstock serve --workers`, as its users start it."""
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pulsar
+import pytest
+import websocket
+from tests.support.pulsar_broker import PulsarCluster
+from tests.support.waiting import until
+
+WORKERS = 2
+WAIT_S = 60
+
+
+class Server:
+    """The supervisor with its workers, which say on standard error where each is reached."""
+
+    def __init__(self, process: "subprocess.Popen[str]", errors: Path) -> None:
+        self.process = process
+        self._errors = errors
+        assert process.stdout is not None
+        line = process.stdout.readline().split()
+        assert line[:2] == ["penstock", "ready"], errors.read_text()
+        self.url = line[2]
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        lines = self._errors.read_text().splitlines()
+        events = [json.loads(line) for line in lines if line.startswith("{")]
+        return [event for event in events if event["event"] == name]
+
+    @property
+    def own_urls(self) -> list[str]:
+        """Of every worker that was ever ready, the newest last."""
+        return [str(event["own_url"]) for event in self.events("ready")]
+
+    @property
+    def pids(self) -> list[int]:
+        return [int(str(event["pid"])) for event in self.events("worker ready")]
+
+
+@pytest.fixture(scope="module")
+def server(pulsar_cluster: PulsarCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(pulsar_cluster, tmp_path_factory.mktemp("workers")) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def serving(cluster: PulsarCluster, folder: Path) -> Iterator[Server]:
+    errors = folder / "errors"
+    command = [sys.executable, "-m", "penstock", "serve", "--engine", cluster.service_url]
+    command += ["--admin", cluster.admin_url, "--workers", str(WORKERS), "--log", "json"]
+    command += ["--http", "127.0.0.1:0", "--pulsar", "off"]
+    with (
+        errors.open("w") as written,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=written, text=True, cwd=folder) as process,
+    ):
+        try:
+            yield Server(process, errors)
+        finally:
+            process.terminate()
+            assert process.wait(WAIT_S) == 0, errors.read_text()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"workers-{uuid4().hex[:12]}"
+
+
+def rest(url: str, topic: str) -> str:
+    return f"{url}/topics/public/default/{topic}"
+
+
+def publish(url: str, topic: str, *values: str) -> None:
+    answer = httpx.post(
+        rest(url, topic), json={"messages": [{"value": value} for value in values]}, timeout=60
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def test_all_workers_serve_one_address_and_each_one_of_its_own(server: Server, topic: str) -> None:
+    publish(server.url, topic, "a")
+    assert len(set(server.own_urls[:WORKERS])) == WORKERS
+    for url in server.own_urls[:WORKERS]:
+        page = httpx.get(f"{rest(url, topic)}/partitions/0/messages", timeout=60).json()
+        assert [message["value"] for message in page["messages"]] == ["a"]
+
+
+def test_a_consumer_instance_is_found_from_every_worker(server: Server, topic: str) -> None:
+    publish(server.url, topic, "a", "b")
+    one, other = server.own_urls[:WORKERS]
+    made = httpx.post(
+        f"{rest(one, topic)}/subscription/s", json={"initial_position": "earliest"}, timeout=60
+    ).json()
+    assert made["base_uri"].startswith(one)
+    path = f"{rest(other, topic)}/subscription/s/consumer/{made['id']}/messages"
+    moved = httpx.get(path, timeout=60)
+    assert moved.status_code == 307
+    assert moved.headers["location"] == f"{made['base_uri']}/messages"
+    assert moved.json()["error_code"] == 30701
+    found = httpx.get(path, params={"timeout": 10_000}, follow_redirects=True, timeout=60).json()["messages"]
+    assert [message["value"] for message in found] == ["a", "b"]
+    ids = [message["messageId"] for message in found]
+    acknowledged = httpx.post(
+        f"{rest(other, topic)}/subscription/s/cursor",
+        json={"type": "individual", "messageIds": ids},
+        follow_redirects=True,
+        timeout=60,
+    )
+    assert [each["error_code"] for each in acknowledged.json()["messageIds"]] == [None, None]
+    assert httpx.delete(made["base_uri"], timeout=60).status_code == 204
+    assert httpx.get(path, timeout=60).status_code == 404
+
+
+class Replier:
+    """A WebSocket consumer that replies to each message with its text turned round."""
+
+    def __init__(self, url: str, topic: str) -> None:
+        address = url.replace("http://", "ws://")
+        path = f"/ws/v2/consumer/persistent/public/default/{topic}/service?subscriptionType=Shared"
+        self.socket = websocket.create_connection(address + path, timeout=WAIT_S)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(websocket.WebSocketException, OSError, ValueError):
+            while message := json.loads(self.socket.recv()):
+                turned = base64.b64decode(message["payload"])[::-1]
+                reply = {
+                    "messageId": message["messageId"],
+                    "replyContent": base64.b64encode(turned).decode(),
+                    "isErrorResult": turned == b"error",
+                }
+                self.socket.send(json.dumps(reply))
+
+
+def test_a_reply_crosses_from_one_worker_to_another(server: Server, topic: str) -> None:
+    one, other = server.own_urls[:WORKERS]
+    replier = Replier(one, topic)
+    for url in (other, one):
+        for text, is_error in (("hello", False), ("rorre", True)):
+            answer = httpx.post(
+                f"{rest(url, topic)}/request", params={"timeout": 30_000}, json={"value": text}, timeout=60
+            ).json()
+            assert base64.b64decode(answer["replyContent"]).decode() == text[::-1]
+            assert answer["isErrorResult"] is is_error
+    path = f"/ws/v2/producer/persistent/public/default/{topic}"
+    asking = websocket.create_connection(other.replace("http://", "ws://") + path, timeout=WAIT_S)
+    for number in range(20):
+        payload = base64.b64encode(b"%d" % number).decode()
+        asking.send(json.dumps({"payload": payload, "requestTimeoutMillis": 30_000, "context": str(number)}))
+    frames = [json.loads(asking.recv()) for _ in range(40)]
+    replies = {frame["context"]: frame for frame in frames if frame.get("type") == "reply"}
+    assert {base64.b64decode(replies[str(n)]["replyContent"]).decode()[::-1] for n in range(20)} == {
+        str(number) for number in range(20)
+    }
+    asking.close()
+    replier.socket.close()
+
+
+def test_a_consumer_of_the_official_client_replies_with_an_ordinary_message(
+    server: Server, topic: str, pulsar_cluster: PulsarCluster
+) -> None:
+    client = pulsar.Client(pulsar_cluster.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    consumer = client.subscribe(f"persistent://public/default/{topic}", "service")
+
+    def serve() -> None:
+        request = consumer.receive(WAIT_S * 1000)
+        properties = request.properties()
+        producer = client.create_producer(properties["penstock-reply-to"])
+        correlation_id = properties["penstock-correlation-id"]
+        producer.send(request.data().upper(), properties={"penstock-correlation-id": correlation_id})
+        consumer.acknowledge(request)
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    answer = httpx.post(
+        f"{rest(server.url, topic)}/request", params={"timeout": 30_000}, json={"value": "ask"}, timeout=60
+    )
+    serving.join()
+    client.close()
+    assert base64.b64decode(answer.json()["replyContent"]) == b"ASK", answer.text
+
+
+def test_a_request_that_nobody_answers_ends_in_time(server: Server, topic: str) -> None:
+    answer = httpx.post(f"{rest(server.url, topic)}/request?timeout=300", json={"value": "?"}, timeout=60)
+    assert (answer.status_code, answer.json()["error_code"]) == (504, 50401)
+
+
+def test_a_worker_that_is_killed_is_started_again_and_what_it_had_comes_again(
+    pulsar_cluster: PulsarCluster, tmp_path: Path, topic: str
+) -> None:
+    with serving(pulsar_cluster, tmp_path) as server:
+        until(lambda: len(server.pids) == WORKERS)
+        publish(server.url, topic, *map(str, range(10)))
+        first = server.own_urls[0]
+        options = {"initial_position": "earliest", "subscription_type": "Shared"}
+        made = httpx.post(f"{rest(first, topic)}/subscription/s", json=options, timeout=60).json()
+        taken = httpx.get(f"{made['base_uri']}/messages?timeout=10000", timeout=60).json()["messages"]
+        assert taken
+        for pid in server.pids[:WORKERS]:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: len(server.own_urls) >= 2 * WORKERS, said=lambda: server.events("a worker ended"))
+        again = httpx.post(f"{rest(server.url, topic)}/subscription/s", json=options, timeout=60).json()
+        found: set[str] = set()
+        while len(found) < 10:
+            page = httpx.get(f"{again['base_uri']}/messages?timeout=10000", timeout=60).json()["messages"]
+            found |= {message["value"] for message in page}
+        assert found == set(map(str, range(10)))
+
+
+def test_workers_need_a_cluster(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "serve", "--workers", "2"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "several workers need a cluster" in done.stderr
+
+
+def test_no_worker_is_left_when_the_supervisor_is_killed(
+    pulsar_cluster: PulsarCluster, tmp_path: Path
+) -> None:
+    errors = tmp_path / "errors"
+    command = [sys.executable, "-m", "penstock", "serve", "--engine", pulsar_cluster.service_url]
+    command += ["--admin", pulsar_cluster.admin_url, "--workers", "2", "--log", "json"]
+    command += ["--http", "127.0.0.1:0", "--pulsar", "off"]
+    with (
+        errors.open("w") as written,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=written, text=True, cwd=tmp_path) as process,
+    ):
+        server = Server(process, errors)
+        process.kill()
+
+    def gone(pid: int) -> bool:
+        stat = Path(f"/proc/{pid}/stat")
+        try:
+            return stat.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        except OSError:
+            return True
+
+    until(lambda: all(map(gone, server.pids)))
