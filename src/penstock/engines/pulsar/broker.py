@@ -75,7 +75,11 @@ class PulsarBroker:
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
-        await self.cluster.start()
+        try:
+            await self.cluster.start()
+        except BaseException:
+            await self.cluster.close()
+            raise
         if self.cluster.numbered:
             self.capabilities = frozenset((Capability.OFFSETS,))
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
