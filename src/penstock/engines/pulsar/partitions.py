@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from penstock.broker.topic import Topic
-from penstock.broker.topics import Topics
+from penstock.broker.topic import Publisher
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.enums import ProducerAccessMode
 from penstock.client.errors import IncompatibleSchema, ProducerBusy, PulsarException
@@ -14,12 +13,14 @@ from penstock.client.session.commands import Publication
 from penstock.engines.routing import Router
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
 
+from .cluster import PulsarCluster
 from .errors import engine_error
 from .publishing import Numbers, PartitionProducer
-from .schemas import Cluster, Schemas
+from .schemas import Schemas
+from .topic import PulsarTopic
+from .topics import PulsarTopics
 
 log = logging.getLogger(__name__)
 
@@ -31,22 +32,22 @@ NAME_IDLE_S: Final = 1.0
 
 
 class Partitions:
-    """A producer's partitions, opened, added when the topic grows, and left. `ended` is called when one cannot go on.
+    """A producer's partitions, opened, added when the topic grows, and left.
 
     A name that requests share (`shared_name`) is left while nothing is published under it: `attached` takes it again.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
-        topics: Topics,
+        cluster: PulsarCluster,
+        topics: PulsarTopics,
         schemas: Schemas,
         name: TopicName,
-        options: ProducerOptions,
-        ended: Callable[[PenstockError], None],
+        owner: Publisher,
     ) -> None:
-        self.name = options.name
-        self.topics: Sequence[Topic] = ()
+        options = owner.options
+        self.name = options.name  # "" until the cluster has given one
+        self.topics: Sequence[PulsarTopic] = ()
         self.numbers = Numbers()
         self.router = Router(1, options.routing, options.hashing)
         self._cluster = cluster
@@ -54,7 +55,7 @@ class Partitions:
         self._schemas = schemas
         self._topic = name
         self._options = options
-        self._ended = ended
+        self._owner = owner
         self._open: list[PartitionProducer] = []
         self._schema: SchemaInfo | None = None  # where the cluster demands one
         self._opening = asyncio.Lock()
@@ -81,23 +82,21 @@ class Partitions:
                 raise PenstockError(ErrorKind.UNAVAILABLE, f"the producer of {self._topic} is closed")
             async with self._opening:
                 if not self._open and not self._closed:
-                    await self._attach()
+                    await self._attach(self.topics)
         return self._open
 
     async def open(self) -> None:
         """Connect to every partition. Raises as `Broker.producer`."""
         async with self._opening:
-            self.topics = await self._catalog.all_of(self._topic)
-            await self._attach()
-        if self._topic.partition < 0:
-            self._catalog.listeners.add(self._changed)
+            await self._attach(await self._catalog.all_of(self._topic))
+        self._catalog.listeners.add(self._changed)
 
-    async def _attach(self) -> None:
+    async def _attach(self, topics: Sequence[PulsarTopic]) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + (NAME_WAIT_S if self._leased else 0.0)
         while True:
             try:
-                await self._open_all(self.topics)
+                await self._open_all(topics)
                 break
             except ProducerBusy as error:
                 refusal = engine_error(error, str(self._topic))
@@ -116,9 +115,12 @@ class Partitions:
         last = max(one.entries.last_sequence_id for one in self._open)
         self.numbers.next = max(self.numbers.next, last + 1, self._options.initial_sequence_id + 1)
         self.router.count = len(self._open)
+        self.topics = topics
+        for topic in topics:
+            topic.producers[self.name] = self._owner
         self._rest()
 
-    async def _open_all(self, topics: Sequence[Topic]) -> None:
+    async def _open_all(self, topics: Sequence[PulsarTopic]) -> None:
         """Open what is not open yet. The first partition's broker gives the name, where none is given."""
         opened: list[PartitionProducer] = []
         try:
@@ -140,7 +142,7 @@ class Partitions:
             raise PenstockError(ErrorKind.UNAVAILABLE, f"the producer of {self._topic} is closed")
         self._open += opened
 
-    async def _open_one(self, topic: Topic) -> PartitionProducer:
+    async def _open_one(self, topic: PulsarTopic) -> PartitionProducer:
         options, cluster = self._options, self._cluster
         how = Publication(
             topic=str(topic.name),
@@ -157,15 +159,18 @@ class Partitions:
             raise
         self.name = entries.name
         return PartitionProducer(
-            str(topic.name),
-            topic.name.partition,
+            topic,
             entries,
             self.numbers,
             self.deduplicate,
         )
 
     def _changed(self, topic: TopicName) -> None:
-        if topic == self._topic and not self._closed:
+        if topic != self._topic.base or self._closed:
+            return
+        if any(one.deleted for one in self.topics):
+            self._owner.close(PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self._topic} was deleted"))
+        elif self._topic.partition < 0:
             self._cluster.context.tasks.spawn(self._grow(), f"look at the partitions of {topic}")
 
     async def _grow(self) -> None:
@@ -175,14 +180,14 @@ class Partitions:
                 topics = await self._catalog.all_of(self._topic, create=False)
                 if self._closed or len(topics) <= len(self.topics):
                     return
-                self.topics = topics
                 if self._open:
-                    await self._attach()
+                    await self._attach(topics)
+                self.topics = topics
             except PenstockError as error:
                 log.warning("the producer of %s cannot publish to new partitions: %s", self._topic, error)
 
     def _lost(self, error: PulsarException) -> None:
-        self._ended(engine_error(error, str(self._topic)))
+        self._owner.close(engine_error(error, str(self._topic)))
 
     def close(self) -> None:
         """Leave the topic; harmless when repeated."""
@@ -190,6 +195,9 @@ class Partitions:
         self._catalog.listeners.discard(self._changed)
         if self._idle is not None:
             self._idle.cancel()
+        for topic in self.topics:
+            if topic.producers.get(self.name) is self._owner:
+                del topic.producers[self.name]
         partitions, self._open = self._open, []
         self._leave(partitions)
 

@@ -5,7 +5,6 @@ from typing import Final
 
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import Topic
-from penstock.broker.topics import Topics
 from penstock.client.entries.pending import Outgoing
 from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from penstock.model.entry import NewEntry
@@ -17,9 +16,11 @@ from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import LoopClock
 from penstock.wire.contents import parse_head
 
+from .cluster import PulsarCluster
 from .partitions import Partitions
 from .publishing import PartitionProducer
-from .schemas import Cluster, Schemas
+from .schemas import Schemas
+from .topics import PulsarTopics
 
 SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
 
@@ -28,9 +29,13 @@ class Producer:
     """`broker.Producer`. `open` it before anything else."""
 
     def __init__(
-        self, cluster: Cluster, topics: Topics, schemas: Schemas, name: TopicName, options: ProducerOptions
+        self,
+        cluster: PulsarCluster,
+        topics: PulsarTopics,
+        schemas: Schemas,
+        name: TopicName,
+        options: ProducerOptions,
     ) -> None:
-        self.name = options.name
         self.options = options
         self.connected_ms = LoopClock().now_ms()
         self.published = 0
@@ -42,14 +47,17 @@ class Producer:
         self._schemas = schemas
         self._topic = name
         self._versions: dict[object, int | None] = {}
-        self._partitions = Partitions(cluster, topics, schemas, name, options, self.close)
+        self._partitions = Partitions(cluster, topics, schemas, name, self)
 
     # -- coming and going
 
     async def open(self) -> None:
         """Connect to every partition. Raises as `Broker.producer`."""
         await self._partitions.open()
-        self.name = self._partitions.name
+
+    @property
+    def name(self) -> str:
+        return self._partitions.name
 
     @property
     def topics(self) -> Sequence[Topic]:

@@ -19,6 +19,7 @@ from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
 
 from .errors import engine_error
+from .topic import PulsarTopic
 
 _FORMAT: Final = WireFormat()
 _CLOCK: Final = LoopClock()
@@ -61,6 +62,8 @@ class Posted(msgspec.Struct, gc=False):
 
     places: Sequence[Sequence[int]]
     future: asyncio.Future[list[Outcome]]
+    size: int  # bytes of the entries
+    sent_ms: int
 
 
 class PartitionProducer:
@@ -71,15 +74,14 @@ class PartitionProducer:
 
     def __init__(
         self,
-        topic: str,
-        partition: int,
+        topic: PulsarTopic,
         entries: EntryProducer,
         numbers: Numbers,
         deduplicate: Callable[[], bool],
     ) -> None:
         self.entries = entries
         self._topic = topic
-        self._partition = partition
+        self._partition = topic.name.partition
         self._numbers = numbers
         self._deduplicate = deduplicate
         self._highest = entries.last_sequence_id  # that was sent
@@ -129,9 +131,11 @@ class PartitionProducer:
             self._check_size(entry)
             self._highest = entry.sequence_id
             future = self._go([Outgoing(entry.data, first, entry.sequence_id, entry.count)])
+            sent_ms = _CLOCK.monotonic_ms()
         (outcome,) = await future
         if isinstance(outcome, PulsarException):
             raise self.error(outcome)
+        self._topic.published(entry.count, len(entry.data), _CLOCK.monotonic_ms() - sent_ms)
         return outcome
 
     async def post_entries(self, entries: Sequence[Outgoing]) -> list[Result]:
@@ -202,7 +206,9 @@ class PartitionProducer:
         if not entries:
             return []
         self._highest = max(self._highest, *[entry.highest for entry, _ in entries])
-        return [Posted([where for _, where in entries], self._go([entry for entry, _ in entries]))]
+        size = sum([len(entry.data) for entry, _ in entries])
+        future = self._go([entry for entry, _ in entries])
+        return [Posted([where for _, where in entries], future, size, _CLOCK.monotonic_ms())]
 
     def _encode_each(
         self, messages: Sequence[OutMessage], places: Sequence[int], results: list[Result | None]
@@ -278,11 +284,13 @@ class PartitionProducer:
             else:
                 for index, place in enumerate(places):
                     results[place] = MessageId(ledger, entry, partition, index, count)
+        if stored:
+            self._topic.published(stored, posted.size, _CLOCK.monotonic_ms() - posted.sent_ms)
         return stored
 
     def error(self, error: PulsarException) -> PenstockError:
         """An error of the cluster's, for those who publish here."""
-        return engine_error(error, self._topic)
+        return engine_error(error, str(self._topic.name))
 
 
 def _too_large(size: int, size_max: int) -> PenstockError:

@@ -5,12 +5,11 @@ follow another is the cluster's own decision.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
-from penstock.client.aio.context import Context
 from penstock.client.errors import IncompatibleSchema, PulsarException, TopicNotFound, server_error
 from penstock.client.session.commands import schema_info, wire_schema
 from penstock.model.errors import ErrorKind, PenstockError
@@ -19,28 +18,11 @@ from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaV
 from penstock.wire.metadata import schema_version_bytes, schema_version_number
 from penstock.wire.pulsar_pb2 import CommandGetOrCreateSchema, CommandGetSchema
 
+from .cluster import PulsarCluster
 from .errors import engine_error
 
 LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
 TOPICS_MAX: Final = 10_000  # whose schemas are remembered
-
-
-class AdminCalls(Protocol):
-    """The cluster's admin REST."""
-
-    async def call(self, method: str, path: str, **more: Any) -> Any:
-        """One call below `/admin/v2`; returns the answer's JSON."""
-
-
-class Cluster(Protocol):
-    """The connection to the cluster, as far as schemas need it."""
-
-    @property
-    def context(self) -> Context: ...
-    @property
-    def admin(self) -> AdminCalls: ...
-    @property
-    def timeout_s(self) -> float: ...
 
 
 class _Known(msgspec.Struct):
@@ -54,7 +36,7 @@ class _Known(msgspec.Struct):
 class Schemas:
     """`broker.Schemas`, of what was learned."""
 
-    def __init__(self, cluster: Cluster, bytes_max: int) -> None:
+    def __init__(self, cluster: PulsarCluster, bytes_max: int) -> None:
         self.changes = 0
         self._cluster = cluster
         self._bytes_max = bytes_max
@@ -66,7 +48,7 @@ class Schemas:
         """Learn the newest schema and those before it, none where the topic is not there. Raises what the cluster refuses."""
         found = await self._ask(topic, None)
         known = self._known(topic)
-        if found is None:
+        if found is None or found.deleted:
             self._set_newest(known, None)
             return
         held = known.newest
@@ -127,7 +109,10 @@ class Schemas:
             raise engine_error(error, str(base)) from None
         version = schema_version_number(answer.schema_version)
         found = number if version is None else version
-        return None if found is None else SchemaVersion(found, schema_info(answer.schema))
+        if found is None:
+            return None
+        schema = schema_info(answer.schema)
+        return SchemaVersion(found, schema, deleted=schema.type is SchemaType.NONE)  # what a deletion leaves
 
     # -- reading
 
@@ -138,7 +123,7 @@ class Schemas:
     def version(self, topic: TopicName, number: int) -> SchemaVersion:
         known = self._topics.get(topic.base)
         found = None if known is None else known.versions.get(number)
-        if found is None:
+        if found is None or found.deleted:
             raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
         return found
 
@@ -153,7 +138,8 @@ class Schemas:
     def all(self, topic: TopicName, *, deleted: bool = False) -> list[SchemaVersion]:
         known = self._topics.get(topic.base)
         found = () if known is None else known.versions.values()
-        return sorted((one for one in found if one is not None), key=lambda one: one.version)
+        there = (one for one in found if one is not None and not one.deleted)
+        return sorted(there, key=lambda one: one.version)
 
     def find(self, topic: TopicName, schema: SchemaInfo) -> int | None:
         from penstock.codec.definition import same
