@@ -78,7 +78,11 @@ class PulsarBroker:
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
-        await self.cluster.start()
+        try:
+            await self.cluster.start()
+        except BaseException:
+            await self.cluster.close()
+            raise
         if self.cluster.numbered:
             self.capabilities = frozenset((Capability.OFFSETS,))
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
@@ -178,7 +182,7 @@ class PulsarBroker:
         options: ConsumerOptions,
         budget: Budget | None,
     ) -> Consumer:
-        return Consumer(
+        made = Consumer(
             self._acting.of(ACTING.get()),
             self.topics,
             Arriving(self.schemas),
@@ -189,10 +193,10 @@ class PulsarBroker:
             clock=self.clock,
             tasks=self.tasks,
             bury=self._dead_letters.bury,
-            answer=self._replies.reply,
-            decode=self.encoder.decode,
             name=self.new_name("consumer"),
         )
+        made.give_reply = self._replies.reply
+        return made
 
     async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
         """Close a consumer; `keep_ms` is of engines whose subscriptions end with it (a cluster's do at once)."""

@@ -13,13 +13,15 @@ import msgspec
 from penstock.broker.cluster import ClusterAnswer, Headers, Owner
 from penstock.broker.settings import ClusterSettings
 from penstock.client.aio.context import Context, tls_context
+from penstock.client.aio.lookup import BinaryLookup
 from penstock.client.authentication import (
+    ActingFor,
     Authentication,
     AuthenticationBasic,
     AuthenticationTLS,
     AuthenticationToken,
 )
-from penstock.client.errors import AuthenticationError, PulsarException
+from penstock.client.errors import PulsarException
 from penstock.client.options import ClientOptions, complete
 from penstock.client.session.connection import parse_service_url
 from penstock.model.errors import ErrorKind, PenstockError
@@ -45,11 +47,14 @@ class PulsarCluster:
         self.act_for = settings.act_for
         self.timeout_s = settings.timeout_ms / 1000
         self._options = complete(ClientOptions, "Context", _client_options(settings))
-        self.context = self.context_of(self.authentication)
+        own = self.authentication
+        if settings.own_principal:
+            own = ActingFor(own, settings.own_principal)
+        self.context = self.context_of(own)
         verify: ssl.SSLContext | bool = False
         if parse_service_url(settings.admin_url).tls:
-            verify = tls_context(self._options, self.authentication)
-        self.admin = Admin(settings.admin_url, self.authentication, verify, self.timeout_s)
+            verify = tls_context(self._options, own)
+        self.admin = Admin(settings.admin_url, own, verify, self.timeout_s)
         self.runtime: dict[str, Any] = {}
         self.problem: str | None = None
 
@@ -99,15 +104,22 @@ class PulsarCluster:
 
     async def look(self) -> None:
         """Find out whether the cluster answers, and set `problem`."""
-        url = self._settings.url
+        url, lookup = self._settings.url, self.context.lookup
+        connected = False
         try:
             async with asyncio.timeout(LOOK_S):
-                await self.context.lookup.partitions(_PROBE, create=False)
+                if isinstance(lookup, BinaryLookup):
+                    await lookup.service()
+                connected = True
+                await lookup.partitions(_PROBE, create=False)
             self.problem = None
-        except AuthenticationError as error:
-            self.problem = f"the cluster at {url} refuses the credentials of this server: {error.message}"
         except PulsarException as error:
-            self.problem = f"the cluster cannot be reached: {error.message}" if error.can_retry else None
+            if error.can_retry:
+                self.problem = f"the cluster cannot be reached: {error.message}"
+            elif connected:
+                self.problem = None  # it answered
+            else:
+                self.problem = f"the cluster at {url} refuses the credentials of this server: {error.message}"
         except (OSError, TimeoutError):
             self.problem = f"the cluster at {url} does not answer"
 

@@ -154,13 +154,15 @@ class Replies:
         await listener.start()
         return listener
 
-    async def reply(self, request: Message, topic: TopicName, reply: Reply) -> Outcome:
-        """Send the reply to a message of `topic`. Raises TOO_LARGE, and what the cluster says."""
+    async def reply(self, entry: Entry, topic: TopicName, reply: Reply) -> Outcome:
+        """Send the reply to a message of an entry of `topic`. Raises TOO_LARGE, and what the cluster says."""
         size = len(reply.content)
         if size > REPLY_BYTES_MAX:
             raise PenstockError(
                 ErrorKind.TOO_LARGE, f"a reply of {size} bytes; the most is {REPLY_BYTES_MAX}"
             )
+        messages = self._encoder.decode(entry)
+        request = messages[min(max(0, reply.request_id.batch_index), len(messages) - 1)]
         address = address_of(request, topic)
         if address is None:
             return Outcome.NOT_A_REQUEST

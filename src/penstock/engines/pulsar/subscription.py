@@ -1,6 +1,6 @@
 """A subscription of one topic or partition: the cluster has it, this process knows its consumers here and asks for the rest."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
 from urllib.parse import quote
 
@@ -13,6 +13,9 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.statistics import Rate
+
+from .answers import NoAnswers, unsupported
+from .cursor import ClusterCursor, place_of, read_ranges
 
 RANGES_MAX: Final = 101  # of a cursor that are looked at: one more than endpoints show
 _LARGEST: Final = 2**63 - 1
@@ -42,32 +45,6 @@ class SeekingConsumer(Receiver, Protocol):
 
     def forget(self, source: "Subscription") -> None:
         """The subscription was moved by others."""
-
-
-class ClusterCursor:
-    """`broker.Cursor`, as it was learned last. Positions are those of the log."""
-
-    def __init__(self) -> None:
-        self.mark = 0
-        self.beyond = 0
-        self._ranges: list[tuple[int, int]] = []
-
-    def learn(self, mark: int, ranges: list[tuple[int, int]]) -> None:
-        self.mark = mark
-        self._ranges = ranges
-        self.beyond = sum(last - first + 1 for first, last in ranges)
-
-    def mask(self, offset: int, count: int) -> int:
-        """Which of `count` messages from `offset` on are acknowledged, as bits."""
-        mask = 0
-        for first, last in [(0, self.mark - 1), *self._ranges]:
-            low, high = max(first, offset), min(last, offset + count - 1)
-            if low <= high:
-                mask |= (1 << high - offset + 1) - (1 << low - offset)
-        return mask
-
-    def ranges(self) -> Iterator[tuple[int, int]]:
-        return iter(self._ranges)
 
 
 class Subscription:
@@ -145,7 +122,7 @@ class Subscription:
             self.type = SubscriptionType.named(str(stats.get("type", ""))) or self.type
 
     async def _learn_cursor(self, cursor: Mapping[str, Any]) -> None:
-        marked = _place(str(cursor.get("markDeletePosition", "-1:-1")))
+        marked = place_of(str(cursor.get("markDeletePosition", "-1:-1")))
         mark = await self._position_after(marked)
         ranges: list[tuple[int, int]] = []
         for before, last in read_ranges(str(cursor.get("individuallyDeletedMessages", "")))[:RANGES_MAX]:
@@ -207,7 +184,7 @@ class Subscription:
 
     def skip(self, offset: int) -> None:
         """Not offered: what goes through this process is acknowledged by its consumers."""
-        raise _unsupported("skipping messages of a subscription by offset")
+        raise unsupported("skipping messages of a subscription by offset")
 
     def upcoming(self, messages_max: int) -> Sequence[Entry]:
         """None that is known before it arrives."""
@@ -268,7 +245,7 @@ class Subscription:
 
     @property
     def excerpts(self) -> NoReturn:
-        raise _unsupported("consumers of Pulsar's protocol")
+        raise unsupported("consumers of Pulsar's protocol")
 
     @property
     def clients_by_index(self) -> Collection[str]:
@@ -276,7 +253,7 @@ class Subscription:
 
     def learn_client(self, version: str) -> None:
         """Not offered."""
-        raise _unsupported("consumers of Pulsar's protocol")
+        raise unsupported("consumers of Pulsar's protocol")
 
     @property
     def next_entry(self) -> int | None:
@@ -287,56 +264,9 @@ class Subscription:
         return self.topic.terminated and self.backlog == 0
 
 
-class NoAnswers:
-    """`broker.Answers` go by entry alone; ids of many ledgers go through consumers."""
-
-    def acknowledge(self, entry_id: int, index: int) -> bool:
-        return False
-
-    def acknowledge_masks(self, masks: Mapping[int, int]) -> list[int]:
-        return list(masks)
-
-    async def acknowledge_late(self, message_id: MessageId) -> None:
-        raise _unsupported("acknowledgements without a consumer")
-
-    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
-        return False
-
-    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
-        raise _unsupported("acknowledgements without a consumer")
-
-    async def acknowledge_up_to(self, message_id: MessageId) -> None:
-        raise _unsupported("acknowledgements without a consumer")
-
-    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
-        return False
-
-    def redeliver_all(self, consumer: Receiver) -> None:
-        raise _unsupported("redelivery without a consumer")
-
-
-def _unsupported(what: str) -> PenstockError:
-    return PenstockError(ErrorKind.NOT_SUPPORTED, f"the engine behind this server has no {what}")
-
-
 def topic_path(name: TopicName) -> str:
     """Where the admin REST has a topic."""
     return f"/{name.domain}/{name.tenant}/{name.namespace}/{quote(name.local, safe='')}"
-
-
-def _place(text: str) -> MessageId:
-    ledger, _, entry = text.partition(":")
-    return MessageId(int(ledger), int(entry))
-
-
-def read_ranges(text: str) -> list[tuple[MessageId, MessageId]]:
-    """The cluster's `[(3:0..3:2],(3:4..3:5]]`: after the first id of each, up to and with the second."""
-    found: list[tuple[MessageId, MessageId]] = []
-    for part in text.strip("[]").replace("],(", "|").strip("(]").split("|"):
-        first, dots, last = part.partition("..")
-        if dots:
-            found.append((_place(first), _place(last)))
-    return found
 
 
 def subscriptions_of(topic: Topic) -> dict[str, Subscription]:

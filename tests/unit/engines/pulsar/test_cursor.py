@@ -1,8 +1,8 @@
-"""What the cluster says of a subscription."""
+"""What the cluster says of a cursor."""
 
 import pytest
 
-from penstock.engines.pulsar.subscription import ClusterCursor, read_ranges
+from penstock.engines.pulsar.cursor import ClusterCursor, read_ranges
 from penstock.model.message_id import MessageId
 
 
