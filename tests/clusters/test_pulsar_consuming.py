@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from random import Random
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.support.cutter import cutter_before
 from tests.support.pulsar_broker import PulsarCluster
 from tests.support.waiting import until_async
 
@@ -13,7 +15,7 @@ import penstock.client.aio as aio
 from penstock.broker.delivery import Delivery
 from penstock.broker.settings import ClusterSettings
 from penstock.client.errors import ReadError
-from penstock.engines.pulsar import consumer as consumer_module
+from penstock.engines.pulsar import subscriber
 from penstock.engines.pulsar.cluster import PulsarCluster as Connection
 from penstock.engines.pulsar.consumer import Consumer
 from penstock.engines.pulsar.positions import opaque
@@ -259,6 +261,29 @@ async def test_what_is_acknowledged_of_a_batch_does_not_come_again_to_its_consum
     assert await world.backlog() == 0
 
 
+async def test_parts_of_batches_are_acknowledged_to_clusters_that_keep_them(world: World) -> None:
+    """Others get the batch again, whole: the engine learns from the brokers which they are."""
+    await world.cluster.start()
+    kept = world.cluster.flag("acknowledgmentAtBatchIndexLevelEnabled")
+    await world.publish("a", "b", "c", "d", batch=True)
+    client = await world.consume(SHARED)
+    await client.come(4)
+    await client.consumer.acknowledge_all([client.id_of("a"), client.id_of("c")])
+    await client.consumer.flush()
+    await client.stop()
+    again = await world.consume(SHARED)
+    if kept:
+        assert await again.come(2) == ["b", "d"]
+        # Of another consumer's, and one that is not out here any more.
+        await again.consumer.acknowledge_all([one for _, one in again.got] + [client.id_of("a")])
+    else:
+        assert await again.come(4) == ["a", "b", "c", "d"]
+        await again.consumer.acknowledge_all([one for _, one in again.got])
+    await again.consumer.flush()
+    assert again.consumer.unacked == 0
+    assert await world.backlog() == 0
+
+
 async def test_a_cut_connection_in_the_middle_of_a_batch_loses_and_repeats_nothing(world: World) -> None:
     payloads = [f"m{n}" for n in range(40)]
     await world.publish(*payloads[:20], batch=True)
@@ -293,6 +318,30 @@ async def test_what_was_not_taken_comes_again_after_a_cut(world: World, kind: Su
     assert await consumer.acknowledge_all([messages_of(taken[0])[0][1]]) == 1
     await consumer.flush()
     assert await world.backlog() == 3
+
+
+async def test_a_window_that_was_full_of_what_was_not_taken_is_filled_again(world: World) -> None:
+    await world.publish(*"abcdef")
+    consumer = await world.open(SHARED, window=4)
+    await until_async(lambda: len(consumer.outbox) == 4)
+    part = next(iter(consumer.parts.values()))
+    await until_async(lambda: part.entries.permits == 0)
+    part.entries._link.abort(ReadError("cut by the test"))  # type: ignore[union-attr]
+    client = Client(consumer)
+    world._clients.append(client)
+    assert await client.come(4) == ["a", "b", "c", "d"]
+    await consumer.acknowledge_all([one for _, one in client.got])
+    assert await client.come(6) == ["a", "b", "c", "d", "e", "f"]
+
+
+async def test_a_topic_that_is_deleted_ends_its_consumer(world: World) -> None:
+    await world.publish("a")
+    client = await world.consume(SHARED)
+    await client.come(1)
+    await world.admin("DELETE", "?force=true")
+    await until_async(lambda: client.consumer.closed)
+    assert client.consumer.close_reason is not None
+    assert client.consumer.close_reason.kind is ErrorKind.TOPIC_NOT_FOUND
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, FAILOVER])
@@ -504,7 +553,7 @@ async def test_a_second_exclusive_consumer_is_refused(world: World) -> None:
     await world.consume(EXCLUSIVE)
     with pytest.raises(PenstockError) as refused:
         await world.open(EXCLUSIVE)
-    assert refused.value.kind is ErrorKind.CONSUMER_BUSY
+    assert refused.value.kind is ErrorKind.SUBSCRIPTION_BUSY
 
 
 async def test_names_are_alone_where_that_is_wanted(world: World) -> None:
@@ -671,7 +720,7 @@ async def test_many_messages_over_unloads_come_once_each_when_acknowledged(world
     async def acknowledging() -> None:
         nonlocal count
         while len(answered) < 300:
-            await until_async(lambda: len(client.got) > count)
+            await until_async(lambda: len(client.got) > count)  # noqa: B023  # awaited before it changes
             group = client.got[count:]
             count += len(group)
             again.extend(payload for payload, _ in group if payload in answered)
@@ -689,6 +738,41 @@ async def test_many_messages_over_unloads_come_once_each_when_acknowledged(world
     await client.consumer.flush()
     assert await world.backlog() == 0
     assert client.consumer.unacked == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_connections_cut_anywhere_lose_nothing_and_repeat_nothing_that_was_acknowledged(
+    world: World, seed: int
+) -> None:
+    """A connection ends after any number of bytes: within a frame, within a batch, within an answer."""
+    dice = Random(seed)
+    payloads = [f"{part}-{n}" for part in range(8) for n in range(40)]
+    for part in range(8):
+        await world.publish(*payloads[40 * part : 40 * part + 40], batch=part % 2 == 0)
+    answered: set[str] = set()
+    again: list[str] = []
+    port = int(world.at.service_url.rpartition(":")[2])
+    async with cutter_before(port, world.cluster.context._pool) as cutter:
+        client = await world.consume(SHARED, window=100)
+        cutter.cut_after = dice.randrange(2000)
+        seen = cuts = 0
+        while len(answered) < len(payloads):
+            await until_async(lambda: len(client.got) > seen)  # noqa: B023  # awaited before it changes
+            group = client.got[seen:]
+            seen += len(group)
+            again += [payload for payload, _ in group if payload in answered]
+            await client.consumer.acknowledge_all([one for _, one in group])
+            await client.consumer.flush()
+            answered.update(payload for payload, _ in group)
+            if cutter.cut_after is None and cuts < 5:
+                cuts += 1
+                cutter.cut_after = dice.randrange(4000)
+        assert cuts
+        assert again == []
+        assert answered == set(payloads)
+        assert client.consumer.unacked == 0
+        await client.stop()
+    assert await world.backlog() == 0
 
 
 class FullBudget:
@@ -732,4 +816,4 @@ async def test_an_exceeded_budget_lets_one_message_come_at_a_time(world: World) 
 
 
 def test_partitions_are_looked_for_as_often_as_pulsars_clients_do() -> None:
-    assert consumer_module.FOLLOW_S == 60
+    assert subscriber.FOLLOW_S == 60

@@ -43,7 +43,10 @@ class End(asyncio.Protocol):
             if self.cutter.hold_answers:
                 self.cutter.lost_answers += len(data)
             else:
-                self.other.transport.write(data)
+                self.other.transport.write(data[: self.cutter.left(len(data))])
+                if self.cutter.cut_after == 0:
+                    self.cutter.cut_after = None
+                    self.cutter.cut(at_once=False)
         elif self.cutter.hold_requests:
             self.cutter.held.append((self.other, data))
         else:
@@ -62,7 +65,7 @@ class End(asyncio.Protocol):
 
 class Cutter:
     """A way to the server that can be cut. With `hold_answers` nothing comes back, with `hold_requests` nothing goes there
-    until `release`."""
+    until `release`. After `cut_after` further bytes of the answers it cuts itself."""
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -70,6 +73,7 @@ class Cutter:
         self.tasks: list[asyncio.Task[object]] = []
         self.hold_answers = False
         self.lost_answers = 0  # bytes
+        self.cut_after: int | None = None
         self.hold_requests = False
         self.held: list[tuple[End, bytes]] = []
 
@@ -81,10 +85,19 @@ class Cutter:
             if end.transport is not None and not end.transport.is_closing():
                 end.transport.write(data)
 
-    def cut(self) -> None:
+    def left(self, size: int) -> int:
+        """How many of so many bytes of an answer go through."""
+        if self.cut_after is None:
+            return size
+        passed = min(self.cut_after, size)
+        self.cut_after -= passed
+        return passed
+
+    def cut(self, *, at_once: bool = True) -> None:
+        """End every connection; what was written still goes through unless `at_once`."""
         for end in list(self.ends):
             assert end.transport is not None
-            end.transport.abort()
+            end.transport.abort() if at_once else end.transport.close()
 
     async def gone(self) -> None:
         self.cut()

@@ -51,10 +51,13 @@ class PulsarCluster(msgspec.Struct):
     service_url: str
     admin_url: str
     pid: int = 0
+    token: str = ""  # of an administrator, where the broker asks who comes
 
     def admin(self, method: str, path: str, **more: object) -> httpx.Response:
         """A request to the admin interface, `path` from /admin/v2 on; fails for what is no success."""
-        answer = httpx.request(method, f"{self.admin_url}/admin/v2/{path}", timeout=60, **more)  # type: ignore[arg-type]
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else None
+        url = f"{self.admin_url}/admin/v2/{path}"
+        answer = httpx.request(method, url, timeout=60, headers=headers, **more)  # type: ignore[arg-type]
         answer.raise_for_status()
         return answer
 
@@ -71,8 +74,13 @@ def given() -> PulsarCluster | None:
 
 
 @contextmanager
-def standalone(folder: Path, settings: Mapping[str, str] = NUMBERED) -> Iterator[PulsarCluster]:
-    """Start a broker with its data in `folder`; `settings` are added to those of its standalone.conf."""
+def standalone(
+    folder: Path, settings: Mapping[str, str] = NUMBERED, token: str = ""
+) -> Iterator[PulsarCluster]:
+    """Start a broker with its data in `folder`; `settings` are added to those of its standalone.conf.
+
+    `token` is an administrator's, where they turn authentication on.
+    """
     if not (HOME / "home").exists():
         missing = HOME / "missing"
         pytest.skip(
@@ -100,7 +108,9 @@ def standalone(folder: Path, settings: Mapping[str, str] = NUMBERED) -> Iterator
         command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
     ) as process:  # fmt: skip
         try:
-            cluster = PulsarCluster(f"pulsar://127.0.0.1:{broker}", f"http://127.0.0.1:{web}", process.pid)
+            cluster = PulsarCluster(
+                f"pulsar://127.0.0.1:{broker}", f"http://127.0.0.1:{web}", process.pid, token
+            )
             _wait_ready(cluster, process, output)
             yield cluster
         finally:

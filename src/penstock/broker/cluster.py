@@ -32,6 +32,10 @@ class Cluster(Protocol):
     def problem(self) -> str | None:
         """Why the cluster cannot be reached now, as a sentence; None while it can."""
 
+    @property
+    def acts_for_callers(self) -> bool:
+        """Whether producers and consumers reach it for the caller that they are made for (`acting.ACTING`)."""
+
     async def request(
         self, method: str, path: str, query: bytes, headers: Headers, body: bytes
     ) -> ClusterAnswer:

@@ -65,6 +65,12 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     token_file: str = ""  # read for each connection: a token may be renewed
     username: str = ""  # of basic authentication
     password: Secret = Secret()
+    # For whom producers and consumers are made there, where the server authenticates its callers. principal: the server,
+    # with the caller's role as original principal (the server's role is in the cluster's proxyRoles); token: the caller,
+    # by its own token; server: the server for all.
+    act_for: Literal["principal", "token", "server"] = "principal"
+    # What the server asks for itself names this principal as the original one: brokers want one of each of their proxyRoles.
+    own_principal: str = ""
     tls_trust_file: str = ""  # PEM: who may have signed the brokers' certificates; empty: the system's
     tls_cert_file: str = ""  # PEM: the server's own certificate, for authentication by certificate
     tls_key_file: str = ""

@@ -5,13 +5,16 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from penstock.broker.acting import ACTING, Acting
 from penstock.broker.consumer import Consumer
 from penstock.broker.names import dead_letter_topic
 from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ClientInfo, DeadLetter
+from penstock.model.secret import Secret
 
+from .auth.authenticator import bearer_of
 from .auth.permissions import ADMIN, CONSUME, PRODUCE, Permissions
 from .auth.principal import Principal
 from .auth.proxies import NONE, Original, RefusedOriginalError
@@ -77,6 +80,9 @@ class Caller:
             scope["penstock.role"] = principal.role  # for the access log
             if principal.proxy is not None:
                 scope["penstock.proxy"] = principal.authenticated.role
+        cluster = context.broker.cluster
+        if cluster is not None and cluster.acts_for_callers:
+            ACTING.set(Acting(principal.role, Secret(bearer_of(authorization, scope))))
         holding = holding_of(scope)
         if holding is not None:
             holding.belong(principal.role)

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 import uvloop
 
-from penstock.broker.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.limits import Limits
 from penstock.server.config import OFF, Config, DataSettings, HttpSettings, PulsarSettings, TlsSettings
@@ -60,8 +60,11 @@ def running(
     plain: bool = True,
     http: Mapping[str, Any] | None = None,
     drain_ms: int = 1000,
+    engine: ClusterSettings | None = None,
 ) -> Iterator[Address]:
     """A server in a thread of this process, with a loop of its own; in memory unless `folder` is given.
+
+    `engine` is the cluster that it stands before.
 
     With `tls` it is also served over TLS, and only so unless `plain`; `http` are further keys of that section.
 
@@ -81,6 +84,7 @@ def running(
         auth=auth or AuthSettings(),
         data=DataSettings(store="memory") if folder is None else DataSettings(folder=folder),
         broker=broker or BrokerSettings(),
+        engine=engine or ClusterSettings(),
         limits=limits or Limits(),
     )
     started = threading.Event()

@@ -49,6 +49,11 @@ class Context:
         self.schemas = Schemas(timeout_s)
         self.numbers = itertools.count()  # of producers and consumers
 
+    @property
+    def idle(self) -> bool:
+        """Whether no producer or consumer uses its connections."""
+        return self._pool.idle
+
     async def close(self) -> None:
         """End all tasks, then all connections."""
         await self.tasks.close()

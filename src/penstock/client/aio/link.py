@@ -299,6 +299,11 @@ class Pool:
         await link.ready(self._timeout_s)
         return link
 
+    @property
+    def idle(self) -> bool:
+        """Whether no producer or consumer uses any of them."""
+        return not any(link.producers or link.consumers for link in self._links.values())
+
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True

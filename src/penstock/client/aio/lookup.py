@@ -98,6 +98,10 @@ class BinaryLookup:
             asked, authoritative = link, answer.authoritative
         raise errors.LookupError(f"{topic}: more than {REDIRECTS_MAX} redirections")
 
+    async def service(self) -> Link:
+        """A connection to the service. Raises why there is none."""
+        return await self._pool.link(next(self._hosts))
+
     async def _ask_lookup(self, link: Link, topic: str, authoritative: bool) -> Any:
         command = CommandLookupTopic(
             topic=topic, authoritative=authoritative, advertised_listener_name=self._listener

@@ -118,7 +118,9 @@ class EntryConsumer:
         if self._link is link:
             self._link = None
             self._acks.detach()
-        self._forget_arrived() if self._how.durable else self._hand_on()
+        if not self._how.durable:
+            self._hand_on()
+        self._forget_arrived()
         self.permits += self._dropped
         self._dropped = 0
         if self._how.durable:

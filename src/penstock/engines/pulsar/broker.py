@@ -1,11 +1,13 @@
 """The broker before an Apache Pulsar cluster: what the endpoints see. Everything runs on one event loop."""
 
+import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from penstock.broker.acting import ACTING
 from penstock.broker.capability import Capability
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
@@ -21,6 +23,7 @@ from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from .acting import ActingClusters
 from .cluster import PulsarCluster
 from .consumer import Consumer
 from .dead_letters import DeadLetters
@@ -31,6 +34,8 @@ from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics
 from .unsupported import ClusterPolicies, NoAdministration, NoRequests, NoStaging, NoWatches
+
+SWEEP_S: Final = 5.0
 
 
 class PulsarBroker:
@@ -47,6 +52,7 @@ class PulsarBroker:
                 "engine.admin_url is missing: the address of the cluster's admin REST, like http://127.0.0.1:8080",
             )
         self.cluster = PulsarCluster(settings)
+        self._acting = ActingClusters(self.cluster, clock)
         self.settings = own
         self.capabilities: frozenset[Capability] = frozenset()  # until it is known what the cluster offers
         self.encoder = encoder
@@ -63,20 +69,24 @@ class PulsarBroker:
         self.staging = NoStaging()
         self.requests = NoRequests()
         self.watches = NoWatches()
-        self._dead_letters = DeadLetters(encoder, self.producer, self.schemas)
+        self._dead_letters = DeadLetters(encoder, self._own_producer, self.schemas)
         self._instance = secrets.token_hex(4)
         self._names = 0
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
-        await self.cluster.start()
+        try:
+            await self.cluster.start()
+        except BaseException:
+            await self.cluster.close()
+            raise
         if self.cluster.numbered:
             self.capabilities = frozenset((Capability.OFFSETS,))
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
         self.settings = msgspec.structs.replace(
             self.settings, max_message_bytes=min(bytes_max, self.settings.max_message_bytes)
         )
-        self.tasks.spawn(self.topics.sweep(), "let unused topics go")
+        self.tasks.spawn(self._sweep(), "let go what is not used")
 
     def drain(self) -> None:
         """Nothing is held here: the cluster holds publishes."""
@@ -94,6 +104,7 @@ class PulsarBroker:
             await consumer.leave()
         self.topics.close()
         await self.tasks.close()
+        await self._acting.close()
         await self.cluster.close()
 
     def new_name(self, kind: str) -> str:
@@ -110,7 +121,16 @@ class PulsarBroker:
         *,
         queued: Callable[[AnyProducer], None] | None = None,
     ) -> AnyProducer:
-        producer = Producer(self.cluster, self.topics, self.schemas, name, options or ProducerOptions())
+        cluster = self._acting.of(ACTING.get())
+        return await self._open(
+            Producer(cluster, self.topics, self.schemas, name, options or ProducerOptions())
+        )
+
+    async def _own_producer(self, name: TopicName, options: ProducerOptions) -> AnyProducer:
+        """A producer of the server's own, whoever is served now."""
+        return await self._open(Producer(self.cluster, self.topics, self.schemas, name, options))
+
+    async def _open(self, producer: Producer) -> AnyProducer:
         await producer.open()
         return producer
 
@@ -157,7 +177,7 @@ class PulsarBroker:
         budget: Budget | None,
     ) -> Consumer:
         return Consumer(
-            self.cluster,
+            self._acting.of(ACTING.get()),
             self.topics,
             Arriving(self.schemas),
             names,
@@ -178,6 +198,12 @@ class PulsarBroker:
             consumer.close()
 
     # -- what the parts ask
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.topics.sweep()
+            await self._acting.sweep()
 
     async def _learn_schema(self, name: TopicName) -> None:
         await self.schemas.learn(name)

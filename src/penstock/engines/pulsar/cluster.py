@@ -12,13 +12,15 @@ import msgspec
 from penstock.broker.cluster import ClusterAnswer, Headers, Owner
 from penstock.broker.settings import ClusterSettings
 from penstock.client.aio.context import Context, tls_context
+from penstock.client.aio.lookup import BinaryLookup
 from penstock.client.authentication import (
+    ActingFor,
     Authentication,
     AuthenticationBasic,
     AuthenticationTLS,
     AuthenticationToken,
 )
-from penstock.client.errors import AuthenticationError, PulsarException
+from penstock.client.errors import PulsarException
 from penstock.client.options import ClientOptions, complete
 from penstock.client.session.connection import parse_service_url
 from penstock.model.errors import ErrorKind, PenstockError
@@ -40,18 +42,28 @@ class PulsarCluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
-        self._authentication = authentication_of(settings)
+        self.authentication = authentication_of(settings)
+        self.act_for = settings.act_for
         self.timeout_s = settings.timeout_ms / 1000
-        options = complete(ClientOptions, "Context", _client_options(settings))
-        self.context = Context(
-            settings.url, self._authentication, self.timeout_s, options, entry_metadata=True
-        )
+        self._options = complete(ClientOptions, "Context", _client_options(settings))
+        own = self.authentication
+        if settings.own_principal:
+            own = ActingFor(own, settings.own_principal)
+        self.context = self.context_of(own)
         verify: ssl.SSLContext | bool = False
         if parse_service_url(settings.admin_url).tls:
-            verify = tls_context(options, self._authentication)
-        self.admin = Admin(settings.admin_url, self._authentication, verify, self.timeout_s)
+            verify = tls_context(self._options, own)
+        self.admin = Admin(settings.admin_url, own, verify, self.timeout_s)
         self.runtime: dict[str, Any] = {}
         self.problem: str | None = None
+
+    def context_of(self, authentication: Authentication) -> Context:
+        """Connections to the cluster of their own."""
+        return Context(self._settings.url, authentication, self.timeout_s, self._options, entry_metadata=True)
+
+    @property
+    def acts_for_callers(self) -> bool:
+        return self.act_for != "server"
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
@@ -91,17 +103,22 @@ class PulsarCluster:
 
     async def look(self) -> None:
         """Find out whether the cluster answers, and set `problem`."""
-        url = self._settings.url
+        url, lookup = self._settings.url, self.context.lookup
+        connected = False
         try:
             async with asyncio.timeout(LOOK_S):
-                await self.context.lookup.partitions(_PROBE, create=False)
+                if isinstance(lookup, BinaryLookup):
+                    await lookup.service()
+                connected = True
+                await lookup.partitions(_PROBE, create=False)
             self.problem = None
-        except AuthenticationError as error:
-            self.problem = f"the cluster at {url} refuses the credentials of this server: {error.message}"
         except PulsarException as error:
-            self.problem = (
-                f"the cluster at {url} cannot be reached: {error.message}" if error.can_retry else None
-            )
+            if error.can_retry:
+                self.problem = f"the cluster cannot be reached: {error.message}"
+            elif connected:
+                self.problem = None  # it answered
+            else:
+                self.problem = f"the cluster at {url} refuses the credentials of this server: {error.message}"
         except (OSError, TimeoutError):
             self.problem = f"the cluster at {url} does not answer"
 

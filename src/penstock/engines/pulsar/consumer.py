@@ -1,273 +1,24 @@
-"""Consumers before the cluster: one of its consumers for each partition of each topic."""
+"""Consumers before the cluster: what they answer to the messages they were given."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
 
-from penstock.broker.delivery import Budget, Outcome
+from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply
-from penstock.broker.topic import Topic
-from penstock.broker.topics import Topics
-from penstock.client.aio.context import Context
-from penstock.client.entries.consumer import EntryConsumer
-from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode
-from penstock.client.errors import PulsarException
-from penstock.client.policies import ConsumerKeySharedPolicy
-from penstock.client.session import commands
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
-from penstock.model.names import TopicName
-from penstock.model.policy import ConsumerOptions, SubscriptionType
-from penstock.runtime.clock import Clock
-from penstock.runtime.tasks import Tasks
 
-from .errors import engine_error
-from .receiver import Receiver
-from .subscription import Admin, Subscription, attached_subscription
-from .topic_consumer import ArrivingSchemas, Bury, TopicConsumer
+from .subscriber import Subscriber
+from .subscription import Subscription
+from .topic_consumer import TopicConsumer
 
-log = logging.getLogger(__name__)
-
-FOLLOW_S: Final = 60.0  # how often partitions and topics that came are looked for, as Pulsar's clients do
-_TYPES: Final = {
-    SubscriptionType.EXCLUSIVE: ConsumerType.Exclusive,
-    SubscriptionType.SHARED: ConsumerType.Shared,
-    SubscriptionType.FAILOVER: ConsumerType.Failover,
-    SubscriptionType.KEY_SHARED: ConsumerType.KeyShared,
-}
-
-Names = Callable[[], Awaitable[Sequence[TopicName]]]
 Answer = Callable[[Subscription, Reply], Awaitable[Outcome]]
 
 
-class Cluster(Protocol):
-    """The connection to the cluster, as far as consumers use it."""
+class Consumer(Subscriber):
+    """`broker.Consumer`. `answer` gives replies to who waits for them (PIP-371)."""
 
-    context: Context
-
-    @property
-    def admin(self) -> Admin: ...
-    @property
-    def numbered(self) -> bool: ...
-    def flag(self, name: str, default: bool = False) -> bool:
-        """A setting of the brokers."""
-
-
-class Hosting(Protocol):
-    """The engine around a consumer."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def tasks(self) -> Tasks: ...
-    async def bury(self, *letter: Any) -> None:
-        """Publish a message to its dead-letter topic."""
-
-
-class Consumer(Receiver):
-    """`broker.Consumer`. It is `open`ed once."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        topics: Topics,
-        schemas: ArrivingSchemas,
-        names: Sequence[TopicName],
-        subscription: str,
-        options: ConsumerOptions,
-        budget: Budget | None = None,
-        *,
-        clock: Clock,
-        tasks: Tasks,
-        bury: Bury,
-        name: str = "",
-        answer: Answer | None = None,
-    ) -> None:
-        super().__init__(options.name or name, subscription, options, budget, clock)
-        self._cluster = cluster
-        self._topics = topics
-        self._schemas = schemas
-        self._names = tuple(names)
-        self._tasks = tasks
-        self._bury = bury
-        self._answer = answer
-        self._ledgers: dict[int, TopicConsumer] = {}
-        self._following: asyncio.Task[None] | None = None
-        self._joining = asyncio.Lock()
-        self._leaving: list[asyncio.Task[None]] = []
-        self._unique = False
-
-    # -- coming and going
-
-    async def open(self, *, unique_name: bool = False, follow: Names | None = None) -> None:
-        """Subscribe to every partition; raises what stands in the way, and then it is attached nowhere.
-
-        `follow` says which topics there are now, where that is more than the partitions of those that were named.
-        """
-        self._unique = unique_name
-        try:
-            for name in self._names:
-                await self._join(name, first=True)
-        except BaseException:
-            await self.leave()
-            raise
-        follow = follow or self._named
-        self._following = self._tasks.spawn(self._follow(follow), f"follow the topics of {self.name}")
-
-    async def _named(self) -> Sequence[TopicName]:
-        return self._names
-
-    async def _join(self, name: TopicName, *, first: bool) -> None:
-        """Attach it to every log of a topic that it has not yet. Those that come later are read from their beginning."""
-        topics = await self._topics.all_of(name, create=None if first else False)
-        known = {source.topic.name for source in self.parts}
-        named = {topic.name.partition for topic in topics} & {self.options.start.partition}
-        for topic in topics:
-            if topic.name in known or self.closed:
-                continue
-            start = self.options.start
-            if not first or (named and start not in (EARLIEST, LATEST) and topic.name.partition not in named):
-                start = EARLIEST  # an id says nothing of the other partitions
-            await self._attach(topic, start)
-
-    async def _attach(self, topic: Topic, start: MessageId) -> None:
-        cluster, options = self._cluster, self.options
-        source = attached_subscription(cluster.admin, topic, self.subscription)
-        part = TopicConsumer(
-            self,
-            source,
-            self._schemas,
-            self._clock,
-            self._tasks,
-            self._bury,
-            numbered=cluster.numbered,
-            by_index=cluster.flag("acknowledgmentAtBatchIndexLevelEnabled"),
-        )
-        how = self._how(topic, start)
-        part.entries = EntryConsumer(
-            cluster.context,
-            how,
-            None if options.durable else start,
-            sink=part,
-            inclusive=options.start_inclusive,
-            recreates=not topic.name.persistent,
-        )
-        source.add(self, unique_name=self._unique)
-        try:
-            fresh = options.durable and start not in (EARLIEST, LATEST) and not await source.exists()
-            await part.entries.start()
-            if fresh:
-                await part.seek(start, inclusive=options.start_inclusive)
-        except PulsarException as error:
-            source.remove(self)
-            raise engine_error(error) from None
-        except BaseException:
-            source.remove(self)
-            await part.close()
-            raise
-        self.parts[source] = part
-        if self.closed:
-            self._drop(part)
-        self.grant()
-
-    def _how(self, topic: Topic, start: MessageId) -> commands.Subscription:
-        options = self.options
-        ranges = list(options.key_ranges)
-        return commands.Subscription(
-            topic=str(topic.name),
-            name=self.subscription,
-            consumer_name=self.name,
-            type=_TYPES[options.type],
-            durable=options.durable,
-            initial_position=InitialPosition.Earliest if start == EARLIEST else InitialPosition.Latest,
-            read_compacted=options.compacted,
-            properties=dict(options.properties),
-            key_shared=ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=ranges)
-            if ranges
-            else None,
-            priority=options.priority,
-            subscription_properties=dict(options.subscription_properties),
-        )
-
-    async def _follow(self, names: Names) -> None:
-        while not self.closed:
-            await asyncio.sleep(FOLLOW_S)
-            await self.look(names)
-
-    async def look(self, names: Names | None = None) -> None:
-        """Join the partitions and topics that came, leave those that went."""
-        async with self._joining:
-            try:
-                found = await (names or self._named)()
-                for name in found:
-                    await self._topics.learn(name)
-                    await self._join(name, first=False)
-            except PenstockError as error:
-                log.info("the topics of consumer %s are not known now: %s", self.name, error.message)
-                return
-            bases = {name.base for name in (*found, *self._names)}
-            for source in [one for one in self.parts if one.topic.name.base not in bases]:
-                self._drop(self.parts[source])
-
-    def part_ended(self, part: TopicConsumer, error: PenstockError) -> None:
-        """Nothing more comes of a topic: with the last one the consumer ends."""
-        self._drop(part)
-        if not self.parts and not self.closed:
-            self.close(error)
-
-    def _drop(self, part: TopicConsumer) -> None:
-        self.void(part.source)
-        self.parts.pop(part.source, None)
-        self._ledgers = {ledger: one for ledger, one in self._ledgers.items() if one is not part}
-        part.source.remove(self)
-        self._leaving.append(self._tasks.spawn(part.close(), f"leave {part.source.topic.name}"))
-        self._leaving = [task for task in self._leaving if not task.done()]
-
-    def close(self, reason: PenstockError | None = None) -> None:
-        """Leave every topic; what was out goes to the others."""
-        if self.closed:
-            return
-        self.closed, self.close_reason = True, reason
-        if self._following is not None and self._following is not asyncio.current_task():
-            self._following.cancel()
-        for part in list(self.parts.values()):
-            self._drop(part)
-        self.outbox.clear()
-        self.outbox_bytes = self._taken_bytes = 0
-        self._count()
-        self.budget = None
-        self._ready.set()
-
-    async def leave(self) -> None:
-        """Close, and wait until the cluster knows."""
-        self.close()
-        if self._leaving:
-            await asyncio.wait(self._leaving)
-
-    # -- its topics
-
-    @property
-    def attached(self) -> Sequence[Subscription]:
-        return list(self.parts)
-
-    @property
-    def drained(self) -> bool:
-        return bool(self.parts) and self.idle and all(part.at_end for part in self.parts.values())
-
-    def end_reached_of(self, part: TopicConsumer) -> None:
-        """A topic is terminated, and all of it acknowledged."""
-        if self.end_reached is not None and all(one.at_end for one in self.parts.values()):
-            self.end_reached()
-
-    def active(self, source: Subscription, active: bool) -> None:
-        """The cluster says whether it gets everything of a topic."""
-        if active:
-            source.active = self
-        elif source.active is self:
-            source.active = None
-        if self.active_changed is not None:
-            self.active_changed(source, active)
+    answer: Answer | None = None
 
     def source_of(self, message_id: MessageId) -> Subscription:
         return self._part_of(message_id).source
@@ -346,9 +97,9 @@ class Consumer(Receiver):
         schema_version: int | None = None,
     ) -> Outcome:
         source = self.source_of(message_id)
-        if self._answer is None:
+        if self.answer is None:
             raise PenstockError(ErrorKind.NOT_SUPPORTED, "the engine behind this server has no replies")
-        outcome = await self._answer(source, Reply(message_id, content, is_error, schema_version))
+        outcome = await self.answer(source, Reply(message_id, content, is_error, schema_version))
         await self.acknowledge(message_id)
         return outcome
 
@@ -363,16 +114,6 @@ class Consumer(Receiver):
 
     async def seek_time(self, publish_time: int) -> None:
         await asyncio.gather(*(part.seek(publish_time) for part in list(self.parts.values())))
-
-    async def seek_in(self, source: Subscription, target: MessageId | int, *, inclusive: bool) -> None:
-        """Move the subscription of one topic."""
-        await self.parts[source].seek(target, inclusive=inclusive)
-
-    def forget(self, source: Subscription) -> None:
-        """The subscription of a topic was moved by others."""
-        part = self.parts.get(source)
-        if part is not None:
-            part.forget()
 
     async def flush(self) -> None:
         await asyncio.gather(*(part.flush() for part in list(self.parts.values())))

@@ -132,8 +132,8 @@ class PulsarLog:
                 return opaque(place, index + after)
             return opaque((place[0], place[1] + after))
         if place > self._last:
-            return self.next_offset
-        entry = await self.entry_at_place(place, exact=False)
+            await self.refresh()
+        entry = None if place > self._last else await self.entry_at_place(place, exact=False)
         if entry is None:
             return self.next_offset
         if (entry.ledger, entry.entry_id) != place:
@@ -170,9 +170,6 @@ class PulsarLog:
 
     # -- entries
 
-    async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
-        return await self.read_at(entry_id, entries_max, bytes_max)
-
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
         if offset >= self.next_offset:
             return []
@@ -202,6 +199,8 @@ class PulsarLog:
         for entry in found:
             self._remember(entry)
         return found
+
+    read = read_at
 
     async def entry(self, entry_id: int) -> Entry:
         found = await self.read_at(entry_id, 1)

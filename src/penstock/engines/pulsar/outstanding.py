@@ -19,12 +19,14 @@ REMEMBERED_MAX: Final = 10_000  # entries of which nothing is out: they may have
 
 class Row(msgspec.Struct, gc=False):
     """An entry. Of its messages, as bits: `out` are with the client or on their way to it, `acked` are done, `later`
-    are to come again when their time has come; the others may come at any time."""
+    are to come again when their time has come; the others may come at any time. `coming`: the cluster was asked for it, or
+    gives all of it again on a new connection, so that it may be on its way here even when all of it is done."""
 
     count: int
     out: int = 0
     acked: int = 0
     later: int = 0
+    coming: bool = False
     redeliveries: int = 0
     tokens: tuple[
         int, ...
@@ -57,7 +59,10 @@ class Outstanding:
         return self._rows.get(place)
 
     def arrived(self, entry: Entry, mask: int, redeliveries: int) -> tuple[Row, int]:
-        """An entry came with the messages in `mask`; returns those that are to be delivered, which count as out."""
+        """An entry came with the messages in `mask`; returns those that are to be delivered, which count as out.
+
+        Where nothing is `left` of the row, it was acknowledged while it was on its way: the cluster is to be told again.
+        """
         place = (entry.ledger, entry.entry_id)
         row = self._rows.get(place)
         if row is None:
@@ -66,6 +71,7 @@ class Outstanding:
         else:
             self._idle.pop(place, None)
             again = True
+        row.coming = False
         row.acked |= row.all & ~mask
         wanted = mask & ~(row.acked | row.out | row.later)
         if self._counts_here:
@@ -83,7 +89,7 @@ class Outstanding:
         """A message is done, all of the entry for -1. Returns the messages that were out, and the row; None where
         nothing is known of the entry, or there is no such message."""
         row = self._rows.get(place)
-        if row is None or index >= row.count:
+        if row is None or index >= row.count or not row.left:
             return None
         return self._done(place, row, row.all if index < 0 else 1 << index), row
 
@@ -104,16 +110,8 @@ class Outstanding:
 
     def acknowledge_before(self, place: Place) -> int:
         """All entries before `place` are done; returns how many messages of them were out."""
-        passed = [one for one in self._rows if one < place]
-        count = 0
-        for one in passed:
-            row = self._rows.pop(one)
-            self._idle.pop(one, None)
-            count += row.out.bit_count()
-            row.acked = row.all
-            row.out = row.later = 0
-        self.out -= count
-        return count
+        passed = [(one, row) for one, row in self._rows.items() if one < place]
+        return sum([self._done(one, row, row.all).bit_count() for one, row in passed])
 
     def previous(self, place: Place) -> Place | None:
         """The entry before `place`, as far as it is known."""
@@ -138,15 +136,21 @@ class Outstanding:
         return bits
 
     def due(self, asked: Mapping[Place, int]) -> list[Place]:
-        """The time of messages has come; returns the entries that are to be asked for."""
+        """The time of messages has come; returns the entries that are to be asked for, which the caller does."""
         found: list[Place] = []
         for place, bits in asked.items():
             row = self._rows.get(place)
             if row is not None and row.later & bits:
                 row.later &= ~bits
+                row.coming = True
                 found.append(place)
                 self._settle(place, row)
         return found
+
+    def all_coming(self) -> None:
+        """The cluster gives everything again."""
+        for row in self._rows.values():
+            row.coming = True
 
     def is_out(self, entry: Entry, mask: int) -> int:
         """Which messages of a delivery are still out as it was delivered."""
@@ -167,17 +171,14 @@ class Outstanding:
 
     def _settle(self, place: Place, row: Row) -> None:
         """Forget what need not be known: all of it is done, or it is as if it had never come."""
-        if not row.left:
-            self._rows.pop(place, None)
+        if row.out or row.later:
             self._idle.pop(place, None)
-        elif not (row.out or row.later):
-            if not row.acked and not self._counts_here:
-                self._rows.pop(place, None)
-                return
+        elif row.coming or (row.left and (row.acked or self._counts_here)):
             self._idle[place] = None
             if len(self._idle) > REMEMBERED_MAX:
                 oldest = next(iter(self._idle))
                 del self._idle[oldest]
                 self._rows.pop(oldest, None)
         else:
+            self._rows.pop(place, None)
             self._idle.pop(place, None)

@@ -1,6 +1,6 @@
 """A subscription of one topic or partition: the cluster has it, this process knows its consumers here and asks for the rest."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NoReturn, Protocol
 from urllib.parse import quote
 
@@ -12,6 +12,9 @@ from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.statistics import Rate
+
+from .answers import NoAnswers, unsupported
+from .cursor import ClusterCursor, place_of, read_ranges
 
 RANGES_MAX: Final = 101  # of a cursor that are looked at: one more than endpoints show
 _LARGEST: Final = 2**63 - 1
@@ -33,35 +36,11 @@ class SeekingConsumer(Receiver, Protocol):
     async def seek_in(self, source: "Subscription", target: MessageId | int, *, inclusive: bool) -> None:
         """Move the subscription."""
 
-    async def flush(self) -> None: ...
+    async def flush_in(self, source: "Subscription") -> None:
+        """Complete when its acknowledgements are durable."""
+
     def forget(self, source: "Subscription") -> None:
         """The subscription was moved by others."""
-
-
-class ClusterCursor:
-    """`broker.Cursor`, as it was learned last. Positions are those of the log."""
-
-    def __init__(self) -> None:
-        self.mark = 0
-        self.beyond = 0
-        self._ranges: list[tuple[int, int]] = []
-
-    def learn(self, mark: int, ranges: list[tuple[int, int]]) -> None:
-        self.mark = mark
-        self._ranges = ranges
-        self.beyond = sum(last - first + 1 for first, last in ranges)
-
-    def mask(self, offset: int, count: int) -> int:
-        """Which of `count` messages from `offset` on are acknowledged, as bits."""
-        mask = 0
-        for first, last in [(0, self.mark - 1), *self._ranges]:
-            low, high = max(first, offset), min(last, offset + count - 1)
-            if low <= high:
-                mask |= (1 << high - offset + 1) - (1 << low - offset)
-        return mask
-
-    def ranges(self) -> Iterator[tuple[int, int]]:
-        return iter(self._ranges)
 
 
 class Subscription:
@@ -106,6 +85,9 @@ class Subscription:
             self.consumers.remove(consumer)
         if self.active is consumer:
             self.active = None
+        known = subscriptions_of(self.topic)
+        if not self.consumers and known.get(self.name) is self:
+            del known[self.name]  # a topic that nobody uses is let go
 
     # -- the cluster's
 
@@ -136,7 +118,7 @@ class Subscription:
             self.type = SubscriptionType.named(str(stats.get("type", ""))) or self.type
 
     async def _learn_cursor(self, cursor: Mapping[str, Any]) -> None:
-        marked = _place(str(cursor.get("markDeletePosition", "-1:-1")))
+        marked = place_of(str(cursor.get("markDeletePosition", "-1:-1")))
         mark = await self._position_after(marked)
         ranges: list[tuple[int, int]] = []
         for before, last in read_ranges(str(cursor.get("individuallyDeletedMessages", "")))[:RANGES_MAX]:
@@ -198,7 +180,7 @@ class Subscription:
 
     def skip(self, offset: int) -> None:
         """Not offered: what goes through this process is acknowledged by its consumers."""
-        raise _unsupported("skipping messages of a subscription by offset")
+        raise unsupported("skipping messages of a subscription by offset")
 
     async def last_visible(self) -> tuple[Entry, int] | None:
         """The last entry of the log; what was compacted is the cluster's."""
@@ -210,7 +192,7 @@ class Subscription:
 
     async def flush(self) -> None:
         for consumer in list(self.consumers):
-            await consumer.flush()
+            await consumer.flush_in(self)
 
     async def set_properties(self, properties: dict[str, str]) -> None:
         await self._admin.call("PUT", self._path("/properties"), body=properties)
@@ -233,7 +215,7 @@ class Subscription:
         schema_version: int | None,
     ) -> Outcome:
         """As `broker.Subscription.reply`."""
-        raise _unsupported("replies")
+        raise unsupported("replies")
 
     # -- of engines whose logs have one ledger
 
@@ -243,7 +225,7 @@ class Subscription:
 
     @property
     def excerpts(self) -> NoReturn:
-        raise _unsupported("consumers of Pulsar's protocol")
+        raise unsupported("consumers of Pulsar's protocol")
 
     @property
     def clients_by_index(self) -> Collection[str]:
@@ -251,7 +233,7 @@ class Subscription:
 
     def learn_client(self, version: str) -> None:
         """Not offered."""
-        raise _unsupported("consumers of Pulsar's protocol")
+        raise unsupported("consumers of Pulsar's protocol")
 
     @property
     def next_entry(self) -> int | None:
@@ -262,56 +244,9 @@ class Subscription:
         return self.topic.terminated and self.backlog == 0
 
 
-class NoAnswers:
-    """`broker.Answers` go by entry alone; ids of many ledgers go through consumers."""
-
-    def acknowledge(self, entry_id: int, index: int) -> bool:
-        return False
-
-    def acknowledge_masks(self, masks: Mapping[int, int]) -> list[int]:
-        return list(masks)
-
-    async def acknowledge_late(self, message_id: MessageId) -> None:
-        raise _unsupported("acknowledgements without a consumer")
-
-    def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
-        return False
-
-    async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
-        raise _unsupported("acknowledgements without a consumer")
-
-    async def acknowledge_up_to(self, message_id: MessageId) -> None:
-        raise _unsupported("acknowledgements without a consumer")
-
-    def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
-        return False
-
-    def redeliver_all(self, consumer: Receiver) -> None:
-        raise _unsupported("redelivery without a consumer")
-
-
-def _unsupported(what: str) -> PenstockError:
-    return PenstockError(ErrorKind.NOT_SUPPORTED, f"the engine behind this server has no {what}")
-
-
 def topic_path(name: TopicName) -> str:
     """Where the admin REST has a topic."""
     return f"/{name.domain}/{name.tenant}/{name.namespace}/{quote(name.local, safe='')}"
-
-
-def _place(text: str) -> MessageId:
-    ledger, _, entry = text.partition(":")
-    return MessageId(int(ledger), int(entry))
-
-
-def read_ranges(text: str) -> list[tuple[MessageId, MessageId]]:
-    """The cluster's `[(3:0..3:2],(3:4..3:5]]`: after the first id of each, up to and with the second."""
-    found: list[tuple[MessageId, MessageId]] = []
-    for part in text.strip("[]").replace("],(", "|").strip("(]").split("|"):
-        first, dots, last = part.partition("..")
-        if dots:
-            found.append((_place(first), _place(last)))
-    return found
 
 
 def subscriptions_of(topic: Topic) -> dict[str, Subscription]:

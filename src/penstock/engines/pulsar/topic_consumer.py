@@ -1,67 +1,27 @@
 """One consumer's half of one topic or partition: entries in, answers out."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from functools import partial
-from typing import Final, Protocol
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from penstock.broker.delivery import Delivery
 from penstock.client.entries.arrived import Arrived
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import PulsarException
-from penstock.model.bits import bits_of
-from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
-from penstock.model.names import TopicName
-from penstock.model.policy import ConsumerOptions, DeadLetter
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from .burying import Bury, Burying
 from .errors import engine_error
 from .outstanding import Outstanding, Place, Row
+from .owner import ArrivingSchemas, Owner
 from .positions import entry_of
 from .redelivery import Redelivery
 from .subscription import Subscription
 
-BURY_AGAIN_MS: Final = 1000  # after a dead-letter topic did not take a message
 LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched
-
-Bury = Callable[[Subscription, Entry, int, DeadLetter, int], Awaitable[None]]
-
-
-class ArrivingSchemas(Protocol):
-    """What is known of the schemas that entries name."""
-
-    def knows(self, topic: TopicName, version: int) -> bool:
-        """Whether a version was fetched, or is known not to be there."""
-
-    async def fetch(self, topic: TopicName, version: int) -> None:
-        """Fetch a version from the cluster; raises while it cannot be asked."""
-
-
-class Owner(Protocol):
-    """The consumer as its topics see it."""
-
-    options: ConsumerOptions
-
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        """Messages arrived."""
-
-    def void(self, source: Subscription) -> Sequence[Delivery]:
-        """What was not taken of a topic will come again; returns it."""
-
-    def settled(self, count: int) -> None:
-        """Messages are no longer out."""
-
-    def active(self, source: Subscription, active: bool) -> None:
-        """It gets everything of a topic, or no longer."""
-
-    def end_reached_of(self, part: "TopicConsumer") -> None:
-        """A topic is terminated, and all of it acknowledged."""
-
-    def part_ended(self, part: "TopicConsumer", error: PenstockError) -> None:
-        """Nothing more comes of a topic."""
 
 
 class TopicConsumer:
@@ -89,16 +49,15 @@ class TopicConsumer:
         self._schemas = schemas
         self._clock = clock
         self._tasks = tasks
-        self._bury = bury
         self._numbered = numbered
         self._by_index = by_index
         self._letter = owner.options.dead_letter
         self._shared = owner.options.type.shared
         self.out = Outstanding(counts_here=not self._shared)
+        self._burying = Burying(bury, source, self.out, self._letter, clock, tasks, self._buried)
         self._redelivery = Redelivery(clock, self.out, self._ask, self._late)
         self._unread: deque[Arrived] = deque()  # until a schema is known
         self._learning = self._seeking = False
-        self._epoch = 0  # a seek makes what was before mean nothing
 
     # -- in
 
@@ -121,12 +80,14 @@ class TopicConsumer:
         entry = entry_of(one, numbered=self._numbered)
         row, wanted = self.out.arrived(entry, one.mask, one.redeliveries)
         if not wanted:
+            if not row.left:  # acknowledged while it was on its way
+                self.entries.acknowledge([(one.ledger, one.entry_id)])
             return
         letter, times = self._letter, max(0, row.redeliveries)
         if letter is not None and times >= letter.redeliveries_max:
             row.entry = entry
             if times > letter.redeliveries_max:
-                self._bury_bits(
+                self._burying.bury(
                     row, entry, self.out.take_back((one.ledger, one.entry_id), wanted, later=True)
                 )
                 return
@@ -155,19 +116,23 @@ class TopicConsumer:
         if self._seeking:
             self.forget()
             return
+        self.at_end = False
         self._unread.clear()
+        self.out.all_coming()
         for delivery in self._owner.void(self.source):
             entry = delivery.entry
             self.out.take_back((entry.ledger, entry.entry_id), delivery.mask, later=False, tried=False)
+        self._owner.grant()
 
     def forget(self) -> None:
         """The subscription moved: nothing of before is out, waits or comes again."""
-        self._epoch += 1
+        self._burying.forget()
         self.at_end = False
         self._unread.clear()
         waiting = sum(delivery.count for delivery in self._owner.void(self.source))
         self._redelivery.forget()
         self._owner.settled(self.out.forget() - waiting)
+        self._owner.grant()
 
     def active(self, active: bool) -> None:
         self.is_active = active
@@ -175,10 +140,10 @@ class TopicConsumer:
 
     def end_reached(self) -> None:
         self.at_end = True
-        self._owner.end_reached_of(self)
+        self._owner.end_reached_of(self.source)
 
     def ended(self, error: PulsarException) -> None:
-        self._owner.part_ended(self, engine_error(error))
+        self._owner.part_ended(self.source, engine_error(error))
 
     # -- answers
 
@@ -209,8 +174,11 @@ class TopicConsumer:
 
     def _late_ack(self, one: MessageId, place: Place, whole: list[Place]) -> bool:
         """A message that is not out here (any more): the cluster knows; of a batch where it keeps single messages."""
-        if place[0] < 0 or self.out.row(place) is not None:
+        row = self.out.row(place)
+        if place[0] < 0 or (row is not None and one.batch_index >= row.count):
             return False
+        if row is not None:  # all of it is done
+            return True
         if one.batch_index < 0 or one.batch_size == 1:
             whole.append(place)
         elif self._by_index and one.batch_index < one.batch_size:
@@ -270,7 +238,7 @@ class TopicConsumer:
         if taken:
             letter = self._letter
             if letter is not None and row.entry is not None and row.redeliveries >= letter.redeliveries_max:
-                self._bury_bits(row, row.entry, taken)
+                self._burying.bury(row, row.entry, taken)
             else:
                 self._redelivery.later(place, taken, delay_ms)
         return taken.bit_count()
@@ -280,42 +248,15 @@ class TopicConsumer:
             self.entries.redeliver(places)
         else:
             self._unread.clear()  # they come again with all the others
+            self.out.all_coming()
             self.entries.redeliver_all()
 
-    # -- dead letters
-
-    def _bury_bits(self, row: Row, entry: Entry, bits: int) -> None:
-        self._tasks.spawn(
-            self._bury_all(entry, bits, max(0, row.redeliveries), self._epoch),
-            f"dead letters of {self.source.topic.name}",
-        )
-
-    async def _bury_all(self, entry: Entry, bits: int, redeliveries: int, epoch: int) -> None:
-        """Move messages to the dead-letter topic; each is acknowledged once it is durable there."""
-        letter, place = self._letter, (entry.ledger, entry.entry_id)
-        assert letter is not None
-        for index in bits_of(bits):
-            try:
-                await self._bury(self.source, entry, index, letter, redeliveries)
-            except PenstockError:
-                left = bits >> index << index
-                self._clock.call_later(
-                    BURY_AGAIN_MS, partial(self._bury_again, entry, left, redeliveries, epoch)
-                )
-                return
-            if epoch != self._epoch:
-                return
-            found = self.out.acknowledge_bits(place, 1 << index)
-            if found is not None:
-                whole: list[Place] = []
-                self._count_entry(place, found[1], whole)
-                self.entries.acknowledge(whole)
-
-    def _bury_again(self, entry: Entry, bits: int, redeliveries: int, epoch: int) -> None:
-        if epoch == self._epoch and self.entries.error is None:
-            self._tasks.spawn(
-                self._bury_all(entry, bits, redeliveries, epoch), f"dead letters of {self.source.topic.name}"
-            )
+    def _buried(self, place: Place, row: Row) -> None:
+        """A message is durable in the dead-letter topic."""
+        whole: list[Place] = []
+        self._count_entry(place, row, whole)
+        if whole:
+            self.entries.acknowledge(whole)
 
     # -- the whole
 
@@ -337,6 +278,7 @@ class TopicConsumer:
 
     async def close(self) -> None:
         self._redelivery.close()
+        self._burying.forget()
         try:
             await self.entries.close()
         except PulsarException:

@@ -1,6 +1,5 @@
 """Which topics the cluster has, as far as it was learned, and those that this server uses."""
 
-import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -24,8 +23,8 @@ from .topic import PulsarTopic
 
 KNOWN_MAX: Final = 50_000
 UNUSED_MS: Final = 600_000  # then a topic without clients here is forgotten
-SWEEP_S: Final = 5.0
 NO_TOPICS: Final = AutoTopics(False)
+_AWAY: Final = frozenset((ErrorKind.UNAVAILABLE, ErrorKind.REQUEST_TIMEOUT))
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -74,10 +73,18 @@ class PulsarTopics:
         if self.fresh(base):
             return
         async with self._locks.hold(base):
-            if not self.fresh(base):
+            if self.fresh(base):
+                return
+            try:
                 await self._learn(base)
                 if name != base and not self.exists(base):
                     await self._learn(name)  # its name only looks like a partition's
+            except PenstockError as error:
+                if error.kind not in _AWAY or not self.exists(base):
+                    raise
+                # What was learned last counts: producers and consumers wait for the cluster to come back.
+                known = self._known[base]
+                self._known[base] = _Known(self._clock.monotonic_ms(), known.document)
 
     async def _learn(self, name: TopicName) -> None:
         await self._namespaces.learn(name.namespace_name)
@@ -253,18 +260,16 @@ class PulsarTopics:
         if topic is not None:
             topic.end(deleted=deleted)
 
-    async def sweep(self) -> None:
-        """Let readers leave that are not used, and forget topics without clients here; to be run as a task."""
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            before = self._clock.monotonic_ms() - UNUSED_MS
-            for topic in self.open_topics:
-                topic.sweep()
-                for name, subscription in list(topic.subscriptions.items()):
-                    if not subscription.consumers:
-                        del topic.subscriptions[name]
-                if topic.used_ms < before and not topic.in_use:
-                    self._forget(topic.name, deleted=False)
+    def sweep(self) -> None:
+        """Let readers leave that are not used, and forget topics without clients here."""
+        before = self._clock.monotonic_ms() - UNUSED_MS
+        for topic in self.open_topics:
+            topic.sweep()
+            for name, subscription in list(topic.subscriptions.items()):
+                if not subscription.consumers:
+                    del topic.subscriptions[name]
+            if topic.used_ms < before and not topic.in_use:
+                self._forget(topic.name, deleted=False)
 
     def close(self) -> None:
         """End every log."""

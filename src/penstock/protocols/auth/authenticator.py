@@ -136,6 +136,14 @@ _MEANT: Final = (  # without `enabled` these are refused, as they would do nothi
 )
 
 
+def bearer_of(authorization: bytes | None, scope: Mapping[str, Any]) -> str:
+    """The token that an HTTP request shows, in its header or query; "" for one without."""
+    if authorization is not None:
+        scheme, _, given = authorization.strip().partition(b" ")
+        return given.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
+    return _token_of(scope.get("query_string", b"")) or ""
+
+
 def _token_of(query: bytes) -> str | None:
     """`token` of a query, for browsers, which cannot send a header with a WebSocket (Pulsar's form)."""
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.acting import acting_role
 from penstock.broker.broker import Broker
 from penstock.broker.producer import Producer
 from penstock.model.errors import PenstockError
@@ -14,7 +15,7 @@ from penstock.protocols.payloads import TopicSchemas
 
 PRODUCERS_MAX: Final = 4096  # a cached producer is a few KiB; one that was evicted is made again
 
-Key = tuple[TopicName, str]
+Key = tuple[TopicName, str, str]  # with the role that it publishes for, where an engine tells them apart
 
 
 class CachedProducer(msgspec.Struct, frozen=True):
@@ -29,6 +30,7 @@ class ProducerCache:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._acts = broker.cluster is not None
         self._cached: OrderedDict[Key, CachedProducer] = OrderedDict()
         self._keys: defaultdict[TopicName, set[Key]] = defaultdict(
             set
@@ -42,7 +44,7 @@ class ProducerCache:
 
     def ready(self, topic: TopicName, producer_name: str = "") -> CachedProducer | None:
         """A cached producer that still fits. Raises EXCLUSIVE_PRODUCER."""
-        key = topic, producer_name
+        key = topic, producer_name, acting_role() if self._acts else ""
         cached = self._cached.get(key)
         if cached is None:
             return None
@@ -88,7 +90,7 @@ class ProducerCache:
             options = ProducerOptions(name=producer_name, shared_name=True)
             producer = await self._broker.producer(topic, options)
             cached = CachedProducer(producer, topic_schemas)
-            key = topic, producer_name
+            key = topic, producer_name, acting_role() if self._acts else ""
             self._cached[key] = cached
             self._keys[topic.base].add(key)
             if len(self._cached) > PRODUCERS_MAX:

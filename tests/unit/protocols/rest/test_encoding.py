@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.messages import PAYLOAD, SEQUENCE, TEXT, out_messages
 
+from penstock.broker.capability import Capability
 from penstock.broker.log import Log
 from penstock.broker.schemas import Schemas
 from penstock.model.entry import Entry, NewEntry
@@ -50,6 +51,12 @@ class Known:
         return SimpleNamespace(schema=SCHEMAS[number])
 
 
+class Engine(msgspec.Struct):
+    """What can be done with the entries."""
+
+    capabilities: frozenset[Capability]
+
+
 class FakeLog:
     """As much of a log as a message shows."""
 
@@ -60,8 +67,8 @@ class FakeLog:
 
     def id_of(self, entry: Entry, index: int) -> MessageId:
         if index < 0:
-            return MessageId(self.ledger, entry.entry_id, self.name.partition)
-        return MessageId(self.ledger, entry.entry_id, self.name.partition, index, entry.count)
+            return MessageId(entry.ledger, entry.entry_id, self.name.partition)
+        return MessageId(entry.ledger, entry.entry_id, self.name.partition, index, entry.count)
 
 
 @st.composite
@@ -70,7 +77,10 @@ def entries(draw: st.DrawFn) -> list[Entry]:
     producer, wire = draw(TEXT), WireFormat()
     entry_id, offset = draw(st.integers(0, 2**40)), draw(SEQUENCE)
     found: list[Entry] = []
+    ledger = 1
     for _ in range(draw(st.integers(1, 6))):
+        if draw(st.booleans()):  # the log of a cluster has many
+            ledger, entry_id = ledger + 1, 0
         version, time = draw(VERSIONS), draw(st.sampled_from([0, 1_700_000_000_000, 2**62]))
         given: dict[str, Any] = {
             "producer": draw(st.just(producer) | TEXT),
@@ -88,13 +98,13 @@ def entries(draw: st.DrawFn) -> list[Entry]:
         data = made.data
         if not draw(st.integers(0, 9)):
             data = data[:-1] + bytes((data[-1] ^ 1,))
-        found.append(Entry(1, entry_id, offset, made.count, made.publish_time, made.deliver_at, data))
+        found.append(Entry(ledger, entry_id, offset, made.count, made.publish_time, made.deliver_at, data))
         entry_id += 1
         offset += made.count
     return found
 
 
-def one_by_one(values: Values, log: FakeLog, part: Part, mask: int) -> list[ReadMessage]:
+def one_by_one(values: Values, log: FakeLog, part: Part, mask: int, *, numbered: bool) -> list[ReadMessage]:
     """The messages of a part without any columns."""
     entry, count = part.entry, part.entry.count
     places = [place for place in range(count) if mask >> place & 1]
@@ -109,11 +119,19 @@ def one_by_one(values: Values, log: FakeLog, part: Part, mask: int) -> list[Read
                 place,
                 part.redeliveries,
                 error,
+                numbered=numbered,
             )
             for place in places
         ]
     return [
-        show(values, log.partition, str(log.id_of(entry, messages[n].index)), messages[n], part.redeliveries)
+        show(
+            values,
+            log.partition,
+            str(log.id_of(entry, messages[n].index)),
+            messages[n],
+            part.redeliveries,
+            numbered=numbered,
+        )
         for n in places
     ]
 
@@ -132,7 +150,9 @@ def test_columns_write_what_each_message_is(
     data: st.DataObject, stored: list[Entry], form: Form, partition: int, redeliveries: int | None
 ) -> None:
     log = FakeLog(1, partition)
-    decoding = Decoding(WireFormat())
+    numbered = data.draw(st.booleans())
+    engine = Engine(frozenset(Capability) if numbered else frozenset())
+    decoding = Decoding(WireFormat(), engine)
     values = Values(cast(Schemas, Known()), log.name, form=form)
     expected: list[ReadMessage] = []
     parts: list[Part] = []
@@ -143,7 +163,7 @@ def test_columns_write_what_each_message_is(
         assert part.mask == mask
         parts.append(part)
         sizes += part.sizes
-        expected += one_by_one(values, log, part, mask)
+        expected += one_by_one(values, log, part, mask, numbered=numbered)
     shown = Encoding(decoding, values).encode(parts)
     assert [id_in(text) for text in shown.texts] == [one.message_id for one in expected]
     assert shown.texts == [written(one) for one in expected]

@@ -1,0 +1,77 @@
+"""Connections to the cluster for callers: as the server with a caller as original principal, or with the caller's token."""
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.broker.acting import Acting
+from penstock.client.aio.context import Context
+from penstock.client.authentication import ActingFor, Authentication, AuthenticationToken
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.clock import Clock
+
+from .admin import Admin
+from .cluster import PulsarCluster
+
+CALLERS_MAX: Final = 10_000
+IDLE_MS: Final = 60_000  # then the connections of a caller without producers and consumers are closed
+
+
+class ActingCluster:
+    """The cluster as one caller reaches it; what is administered and configured is the server's."""
+
+    def __init__(self, cluster: PulsarCluster, caller: Acting) -> None:
+        self.caller = caller  # the last one of its role: a token may be renewed
+        self.used_ms = 0
+        self.admin: Admin = cluster.admin
+        self.timeout_s = cluster.timeout_s
+        self.numbered = cluster.numbered
+        self.flag: Callable[..., bool] = cluster.flag
+        self.context: Context = cluster.context_of(self._authentication(cluster))
+
+    def _authentication(self, cluster: PulsarCluster) -> Authentication:
+        if cluster.act_for == "token":
+            return AuthenticationToken(lambda: self.caller.token.reveal())
+        return ActingFor(cluster.authentication, self.caller.role)
+
+
+class ActingClusters:
+    """One for each role that has clients here."""
+
+    def __init__(self, cluster: PulsarCluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._of: dict[str, ActingCluster] = {}
+
+    def of(self, caller: Acting | None) -> PulsarCluster | ActingCluster:
+        """How to reach the cluster for a caller; raises TOO_MANY_REQUESTS, and UNAUTHENTICATED for one without a token
+        where tokens are passed on."""
+        if caller is None or self._cluster.act_for == "server":
+            return self._cluster
+        if self._cluster.act_for == "token" and not caller.token:
+            raise PenstockError(
+                ErrorKind.UNAUTHENTICATED, "the cluster behind this server wants the caller's own token"
+            )
+        found = self._of.get(caller.role)
+        if found is None:
+            if len(self._of) >= CALLERS_MAX:
+                raise PenstockError(
+                    ErrorKind.TOO_MANY_REQUESTS, f"clients of {CALLERS_MAX} roles are here, which is the most"
+                )
+            found = self._of[caller.role] = ActingCluster(self._cluster, caller)
+        found.caller = caller
+        found.used_ms = self._clock.monotonic_ms()
+        return found
+
+    async def sweep(self) -> None:
+        """Close the connections of callers without producers and consumers."""
+        before = self._clock.monotonic_ms() - IDLE_MS
+        for role, one in list(self._of.items()):
+            if one.used_ms < before and one.context.idle:
+                del self._of[role]
+                await one.context.close()
+
+    async def close(self) -> None:
+        """Close all."""
+        while self._of:
+            _, one = self._of.popitem()
+            await one.context.close()

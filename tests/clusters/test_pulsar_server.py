@@ -1,0 +1,237 @@
+"""A whole server before a real broker, from outside."""
+
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pulsar
+import pytest
+from tests.support.pulsar_broker import PulsarCluster
+from tests.support.waiting import until
+
+from penstock.broker.settings import ClusterSettings
+from penstock.testing.credentials import Issuer
+from penstock.testing.server import Address, running
+
+ENTRIES = "application/vnd.penstock.entries"
+
+
+def engine(cluster: PulsarCluster) -> ClusterSettings:
+    return ClusterSettings(url=cluster.service_url, admin_url=cluster.admin_url, learned_ms=200)
+
+
+@pytest.fixture(scope="module")
+def server(pulsar_cluster: PulsarCluster) -> Iterator[Address]:
+    with running(engine=engine(pulsar_cluster)) as address:
+        yield address
+
+
+@pytest.fixture
+def rest(server: Address) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"/topics/public/default/server-{uuid4().hex[:12]}"
+
+
+def publish(rest: httpx.Client, topic: str, *values: str) -> list[str]:
+    answer = rest.post(topic, json={"messages": [{"value": value} for value in values]})
+    assert answer.status_code == 200, answer.text
+    return [one["messageId"] for one in answer.json()["messageIds"]]
+
+
+def read(rest: httpx.Client, topic: str, partition: int = 0, **params: Any) -> Any:
+    answer = rest.get(f"{topic}/partitions/{partition}/messages", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def values(page: Any) -> list[str]:
+    return [message["value"] for message in page["messages"]]
+
+
+def test_what_is_published_is_read_by_offset_id_and_time(rest: httpx.Client, topic: str) -> None:
+    ids = publish(rest, topic, "a", "b") + publish(rest, topic, "c") + publish(rest, topic, "d", "e")
+    page = read(rest, topic)
+    assert values(page) == list("abcde")
+    assert [message["offset"] for message in page["messages"]] == [0, 1, 2, 3, 4]
+    assert [message["messageId"] for message in page["messages"]] == ids
+    assert page["next_message_id"] == ids[-1]
+    for offset in range(6):
+        assert values(read(rest, topic, offset=offset)) == list("abcde")[offset:]
+    for place, message_id in enumerate(ids):
+        assert values(read(rest, topic, message_id=message_id)) == list("abcde")[place + 1 :]
+    assert values(read(rest, topic, offset=1, end_offset=4)) == list("bcd")
+    times = [message["publishTime"] for message in page["messages"]]
+    assert values(read(rest, topic, publish_time=times[0])) == list("abcde")
+    assert values(read(rest, topic, publish_time=times[-1] + 1_000_000)) == []
+    assert values(read(rest, topic, message_id="latest")) == []
+
+
+def test_pages_follow_one_another(rest: httpx.Client, topic: str) -> None:
+    publish(rest, topic, *map(str, range(25)))
+    publish(rest, topic, *map(str, range(25, 50)))
+    found: list[str] = []
+    after = "earliest"
+    while page := read(rest, topic, message_id=after, max_messages=7)["messages"]:
+        found += [message["value"] for message in page]
+        after = page[-1]["messageId"]
+    assert found == list(map(str, range(50)))
+
+
+def test_offsets_go_on_over_ledgers(rest: httpx.Client, topic: str, pulsar_cluster: PulsarCluster) -> None:
+    for number in range(3):
+        publish(rest, topic, f"{number}a", f"{number}b")
+        publish(rest, topic, f"{number}c")
+        pulsar_cluster.admin("PUT", f"persistent{topic.removeprefix('/topics')}/unload")
+    expected = [f"{number}{letter}" for number in range(3) for letter in "abc"]
+    page = read(rest, topic)
+    assert values(page) == expected
+    assert [message["offset"] for message in page["messages"]] == list(range(9))
+    with running(engine=engine(pulsar_cluster)) as other, httpx.Client(base_url=other.url, timeout=60) as new:
+        for offset in (7, 3, 5, 8, 1):  # a server that has seen nothing yet searches
+            assert values(read(new, topic, offset=offset)) == expected[offset:]
+
+
+def test_raw_entries_are_streamed(rest: httpx.Client, topic: str) -> None:
+    publish(rest, topic, "a", "b")
+    publish(rest, topic, "c")
+    answer = rest.get(f"{topic}/partitions/0/messages", headers={"accept": ENTRIES})
+    assert answer.status_code == 200
+    body, frames = answer.content, []
+    while body:
+        offset, count, _, size = struct.unpack(">QIQI", body[:24])
+        frames.append((offset, count))
+        body = body[24 + size :]
+    assert frames == [(0, 2), (2, 1)]
+
+
+def test_a_read_waits_for_the_first_message(rest: httpx.Client, topic: str) -> None:
+    publish(rest, topic, "before")
+    assert values(read(rest, topic, message_id="latest", timeout=200)) == []
+    late = threading.Timer(0.3, publish, (rest, topic, "after"))
+    late.start()
+    try:
+        assert values(read(rest, topic, message_id="latest", timeout=20_000)) == ["after"]
+    finally:
+        late.join()
+
+
+def test_a_stream_follows_the_topic(rest: httpx.Client, topic: str) -> None:
+    publish(rest, topic, "0")
+    headers = {"accept": "application/x-ndjson"}
+    found: list[str] = []
+    url = f"{topic}/partitions/0/messages"
+    with rest.stream("GET", url, headers=headers, params={"follow": "true", "end_offset": 4}) as stream:
+        for line in stream.iter_lines():
+            found.append(httpx.Response(200, text=line).json()["value"])
+            if len(found) < 4:
+                publish(rest, topic, str(len(found)))
+    assert found == ["0", "1", "2", "3"]
+
+
+def test_partitions(rest: httpx.Client, topic: str) -> None:
+    path = f"/admin/v2/persistent{topic.removeprefix('/topics')}/partitions"
+    assert rest.put(path, content="3", headers={"content-type": "application/json"}).status_code == 204
+    answer = rest.post(topic, json={"messages": [{"value": str(n), "partition": n} for n in range(3)]})
+    assert [one["partition"] for one in answer.json()["messageIds"]] == [0, 1, 2]
+    for number in range(3):
+        assert values(read(rest, topic, number)) == [str(number)]
+    missing = rest.get(f"{topic}/partitions/3/messages")
+    assert (missing.status_code, missing.json()["error_code"]) == (404, 40402)
+
+
+def test_consuming_and_the_cursor(rest: httpx.Client, topic: str) -> None:
+    ids = publish(rest, topic, "a") + publish(rest, topic, "b") + publish(rest, topic, "c")
+    subscription = f"{topic}/subscription/s"
+    assert rest.get(f"{subscription}/cursor").status_code == 404
+    made = rest.post(
+        subscription, json={"initial_position": "earliest", "subscription_type": "Shared"}
+    ).json()
+    messages = f"{subscription}/consumer/{made['id']}/messages"
+    fetched = rest.get(messages, params={"timeout": 20_000, "max_messages": 3}).json()["messages"]
+    got = [message["messageId"] for message in fetched]
+    assert got == ids[: len(got)]
+    answer = rest.post(f"{subscription}/cursor", json={"messageIds": [ids[0]]}).json()
+    assert answer == {"messageIds": [{"messageId": ids[0], "error_code": None, "error": None}]}
+    cursor = rest.get(f"{subscription}/cursor").json()["cursor"]
+    assert (cursor["mark_delete_position"], cursor["mark_delete_offset"]) == (ids[0], 0)
+    assert (cursor["backlog"], cursor["type"], cursor["consumers"]) == (2, "Shared", [made["name"]])
+    assert (
+        rest.post(f"{subscription}/cursor", json={"type": "seek", "messageIds": [ids[1]]}).status_code == 200
+    )
+    assert values(rest.get(messages, params={"timeout": 20_000}).json()) == ["c"]
+    assert rest.delete(f"{subscription}/consumer/{made['id']}").status_code == 204
+
+
+def test_what_is_not_there(rest: httpx.Client, topic: str) -> None:
+    for path in (topic, "/topics/nobody/nothing/here"):
+        answer = rest.get(f"{path}/partitions/0/messages")
+        assert (answer.status_code, answer.json()["error_code"]) == (404, 40401)
+    answer = rest.post("/topics/nobody/nothing/here", json={"messages": [{"value": "x"}]})
+    assert (answer.status_code, answer.json()["error_code"]) == (404, 40401)
+    answer = rest.get(f"/kafka/topics/{topic.rpartition('/')[2]}/0")
+    assert answer.status_code in (404, 501)
+
+
+def test_administration_and_lookups_are_passed_on(
+    server: Address, rest: httpx.Client, topic: str, pulsar_cluster: PulsarCluster
+) -> None:
+    name = topic.removeprefix("/topics/")
+    publish(rest, topic, "over http")
+    stats = rest.get(f"/admin/v2/persistent/{name}/stats").json()
+    assert stats["msgInCounter"] == 1
+    found = rest.get(f"/lookup/v2/topic/persistent/{name}").json()
+    assert found["brokerUrl"] == pulsar_cluster.service_url
+    client = pulsar.Client(server.pulsar)  # finds the cluster's broker by this server
+    try:
+        client.create_producer(f"persistent://{name}").send(b"over the protocol")
+        reader = client.create_reader(f"persistent://{name}", pulsar.MessageId.earliest)
+        assert [reader.read_next(20_000).data() for _ in range(2)] == [b"over http", b"over the protocol"]
+    finally:
+        client.close()
+    assert [message["value"] for message in read(rest, topic, encoding="text")["messages"]] == [
+        "over http",
+        "over the protocol",
+    ]
+
+
+def test_the_health_of_the_cluster(rest: httpx.Client) -> None:
+    assert rest.get("/health/ready").json() == {"status": "ready"}
+    assert rest.get("/metrics").status_code == 200
+
+
+def test_who_may_administer_the_cluster(pulsar_cluster: PulsarCluster, topic: str) -> None:
+    issuer = Issuer()
+    auth = issuer.settings(
+        super_users=("root",), permissions={"public/default": {"app": ("produce", "consume")}}
+    )
+    name = topic.removeprefix("/topics/")
+    with (
+        running(engine=engine(pulsar_cluster), auth=auth) as server,
+        httpx.Client(base_url=server.url, timeout=60) as rest,
+    ):
+        app, root = issuer.headers("app"), issuer.headers("root")
+        assert rest.post(topic, json={"messages": [{"value": "x"}]}).status_code == 401
+        assert rest.post(topic, json={"messages": [{"value": "x"}]}, headers=app).status_code == 200
+        assert rest.get("/admin/v2/clusters", headers=app).status_code == 403
+        assert rest.get(f"/admin/v2/persistent/{name}/stats", headers=app).status_code == 403
+        assert rest.get(f"/lookup/v2/topic/persistent/{name}", headers=app).status_code == 200
+        assert rest.get("/admin/v2/clusters", headers=root).status_code == 200
+        other = issuer.headers("other")
+        assert rest.get(f"/lookup/v2/topic/persistent/{name}", headers=other).status_code == 403
+        # What the cluster grants counts, too.
+        granted = rest.post(
+            "/admin/v2/namespaces/public/default/permissions/other", json=["consume"], headers=root
+        )
+        try:
+            assert granted.status_code in (200, 204), granted.text
+            until(lambda: rest.get(f"{topic}/partitions/0/messages", headers=other).status_code == 200)
+        finally:
+            rest.delete("/admin/v2/namespaces/public/default/permissions/other", headers=root)
