@@ -51,6 +51,8 @@ class Schemas:
         found = await self._ask(await self._link(topic), topic, None)
         known = self._known(topic)
         if found is None or found.deleted:
+            if found is not None:
+                known.versions[found.version] = found
             self._set_newest(known, None)
             return
         held = known.newest
@@ -133,12 +135,15 @@ class Schemas:
         known = self._topics.get(topic.base)
         found = None if known is None else known.versions.get(number)
         if found is None or found.deleted:
-            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
+            raise _no_version(topic, number)
         return found
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
         if number is not None:
-            return self.version(topic, number)
+            for one in self.all(topic):
+                if one.version == number:
+                    return one
+            raise _no_version(topic, number)
         newest = self.latest(topic)
         if newest is None:
             raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
@@ -147,8 +152,11 @@ class Schemas:
     def all(self, topic: TopicName, *, deleted: bool = False) -> list[SchemaVersion]:
         known = self._topics.get(topic.base)
         found = () if known is None else known.versions.values()
-        there = (one for one in found if one is not None and not one.deleted)
-        return sorted(there, key=lambda one: one.version)
+        every = sorted((one for one in found if one is not None), key=lambda one: one.version)
+        if not deleted:
+            last = max((one.version for one in every if one.deleted), default=-1)
+            every = [one for one in every if one.version > last]
+        return [one for one in every if not one.deleted]
 
     def find(self, topic: TopicName, schema: SchemaInfo) -> int | None:
         from penstock.codec.definition import same
@@ -241,3 +249,7 @@ class Schemas:
             self.forget(topic)
         await self.learn(topic)
         return int(answer.get("version", -1)) if isinstance(answer, dict) else -1
+
+
+def _no_version(topic: TopicName, number: int) -> PenstockError:
+    return PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
