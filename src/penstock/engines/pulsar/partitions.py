@@ -15,6 +15,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
 
+from .acting import ActingCluster
 from .cluster import PulsarCluster
 from .errors import engine_error
 from .publishing import Numbers, PartitionProducer
@@ -39,7 +40,7 @@ class Partitions:
 
     def __init__(
         self,
-        cluster: PulsarCluster,
+        cluster: PulsarCluster | ActingCluster,
         topics: PulsarTopics,
         schemas: Schemas,
         name: TopicName,
