@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -40,7 +41,6 @@ _TYPES: Final = {
 }
 
 Names = Callable[[], Awaitable[Sequence[TopicName]]]
-Answer = Callable[[Subscription, Reply], Awaitable[Outcome]]
 
 
 class Cluster(Protocol):
@@ -67,8 +67,12 @@ class Hosting(Protocol):
         """Publish a message to its dead-letter topic."""
 
 
-class Subscriber(Receiver):
+class Subscriber(Receiver, ABC):
     """It is `open`ed once."""
+
+    @abstractmethod
+    async def answer(self, reply: Reply) -> Outcome:
+        """Send the reply to a request that is out; raises MESSAGE_NOT_FOUND."""
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from penstock.broker.delivery import Delivery
 from penstock.client.entries.arrived import Arrived
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import PulsarException
+from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.runtime.clock import Clock
