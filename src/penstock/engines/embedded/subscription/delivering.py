@@ -154,45 +154,27 @@ class Delivering:
         return True
 
     def _read_run(self, entries_max: int) -> int:
-        """Deliver the next entries whole, as `_read_one` would each of them, where it does not depend on what is in them who gets
-        them; returns how many. It ends before the first that is anything else than to be delivered at once."""
+        """Deliver the next entries whole to the one consumer that gets everything, as `_read_one` would each of them; returns how
+        many. It ends before the first that is anything else than to be delivered at once."""
         reading, selection = self.reading, self._out.selection
-        if reading.next_entry is None or self._throttles or self._subscription.compacted:
-            return 0
         consumer = selection.only()
-        if consumer is not None:
-            return self._run_to(consumer, reading.next_entry, entries_max)
-        waiting = min(entries_max, self._topic.next_entry - reading.next_entry)
-        share = selection.share(waiting)
-        done = 0
-        while share and done < waiting and (consumer := selection.next()) is not None:
-            count = self._run_to(consumer, reading.next_entry, min(share, waiting - done), alone=True)
-            if not count:
-                break
-            selection.took()
-            done += count
-        return done
-
-    def _run_to(self, consumer: Receiver, first: int, entries_max: int, *, alone: bool = False) -> int:
-        """Deliver entries from `first` on to one consumer; returns how many. `alone`: only messages that were sent alone."""
+        if consumer is None or reading.next_entry is None or self._throttles or self._subscription.compacted:
+            return 0
         messages, size_max = consumer.room()
         messages = min(messages, RUN_MESSAGES_MAX)
-        shared = self._out.selection.active is None
         run: list[Entry] = []
         count = size = 0
-        for entry in self.reading.held_run(first, min(entries_max, messages)):
+        for entry in reading.held_run(reading.next_entry, min(entries_max, messages)):
             length = len(entry.data)
-            late = entry.deliver_at and shared
+            late = entry.deliver_at and selection.active is None
             if count + entry.count > messages or size >= size_max or length > COUNT_BYTES or late:
-                break
-            if alone and entry.count > 1:
                 break
             run.append(entry)
             count += entry.count
             size += length
         if not run or self._cursor.mask(run[0].offset, count):
             return 0
-        self.reading.next_entry = first + len(run)
+        reading.next_entry += len(run)
         self._rate.add(count, size)
         self._deliver_run(consumer, run, count, size)
         return len(run)

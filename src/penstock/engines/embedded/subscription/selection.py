@@ -48,18 +48,6 @@ class Selection:
         """Who gets all that comes next, whatever it is; None where that depends on the messages, or on whose turn it is."""
         return None
 
-    def share(self, waiting: int) -> int:
-        """How many of `waiting` messages, whatever they are, `next` gets before it is another's turn; 0 where that depends on
-        the messages."""
-        return 0
-
-    def next(self) -> Receiver | None:
-        """Whose turn it is, of those with room. It ends with `took`."""
-        return None
-
-    def took(self) -> None:
-        """`next` got its share."""
-
     def settled(self, part: Pending, mask: int) -> Sequence[Slice]:
         """These messages, given with hashes, are no longer out; returns what need not wait now."""
         return ()
@@ -132,16 +120,14 @@ class Exclusive(Failover):
 
 
 class Shared(Selection):
-    """In turn among those with room, a better priority first. Of messages that wait each gets its share at once."""
+    """In turn among those with room, a better priority first."""
 
     _turn = 0
-    _next = 0  # the place of the last that `next` gave
 
     def deal(self, entry: Entry, mask: int, give: Give) -> int:
         # A batch is spread over those who share, lest one of them gets all of a request's messages.
         share = -(-mask.bit_count() // len(self.consumers))
-        while mask and (consumer := self.next()) is not None:
-            self.took()
+        while mask and (consumer := self._pick()) is not None:
             part = mask
             if not consumer.options.whole_entries:
                 part = lowest_bits(mask, min(share, consumer.capacity()))
@@ -155,10 +141,7 @@ class Shared(Selection):
         self._turn = 1  # as if it was its turn
         return self.consumers[0]
 
-    def share(self, waiting: int) -> int:
-        return -(-waiting // len(self.consumers)) if self.consumers else 0
-
-    def next(self) -> Receiver | None:
+    def _pick(self) -> Receiver | None:
         """The next with room among the best priority that has any."""
         count = len(self.consumers)
         best: Receiver | None = None
@@ -172,11 +155,9 @@ class Shared(Selection):
                 best, best_at = consumer, at
                 if consumer.options.priority == self.consumers[0].options.priority:
                     break
-        self._next = best_at
+        if best is not None:
+            self._turn = best_at + 1
         return best
-
-    def took(self) -> None:
-        self._turn = self._next + 1
 
 
 def check_ranges(ranges: tuple[tuple[int, int], ...], taken: list[tuple[int, int]]) -> None:

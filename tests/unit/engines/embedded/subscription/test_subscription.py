@@ -200,52 +200,6 @@ async def test_a_batch_is_spread_over_those_who_share() -> None:
         assert [len(await b.payloads(c)) for c in consumers] == [3, 3, 3, 1]
 
 
-async def test_messages_that_wait_are_dealt_in_equal_shares_one_after_the_other() -> None:
-    async with bench() as b:
-        consumers = [await b.consumer(SHARED) for _ in range(4)]
-        await b.publish(*[b"%d" % n for n in range(10)], batch=False)
-        assert [await b.payloads(c) for c in consumers] == [
-            [b"0", b"1", b"2"],
-            [b"3", b"4", b"5"],
-            [b"6", b"7", b"8"],
-            [b"9"],
-        ]
-        await b.publish(b"10", b"11", batch=False)
-        assert [await b.payloads(c) for c in consumers] == [[b"10"], [b"11"], [], []]
-        await b.publish(b"12", batch=False)
-        assert [await b.payloads(c) for c in consumers] == [[], [], [b"12"], []]
-
-
-async def test_a_share_ends_with_the_room_of_a_consumer_and_goes_on_with_others() -> None:
-    async with bench() as b:
-        small, large = await b.consumer(SHARED, window=2), await b.consumer(SHARED, window=100)
-        await b.publish(*[b"%d" % n for n in range(12)], batch=False)
-        few = await b.taken(small)
-        assert [message.payload for _, message, _ in few] == [b"0", b"1"]
-        assert await b.payloads(large) == [b"%d" % n for n in range(2, 12)]
-        await small.acknowledge_all([message_id for message_id, _, _ in few])
-        await b.publish(b"12", batch=False)
-        assert (await b.payloads(small), await b.payloads(large)) == ([b"12"], [])
-
-
-async def test_a_better_priority_gets_all_it_has_room_for() -> None:
-    async with bench() as b:
-        late, first = await b.consumer(SHARED, priority=1), await b.consumer(SHARED, priority=0, window=5)
-        await b.publish(*[b"%d" % n for n in range(8)], batch=False)
-        assert await b.payloads(first) == [b"0", b"1", b"2", b"3", b"4"]
-        assert await b.payloads(late) == [b"5", b"6", b"7"]
-
-
-async def test_what_is_no_part_of_a_share_takes_turns_too() -> None:
-    async with bench() as b:
-        consumers = [await b.consumer(SHARED) for _ in range(2)]
-        for large in range(4):
-            await b.publish(b"%d" % large * 40_000, batch=False)
-            await settle()
-        sizes = [[payload[:1] for payload in await b.payloads(c)] for c in consumers]
-        assert sizes == [[b"0", b"2"], [b"1", b"3"]]
-
-
 async def test_key_shared_gives_sticky_ranges_to_who_named_them() -> None:
     async with bench() as b:
         low = await b.consumer(KEY_SHARED, key_ranges=((0, 32767),))
