@@ -23,7 +23,7 @@ class Services:
         self.polls = LongPolls(self.broker.clock)
         self.decoding = Decoding(self.broker.encoder)
         self.producers = ProducerCache(self.broker)
-        self.preparing = Preparing(self.decoding, self.broker.clock, self.broker.writes)
+        self.preparing = Preparing(self.decoding, self.broker.clock)
         self.instances = Instances(self.broker, self.limits, self.preparing)
 
     async def close(self) -> None:
