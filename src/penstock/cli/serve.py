@@ -94,7 +94,7 @@ def serve_command(
             command = [sys.executable, "-m", "penstock", *sys.argv[1:]]
             run_workers(config, command, config.engine.workers, _ready)
         else:
-            run(config, _ready, read, worker=worker is not None)
+            run(config, _ready, read, worker=worker or 0)
     except (ConfigError, StartError) as error:
         raise click.ClickException(str(error)) from None
 

@@ -40,12 +40,13 @@ class Listener(NamedTuple):
 class Listeners:
     """Bound first, so that a port that is taken is noticed before anything else is done; opened last."""
 
-    def __init__(self, config: Config, sockets: contextlib.ExitStack, *, worker: bool = False) -> None:
+    def __init__(self, config: Config, sockets: contextlib.ExitStack, *, worker: int = 0) -> None:
         """Read the certificates and bind every socket; raises StartError.
 
-        A `worker` shares its ports with others, and has one of its own for HTTP.
+        A `worker`, counted from 1, shares its ports with others, and has one of its own for HTTP.
         """
         self._config = config
+        self._worker = worker
         self._own: Listener | None = None
         self._certificates: Certificates | None = None
         self._listeners: dict[str, Listener] = {}  # by scheme
@@ -59,7 +60,7 @@ class Listeners:
             if listen == OFF:
                 continue
             try:
-                bound = sockets.enter_context(contextlib.closing(bind(listen, shared=worker)))
+                bound = sockets.enter_context(contextlib.closing(bind(listen, shared=worker > 0)))
             except StartError as error:
                 if scheme != "pulsar" or listen != PULSAR_LISTEN:
                     raise
@@ -75,10 +76,12 @@ class Listeners:
             self._own = self._bind_own(sockets)
 
     def _bind_own(self, sockets: contextlib.ExitStack) -> Listener:
-        """Beside the first HTTP listener, on a free port of the same address, and over TLS where that one is."""
+        """Beside the first HTTP listener, at the same address, and over TLS where that one is: at the port that is
+        advertised for the worker, else at a free one."""
         like = self.http[0]
         host = like.bound.getsockname()[0]
-        listen = f"[{host}]:0" if ":" in host else f"{host}:0"
+        port = host_and_port(self._advertised)[1] if self._advertised else 0
+        listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         return like._replace(bound=sockets.enter_context(contextlib.closing(bind(listen))))
 
     def check_exposed(self, auth: AuthSettings) -> None:
@@ -115,11 +118,19 @@ class Listeners:
     @property
     def own_url(self) -> str:
         """Where this process alone is reached, as one of several; "" where it is the only one."""
+        scheme = "http" if self.http[0].context is None else "https"
+        if self._advertised:
+            return f"{scheme}://{self._advertised}"
+        return "" if self._own is None else url_of(self._own.bound, scheme)
+
+    @property
+    def _advertised(self) -> str:
+        """Of several workers each has the port after that of the one before it."""
         advertised = self._config.http.advertise
-        if self._own is None:
+        if not advertised or self._worker <= 1:
             return advertised
-        scheme = "http" if self._own.context is None else "https"
-        return url_of(self._own.bound, scheme)
+        host, _, port = advertised.rpartition(":")
+        return f"{host}:{int(port) + self._worker - 1}"
 
     async def open(self, context: ServerContext, binary: BinaryEndpoint) -> None:
         """Listen for Pulsar's protocol, before HTTP: a client that sees HTTP ready finds all of it."""

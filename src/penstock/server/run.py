@@ -39,7 +39,7 @@ async def serve(
     force: asyncio.Event | None = None,
     reread: Callable[[], Config] | None = None,
     hangup: asyncio.Event | None = None,
-    worker: bool = False,
+    worker: int = 0,
 ) -> None:
     """Serve until `stop` is set, then drain; `ready` is called with the addresses once work is accepted: those of HTTP
     and Pulsar's protocol, then the same over TLS, each unless it is off.
@@ -95,7 +95,7 @@ def run(
     ready: Callable[..., None],
     reread: Callable[[], Config] | None = None,
     *,
-    worker: bool = False,
+    worker: int = 0,
 ) -> None:
     """Serve in this process until SIGTERM or SIGINT; a second one shortens the wait. SIGHUP reads the configuration
     again, by `reread`, and ends nothing. A `worker` ends with its standard input, too. Raises StartError."""

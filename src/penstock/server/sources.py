@@ -152,7 +152,7 @@ def _problem(name: str, value: object, default: object) -> str | None:
         return (
             f"must be 0, or at least {SIZE_MAX_LEAST}: the write-ahead log and the reserves need a part of it"
         )
-    if name in _ADDRESSES and value != OFF:
+    if name in _ADDRESSES and value not in (OFF, ""):
         try:
             host_and_port(str(value))
         except ValueError as error:
@@ -185,4 +185,6 @@ _MAY_BE_ZERO: Final = frozenset(
         "auth.leeway_s",
     )
 )
-_ADDRESSES: Final = frozenset(("http.listen", "http.tls_listen", "pulsar.listen", "pulsar.tls_listen"))
+_ADDRESSES: Final = frozenset(
+    ("http.advertise", "http.listen", "http.tls_listen", "pulsar.listen", "pulsar.tls_listen")
+)

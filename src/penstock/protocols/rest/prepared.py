@@ -2,12 +2,10 @@
 
 After a fetch that brought all it asked for, the server waits: for the client, which reads the answer, and for the commit of
 the acknowledgement. Meanwhile the entries that follow are written, as far as they are in memory. Nothing is delivered
-by that: a fetch that brings other messages writes those. One short pause lets the thread that commits begin, which else
-waits for Python's lock until all is written.
+by that: a fetch that brings other messages writes those.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -16,7 +14,6 @@ from penstock.broker.log import Log
 from penstock.model.entry import Entry
 from penstock.protocols.values import Form
 from penstock.runtime.clock import Clock
-from penstock.runtime.statistics import Writes
 
 from .encoding import Encoding
 from .parts import Bounds, Decoding, Part
@@ -24,9 +21,11 @@ from .parts import Bounds, Decoding, Part
 PREPARED_BYTES_MAX: Final = 8 << 20  # of all consumers together
 KEPT_MS: Final = 1000  # before they make room for those of another consumer
 FETCH_MESSAGES_MIN: Final = 100  # of a fetch that is worth it
-STEP_MESSAGES: Final = 200  # are written together; others have their turn on the loop before the next
-PAUSE_S: Final = 0.00005  # to wake a thread on a sleeping core takes about this long
-STEP_BYTES: Final = 64 * 1024
+TEXT_MESSAGES: Final = 200  # are written together
+TEXT_BYTES: Final = 64 * 1024
+# Texts that are written before others have their turn on the loop. That is a fetch of the usual size: smaller steps have the
+# thread that commits wait for Python's lock at each of them.
+STEP_TEXTS: Final = 5
 
 
 class Written(NamedTuple):
@@ -45,7 +44,6 @@ class Prepared:
         self.form = form
         self.bounds = bounds
         self.open = True  # until the fetch comes
-        self.paused = False
         self.began_ms = 0
         self.size = 0
         self._written: dict[tuple[int, int], Written] = {}  # by the ledger and the first entry
@@ -69,9 +67,8 @@ class Prepared:
 class Preparing:
     """Writes what may come next for each consumer that fetches."""
 
-    def __init__(self, decoding: Decoding, clock: Clock, writes: Writes | None) -> None:
+    def __init__(self, decoding: Decoding, clock: Clock) -> None:
         self._decoding = decoding
-        self._writes = writes
         self._clock = clock
         self._kept: dict[Prepared, None] = {}  # the oldest first
         self._size = 0
@@ -102,23 +99,22 @@ class Preparing:
         asyncio.get_running_loop().call_soon(self._step, prepared, following, encoding)
 
     def _step(self, prepared: Prepared, following: list[tuple[Log, Entry]], encoding: Encoding) -> None:
-        if not prepared.open or not self._has_room(prepared):
-            return
-        if not prepared.paused and self._writes is not None and self._writes.waiting:
-            prepared.paused = True
-            time.sleep(PAUSE_S)
-        parts = self._take(prepared.bounds, following)
-        if parts:
+        for _ in range(STEP_TEXTS):
+            if not prepared.open or not self._has_room(prepared):
+                return
+            parts = self._take(prepared.bounds, following)
+            if not parts:
+                return
             written = write(parts, encoding)
             prepared.add(written, parts[0])
             self._size += len(written.text)
-            self._step_soon(prepared, following, encoding)
+        self._step_soon(prepared, following, encoding)
 
     def _take(self, bounds: Bounds, following: list[tuple[Log, Entry]]) -> list[Part]:
-        """The parts of the next step, of one log; `following` has the last entry first."""
+        """The parts of the next text, of one log; `following` has the last entry first."""
         parts: list[Part] = []
         messages = size = 0
-        while following and messages < STEP_MESSAGES and size < STEP_BYTES:
+        while following and messages < TEXT_MESSAGES and size < TEXT_BYTES:
             topic, entry = following[-1]
             if parts and topic is not parts[0].topic:
                 break
@@ -156,7 +152,7 @@ def write_all(parts: Sequence[Part], encoding: Encoding, prepared: Prepared | No
         found = None if prepared is None else prepared.find(parts, at)
         if found is None:
             until, messages = at, 0
-            while until < len(parts) and messages < STEP_MESSAGES:
+            while until < len(parts) and messages < TEXT_MESSAGES:
                 messages += len(parts[until].places)
                 until += 1
                 if prepared is not None and until < len(parts) and prepared.find(parts, until) is not None:

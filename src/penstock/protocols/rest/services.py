@@ -24,7 +24,7 @@ class Services:
         self.polls = LongPolls(self.broker.clock)
         self.decoding = Decoding(self.broker.encoder, self.broker)
         self.producers = ProducerCache(self.broker)
-        self.preparing = Preparing(self.decoding, self.broker.clock, self.broker.writes)
+        self.preparing = Preparing(self.decoding, self.broker.clock)
         self.elsewhere = Elsewhere(context)
         self.instances = Instances(self.broker, self.limits, self.preparing, self.elsewhere.marks)
 

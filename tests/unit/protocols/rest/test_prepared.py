@@ -2,7 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -16,9 +16,8 @@ from penstock.model.entry import Entry
 from penstock.protocols.rest import prepared as module
 from penstock.protocols.rest.encoding import Encoding
 from penstock.protocols.rest.parts import Bounds, Decoding, Part
-from penstock.protocols.rest.prepared import STEP_MESSAGES, Prepared, Preparing, write_all
+from penstock.protocols.rest.prepared import TEXT_MESSAGES, Prepared, Preparing, write_all
 from penstock.protocols.values import Values
-from penstock.runtime.statistics import Writes
 from penstock.testing.clock import ManualClock, settle
 from penstock.wire.entry import WireFormat
 
@@ -54,7 +53,7 @@ def written(parts: list[Part], encoding: Encoding) -> bytes:
     return b"".join(b"," + text.encode() for text in encoding.encode(parts).texts)
 
 
-COUNTS = st.lists(st.sampled_from([1, 2, 7, STEP_MESSAGES, STEP_MESSAGES + 1]), min_size=1, max_size=12)
+COUNTS = st.lists(st.sampled_from([1, 2, 7, TEXT_MESSAGES, TEXT_MESSAGES + 1]), min_size=1, max_size=12)
 
 
 @given(st.data(), COUNTS, COUNTS, st.integers(1, 600))
@@ -67,7 +66,7 @@ def test_a_fetch_of_anything_is_written_right(
     prepared = Prepared("json", Bounds(most, None))
 
     async def prepare() -> None:
-        preparing = Preparing(decoding, ManualClock(), None)
+        preparing = Preparing(decoding, ManualClock())
         preparing.begin(prepared, cast(Consumer, Upcoming(*sources)), encoding)
         await settle()
 
@@ -89,9 +88,7 @@ async def test_what_is_prepared_is_not_written_again(monkeypatch: pytest.MonkeyP
     decoding = Decoding(WireFormat())
     encoding = Encoding(decoding, Values(cast(Schemas, Known()), LOGS[0].name))
     prepared = Prepared("json", Bounds(300, None))
-    Preparing(decoding, ManualClock(), None).begin(
-        prepared, cast(Consumer, Upcoming((LOGS[0], stored))), encoding
-    )
+    Preparing(decoding, ManualClock()).begin(prepared, cast(Consumer, Upcoming((LOGS[0], stored))), encoding)
     await settle()
     parts = [decoding.part(cast(Log, LOGS[0]), entry, (1 << 50) - 1, 0) for entry in stored]
     encoded: list[int] = []
@@ -105,10 +102,10 @@ async def test_all_that_is_prepared_has_a_bound(monkeypatch: pytest.MonkeyPatch)
     """The oldest makes room, once its fetch should have come; what is ended makes room at once."""
     monkeypatch.setattr(module, "PREPARED_BYTES_MAX", 1)
     clock = ManualClock()
-    stored = entries(LOGS[0], [STEP_MESSAGES] * 3)
+    stored = entries(LOGS[0], [TEXT_MESSAGES] * 3)
     decoding = Decoding(WireFormat())
     encoding = Encoding(decoding, Values(cast(Schemas, Known()), LOGS[0].name))
-    preparing = Preparing(decoding, clock, None)
+    preparing = Preparing(decoding, clock)
 
     async def begin() -> Prepared:
         made = Prepared("json", Bounds(1000, None))
@@ -117,7 +114,7 @@ async def test_all_that_is_prepared_has_a_bound(monkeypatch: pytest.MonkeyPatch)
         return made
 
     first = await begin()
-    assert 0 < first.size < 2 * STEP_MESSAGES * 300
+    assert 0 < first.size < 2 * TEXT_MESSAGES * 300
     second = await begin()
     assert second.size == 0
     preparing.end(first)
@@ -127,20 +124,3 @@ async def test_all_that_is_prepared_has_a_bound(monkeypatch: pytest.MonkeyPatch)
     fourth = await begin()
     assert fourth.size
     assert not third.open
-
-
-async def test_the_thread_that_commits_gets_one_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", pauses.append)
-    decoding = Decoding(WireFormat())
-    encoding = Encoding(decoding, Values(cast(Schemas, Known()), LOGS[0].name))
-    consumer: Any = Upcoming((LOGS[0], entries(LOGS[0], [STEP_MESSAGES] * 4)))
-    writes = Writes()
-    preparing = Preparing(decoding, ManualClock(), writes)
-    preparing.begin(Prepared("json", Bounds(None, None)), consumer, encoding)
-    await settle()
-    assert pauses == []
-    writes.received = 1
-    preparing.begin(Prepared("json", Bounds(None, None)), consumer, encoding)
-    await settle()
-    assert pauses == [module.PAUSE_S]
