@@ -79,9 +79,7 @@ class Publisher:
 
     def _plain(self, group: Sequence[Incoming]) -> list[bytes] | None:
         """The payloads of a group of messages that are nothing else; None where they are to be looked at one by one."""
-        if self._trace is not None or [
-            item for item in group if not item.plain or item.timeout_ms is not None
-        ]:
+        if self._trace is not None or [item for item in group if not item.plain]:
             return None
         payloads = [item.message.payload for item in group if item.message is not None]
         try:

@@ -36,7 +36,7 @@ _LOCAL_ONLY: Final = ["__local__"]  # what Pulsar stores where replication is di
 class Incoming(msgspec.Struct, gc=False):
     """A frame as it came. `message` is None where it cannot be published; then `answer` says why.
 
-    `plain`: the message is nothing but a payload, and says nothing of schemas. `timeout_ms` makes it a request (PIP-371), `request` is its wait, and `message_id` what it got.
+    `plain`: the message is nothing but a payload. `timeout_ms` makes it a request (PIP-371), `request` is its wait, and `message_id` what it got.
     """
 
     size: int
@@ -114,7 +114,8 @@ def read_frame(
     timeout_ms = frame.request_timeout_millis
     if timeout_ms is not None and not _is_filler(frame, timeout_ms):
         made.timeout_ms = timeout_ms
-    made.plain = made.declared is None and message == OutMessage(payload=message.payload)
+    else:
+        made.plain = made.declared is None and message == OutMessage(payload=message.payload)
     return made
 
 
