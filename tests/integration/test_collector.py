@@ -22,7 +22,13 @@ from penstock.protocols.websocket.socket import Socket
 from penstock.server.sockets import WebSocketConnection
 from penstock.testing.server import Address, running
 from penstock.wire.frames import encode
-from penstock.wire.pulsar_pb2 import BaseCommand, CommandFlow, CommandProducer, CommandSubscribe
+from penstock.wire.pulsar_pb2 import (
+    BaseCommand,
+    CommandFlow,
+    CommandProducer,
+    CommandSubscribe,
+    CommandWatchTopicList,
+)
 
 TOPIC = "persistent://public/default/t"
 PATH = "persistent/public/default/t"
@@ -37,6 +43,7 @@ KINDS = (
     Consumer,
     binary.consumer.ConsumerHandler,
     binary.producer.ProducerHandler,
+    binary.topic_lists.TopicListWatch,
     websocket.consumer.ConsumerHandler,
     websocket.consumer.ReaderHandler,
     websocket.producer.ProducerHandler,
@@ -57,11 +64,13 @@ def subscribe(kind: "CommandSubscribe.SubType") -> bytes:
     )
 
 
+WATCH = CommandWatchTopicList(request_id=1, watcher_id=1, namespace="public/default", topics_pattern=".*")
 PRODUCER = CommandProducer(topic=TOPIC, producer_id=1, request_id=1)
 BINARY = {
     "nothing": HELLO,
     "producer": HELLO + encode(BaseCommand(type=BaseCommand.PRODUCER, producer=PRODUCER)),
     "reader": subscribed(TOPIC, "reader"),
+    "list of topics": HELLO + encode(BaseCommand(type=BaseCommand.WATCH_TOPIC_LIST, watch_topic_list=WATCH)),
     **{
         f"{name} consumer": HELLO + subscribe(CommandSubscribe.SubType.Value(name))
         for name in ("Exclusive", "Shared", "Failover", "Key_Shared")

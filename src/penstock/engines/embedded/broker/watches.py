@@ -35,6 +35,7 @@ class Watches:
         if not watch.active:
             return
         watch.active = False
+        watch.callback = _nothing  # it mostly knows the watch: no circle is left to the collector
         groups = self._groups[watch.namespace]
         group = groups[watch.pattern.text]
         del group[watch]
@@ -75,3 +76,7 @@ class Watches:
                 watch.callback(name)
             except Exception:
                 log.exception("a watch of topics failed")
+
+
+def _nothing(_: TopicName) -> None:
+    """The callback of a watch that was removed."""
