@@ -5,7 +5,6 @@ nothing: what the contract calls an entry's id is its position here.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from penstock.client.errors import PulsarException
@@ -17,42 +16,28 @@ from penstock.runtime.clock import Clock
 
 from .admin import admin_path
 from .cluster import PulsarCluster
-from .followers import Followers
-from .positions import BEFORE_ALL, Place, opaque, opaque_end, place_of
+from .ends import LogEnds
+from .positions import BEFORE_ALL, opaque, place_of
 from .reader import Reader
-from .readers import QUIET_S, Readers
+from .readers import QUIET_S
 from .search import find_offset
 
 READ_BYTES: Final = 1 << 20
-FIRST_MS: Final = 10_000  # how long it is trusted where the log begins
 FOLLOW_S: Final = 0.2  # how often it is looked whether a log grew that has followers
-KNOWN_MAX: Final = 4096  # places of entries that were read, by the positions after them
 
 
-class PulsarLog:
+class PulsarLog(LogEnds):
     """`broker.Log`."""
 
     ledger = -1
 
     def __init__(self, name: TopicName, cluster: PulsarCluster, clock: Clock) -> None:
-        self.name = name
+        super().__init__(name, cluster, clock)
         self.partition = max(0, name.partition)
-        self.clock = clock
-        self.first_offset = 0
-        self.next_offset = 0
         self.size_bytes = 0
         self.terminated = False
         self.deleted = False
         self.read_bytes_max = READ_BYTES
-        self.followers: set[Callable[[], None]] = Followers(self._follow)
-        self.used_ms = clock.monotonic_ms()
-        self._cluster = cluster
-        self._numbered = cluster.numbered
-        self._last: Place = BEFORE_ALL  # of the last entry
-        self._first_ms: int | None = None  # when it was learned where the log begins
-        self._known: dict[int, Place] = {}  # by the position after an entry
-        self._readers = Readers(name, cluster, clock)
-        self._learning = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -62,48 +47,6 @@ class PulsarLog:
     @property
     def next_entry(self) -> int:
         return self.next_offset
-
-    # -- where it begins and ends
-
-    async def refresh(self) -> None:
-        """Ask the broker for the last entry; raises UNAVAILABLE, TOPIC_NOT_FOUND, and what the cluster refuses."""
-        if not self.name.persistent:
-            return
-        async with self._learning:
-            self.used_ms = self.clock.monotonic_ms()
-            last = await self._readers.last_message_id()
-            if last.entry < 0:
-                self._last = BEFORE_ALL
-            elif (last.ledger, last.entry) != self._last:
-                await self._learn_last(last)
-            await self._learn_first()
-
-    async def _learn_last(self, last: MessageId) -> None:
-        end = opaque_end(last)
-        if self._numbered:
-            entry = await self.entry_at_place((last.ledger, last.entry))
-            end = self.next_offset if entry is None else entry.end
-        self._last = last.ledger, last.entry
-        self._grew(end)
-
-    async def _learn_first(self) -> None:
-        """Offsets of a log that is trimmed begin later; opaque positions may begin anywhere."""
-        now = self.clock.monotonic_ms()
-        if not self._numbered or (self._first_ms is not None and now - self._first_ms < FIRST_MS):
-            return
-        if self._last == BEFORE_ALL:
-            self.first_offset = self.next_offset
-        else:
-            entry = await self._readers.first_from(EARLIEST)
-            if entry is not None:
-                self.first_offset = entry.offset
-        self._first_ms = now
-
-    def _grew(self, end: int) -> None:
-        if end > self.next_offset:
-            self.next_offset = end
-            for follower in list(self.followers):
-                follower()
 
     # -- positions
 
@@ -171,7 +114,7 @@ class PulsarLog:
     # -- entries
 
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
-        if offset >= self.next_offset:
+        if offset >= self.next_offset or self._last == BEFORE_ALL:
             return []
         reader = await self._reader_at(offset)
         found: list[Entry] = []
@@ -184,6 +127,8 @@ class PulsarLog:
                 if found and found[-1].end >= self.next_offset:
                     break
                 if not await reader.wait(QUIET_S):
+                    if not found:
+                        raise self._silent()
                     break
                 if found and size + len(reader.next_data) > bytes_max:
                     break
@@ -230,14 +175,6 @@ class PulsarLog:
     def has_read(self, size: int) -> None:
         self.read_bytes_max = max(self.read_bytes_max, size)
 
-    async def entry_at_place(self, place: Place, *, exact: bool = True) -> Entry | None:
-        """The entry of an id, or (unless `exact`) the first after it; None where there is none."""
-        found = await self._readers.first_from(MessageId(*place))
-        if found is None or (exact and (found.ledger, found.entry_id) != place):
-            return None
-        self._remember(found)
-        return found
-
     # -- readers
 
     async def _reader_at(self, position: int) -> Reader:
@@ -265,11 +202,6 @@ class PulsarLog:
         )
         place = await find_offset(position, stats, self.entry_at_place)
         return (EARLIEST if place is None else MessageId(*place)), True
-
-    def _remember(self, entry: Entry) -> None:
-        if len(self._known) >= KNOWN_MAX:
-            self._known.clear()
-        self._known[entry.end] = entry.ledger, entry.entry_id
 
     def sweep(self) -> None:
         """Let readers leave that were not used for some time."""

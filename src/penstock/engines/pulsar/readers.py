@@ -12,7 +12,7 @@ from .reader import Reader
 
 READERS_MAX: Final = 8  # that wait for the next read, of one log
 IDLE_MS: Final = 10_000  # then a reader leaves
-QUIET_S: Final = 5.0  # without an entry, though there should be one: then what came is all
+QUIET_S: Final = 10.0  # without an entry, though there should be one: then what came is all
 
 
 class Readers:
