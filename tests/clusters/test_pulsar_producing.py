@@ -162,14 +162,11 @@ async def test_partitions_that_are_added_are_used(pulsar_cluster: PulsarCluster,
     await ours.broker.topics.create(ours.topic, 1)
     producer = await ours.producer()
     path = f"{ours.topic.domain}/{ours.topic.tenant}/{ours.topic.namespace}/{ours.topic.local}"
-    await asyncio.to_thread(pulsar_cluster.admin, "POST", f"{path}/partitions", content=b"3", headers=JSON)
+    await asyncio.to_thread(pulsar_cluster.admin, "POST", f"{path}/partitions", json=3)
     await ours.broker.topics.learn(ours.topic)
     await until_async(lambda: len(producer.topics) == 3)
     (result,) = ids(await producer.publish([OutMessage(payload=b"x", partition=2)]))
     assert result.partition == 2
-
-
-JSON = {"content-type": "application/json"}
 
 
 async def test_delayed_messages_go_alone(pulsar_cluster: PulsarCluster, ours: Engine) -> None:
@@ -223,7 +220,7 @@ async def test_repeats_are_stored_once(
     pulsar_cluster: PulsarCluster, pulsar_namespace: str, ours: Engine
 ) -> None:
     path = f"namespaces/{pulsar_namespace}/deduplication"
-    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, content=b"true", headers=JSON)
+    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, json=True)
     producer = await ours.producer(name="once")
     assert producer.deduplicate()
     numbered = [OutMessage(payload=b"%d" % n, sequence_id=n) for n in range(4)]
@@ -248,7 +245,7 @@ async def test_numbers_go_on_where_a_name_ended(
     pulsar_cluster: PulsarCluster, pulsar_namespace: str, ours: Engine
 ) -> None:
     path = f"namespaces/{pulsar_namespace}/deduplication"
-    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, content=b"true", headers=JSON)
+    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, json=True)
     for payload in ("a", "b", "c"):
         producer = await named(ours, "again")
         ids(await producer.publish(texts(payload)))
@@ -427,7 +424,7 @@ async def test_a_namespace_that_demands_schemas(
     version = await producer.schema_version(avro("a"))
     producer.close()
     path = f"namespaces/{pulsar_namespace}/schemaValidationEnforced"
-    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, content=b"true", headers=JSON)
+    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, json=True)
     strict = await ours.producer()
     ids(await strict.publish([OutMessage(payload=b"\0", schema_version=version)]))
     with pytest.raises(PenstockError, match="takes no messages without one"):
