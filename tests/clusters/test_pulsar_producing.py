@@ -13,6 +13,7 @@ from tests.support.waiting import until_async
 import penstock
 from penstock.broker.producer import Item, Result
 from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.engines.pulsar import partitions
 from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.producer import Producer
 from penstock.model.entry import NewEntry
@@ -291,6 +292,22 @@ async def test_a_name_that_requests_share_moves_between_processes(
         topic = one.topic
     seen = await payloads(pulsar_cluster, topic, 4)
     assert seen == ["0 of one", "0 of two", "1 of one", "1 of two"]
+
+
+async def test_a_producer_of_requests_leaves_when_it_is_not_used(
+    pulsar_cluster: PulsarCluster, ours: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "UNUSED_S", 0.05)
+    producer = await ours.producer(shared_name=True)
+    name = producer.name
+    ids(await producer.publish(texts("a")))
+    path = f"persistent/{ours.topic.tenant}/{ours.topic.namespace}/{ours.topic.local}/stats"
+    while (await asyncio.to_thread(pulsar_cluster.admin, "GET", path)).json()["publishers"]:
+        pass
+    assert not ours.broker.topics.open_topics[0].producers
+    ids(await producer.publish(texts("b")))
+    assert producer.name == name
+    assert await payloads(pulsar_cluster, ours.topic, 2) == ["a", "b"]
 
 
 async def test_a_topic_for_one_producer_alone(ours: Engine) -> None:
