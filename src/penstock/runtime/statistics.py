@@ -6,6 +6,7 @@ from typing import Final
 
 from .clock import Clock
 
+LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)  # the buckets of Pulsar's storage_write_latency
 # Seconds: from a commit on a fast disk to a request that waits for minutes.
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 _BUCKETS: Final = 6

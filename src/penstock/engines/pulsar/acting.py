@@ -1,32 +1,28 @@
 """Connections to the cluster for callers: as the server with a caller as original principal, or with the caller's token."""
 
-from collections.abc import Callable
 from typing import Final
 
 from penstock.broker.acting import Acting
-from penstock.client.aio.context import Context
 from penstock.client.authentication import ActingFor, Authentication, AuthenticationToken
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock
 
-from .admin import Admin
 from .cluster import PulsarCluster
 
 CALLERS_MAX: Final = 10_000
 IDLE_MS: Final = 60_000  # then the connections of a caller without producers and consumers are closed
 
 
-class ActingCluster:
+class ActingCluster(PulsarCluster):
     """The cluster as one caller reaches it; what is administered and configured is the server's."""
 
     def __init__(self, cluster: PulsarCluster, caller: Acting) -> None:
         self.caller = caller  # the last one of its role: a token may be renewed
         self.used_ms = 0
-        self.admin: Admin = cluster.admin
+        self.runtime = cluster.runtime
+        self.admin = cluster.admin
         self.timeout_s = cluster.timeout_s
-        self.numbered = cluster.numbered
-        self.flag: Callable[..., bool] = cluster.flag
-        self.context: Context = cluster.context_of(self._authentication(cluster))
+        self.context = cluster.context_of(self._authentication(cluster))
 
     def _authentication(self, cluster: PulsarCluster) -> Authentication:
         if cluster.act_for == "token":
@@ -42,7 +38,7 @@ class ActingClusters:
         self._clock = clock
         self._of: dict[str, ActingCluster] = {}
 
-    def of(self, caller: Acting | None) -> PulsarCluster | ActingCluster:
+    def of(self, caller: Acting | None) -> PulsarCluster:
         """How to reach the cluster for a caller; raises TOO_MANY_REQUESTS, and UNAUTHENTICATED for one without a token
         where tokens are passed on."""
         if caller is None or self._cluster.act_for == "server":

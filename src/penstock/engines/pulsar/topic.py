@@ -1,6 +1,6 @@
 """A topic or partition as this server uses it: its log, and who publishes and consumes here."""
 
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import msgspec
 
@@ -11,12 +11,10 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce, Quota, Retention
 from penstock.runtime.clock import Clock
-from penstock.runtime.statistics import Histogram, Rate
+from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
 
 from .cluster import PulsarCluster
 from .log import PulsarLog
-
-WRITE_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 
 
 class Backlog(msgspec.Struct, frozen=True):
@@ -90,7 +88,7 @@ class PulsarTopic(PulsarLog):
         self.rate_in.add(messages, size)
         self.last_publish_ms = self.clock.now_ms()
         if self.write_latency is None:
-            self.write_latency = Histogram(WRITE_MS)
+            self.write_latency = Histogram(LATENCY_MS)
         self.write_latency.observe(took_ms)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -20,15 +20,13 @@ from penstock.model.names import TopicName
 from penstock.model.policy import InForce, SubscriptionType, TopicRate
 from penstock.model.stage import Span
 from penstock.runtime.clock import Clock
-from penstock.runtime.statistics import Histogram, Rate
+from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
 from penstock.runtime.tasks import finished
 from penstock.runtime.throttle import PublishThrottle, Throttle
 
 from .access import Access
 from .backlog import Backlog
 from .log import TopicLog
-
-LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)  # the buckets of Pulsar's storage_write_latency
 
 
 class TopicListener(Protocol):
