@@ -206,12 +206,15 @@ class Subscriber(Receiver, ABC):
         async with self._joining:
             try:
                 found = await (names or self._follow_names)()
-                for name in found:
+            except (PenstockError, OSError) as error:
+                log.info("the topics of consumer %s are not known now: %s", self.name, error)
+                return
+            for name in found:
+                try:
                     await self._topics.learn(name)
                     await self._join(name, first=False)
-            except PenstockError as error:
-                log.info("the topics of consumer %s are not known now: %s", self.name, error.message)
-                return
+                except (PenstockError, OSError) as error:  # gone meanwhile, or tried again
+                    log.info("consumer %s cannot join %s now: %s", self.name, name, error)
             bases = {name.base for name in found}
             for source in [one for one in self.parts if one.topic.name.base not in bases]:
                 self._drop(self.parts[source])
