@@ -79,7 +79,8 @@ class HttpConnection(Http1Connection):
             return
         request = self.repeated(data)
         if request is not None:
-            self._hold(max(0, request.length))
+            if request.length > 0:
+                self._hold(request.length)
             self.start(request, self.serve)
             return
         self._piece = len(data)

@@ -197,3 +197,26 @@ async def test_a_request_whose_predecessor_is_not_answered_waits() -> None:
     release.set()
     await turns()
     assert [answer[-1:] for answer in transport.written] == [b"1", b"2", b"3"]
+
+
+async def test_a_repeated_body_counts_until_it_is_answered_and_is_refused_beyond_the_bound() -> None:
+    held: list[int] = []
+
+    async def serve(exchange: Exchange) -> None:
+        held.append(load.held)
+        await exchange.answer(b"")
+
+    connection, transport = connected(serve)
+    load = connection.server_state.load
+    for size in (3, 3, 500):
+        connection.data_received(post(b"x" * size))
+        await turns()
+        assert load.held == 0
+    assert held == [3, 3, 500]
+    load.bytes_max = 10
+    connection.data_received(post(b"x" * 400))
+    await turns()
+    assert len(held) == 3
+    assert transport.written[-1].startswith(b"HTTP/1.1 5"), transport.written[-1]
+    assert transport.closed
+    assert load.held == 0
