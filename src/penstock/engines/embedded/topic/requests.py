@@ -51,6 +51,9 @@ class Request(msgspec.Struct, eq=False):
     _on_end: Callable[["Request", ReplyOrError], None] | None = None
     _ended: ReplyOrError | None = None  # until it is handed over
 
+    def __repr__(self) -> str:  # without all the others, which it refers to
+        return f"Request{self.names}"
+
     def placed(self, message_id: MessageId) -> None:
         if self.waiting:
             self._leave()

@@ -281,6 +281,28 @@ async def test_waits_that_were_withdrawn_leave_nothing_behind() -> None:
     assert len(requests._timers) <= SWEEP_MIN
 
 
+async def test_waits_with_many_deadlines_leave_nothing_behind() -> None:
+    requests = waits(ManualClock())
+    for number in range(3 * SWEEP_MIN):
+        requests.wait(("t", "p", number), 100_000 + number).withdraw()
+    assert (len(requests), requests.withdrawn) == (0, 3 * SWEEP_MIN)
+    assert len(requests._timers) <= SWEEP_MIN
+
+
+async def test_waits_of_one_millisecond_end_in_their_order_but_those_that_ended_before() -> None:
+    clock = CountingClock()
+    requests = waits(clock)
+    ended: list[int] = []
+    begun = [requests.wait(("t", "p", number), 1000) for number in range(5)]
+    for request in begun:
+        request.call_when_ended(lambda request, _: ended.append(request.names[2]))
+    begun[0].withdraw()
+    begun[3].end(Reply(MessageId(0, 3), b"!", False))
+    assert (repr(begun[1]), len(requests._timers), clock.running) == ("Request('t', 'p', 1)", 1, 1)
+    clock.turn(1000)
+    assert (ended, requests.timed_out, len(requests), clock.running) == ([3, 1, 2, 4], 3, 0, 0)
+
+
 async def test_a_reply_is_not_kept_once_it_was_handed_over() -> None:
     requests = waits(ManualClock())
     got: list[ReplyOrError] = []
