@@ -86,6 +86,7 @@ class Instances:
             return None
         if found.consumer.closed:
             self._instances.pop(id, None)
+            self._end_prepared(found)
             return None
         found.expires_ms = self._broker.clock.monotonic_ms() + found.timeout_ms
         return found
@@ -102,12 +103,6 @@ class Instances:
                 f"subscription {subscription} has no consumer instance {id[:80]!r}; it may have expired",
             )
         return found
-
-    async def remove(self, instance: Instance) -> None:
-        """Let a consumer leave its subscription; what it had goes to the others."""
-        self._instances.pop(instance.id, None)
-        self._end_prepared(instance)
-        await self._broker.leave(instance.consumer)
 
     def prepare(self, instance: Instance, encoding: Encoding, prepared: Prepared) -> None:
         """Begin to write what its next fetch may bring."""
@@ -126,6 +121,12 @@ class Instances:
         if instance.prepared is not None:
             self._preparing.end(instance.prepared)
             instance.prepared = None
+
+    async def remove(self, instance: Instance) -> None:
+        """Let a consumer leave its subscription; what it had goes to the others."""
+        self._instances.pop(instance.id, None)
+        self._end_prepared(instance)
+        await self._broker.leave(instance.consumer)
 
     def _expire(self, instance: Instance) -> None:
         if self._instances.get(instance.id) is not instance:
