@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -41,8 +41,8 @@ class Measured(NamedTuple):
 
 
 @contextmanager
-def pulsar(home: Path, folder: Path) -> Iterator[tuple[str, int]]:
-    """A standalone Pulsar; yields its service URL and process id."""
+def pulsar(home: Path, folder: Path, more: Mapping[str, str] | None = None) -> Iterator[tuple[str, int]]:
+    """A standalone Pulsar, with `more` settings; yields its service URL and process id."""
     service, web, bookkeeper = (servers.free_port() for _ in range(3))
     settings = {
         "brokerServicePort": service,
@@ -50,6 +50,7 @@ def pulsar(home: Path, folder: Path) -> Iterator[tuple[str, int]]:
         "bindAddress": "127.0.0.1",
         "advertisedAddress": "127.0.0.1",
         "journalSyncData": "true",
+        **(more or {}),
     }
     text = (home / "conf" / "standalone.conf").read_text()
     for key, value in settings.items():

@@ -1,7 +1,7 @@
 """What a request changes of a cursor, id by id; ids of messages that are out are acknowledged together."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -99,13 +99,12 @@ class CursorChange:
                 await one.seek_time(wanted.publish_time)
             return to_json(CursorResult(message_ids=[]))
         given = wanted.message_ids
-        if wanted.type == "individual":
-            texts = [one for one in given if isinstance(one, str)]
-            if len(texts) == len(given):
-                if not self._by_partition:
-                    return await self._acknowledge(texts)
-                if await self._attached.acknowledge_all(texts):
-                    return _answer(texts, {})
+        if wanted.type == "individual" and set(map(type, given)) == {str}:
+            texts = cast(list[str], given)
+            if not self._by_partition:
+                return await self._acknowledge(texts)
+            if await self._attached.acknowledge_all(texts):
+                return _answer(texts, {})
         return to_json(CursorResult(message_ids=[await self._result(one) for one in given]))
 
     async def _acknowledge(self, texts: Sequence[str]) -> bytes:

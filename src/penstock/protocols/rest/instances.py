@@ -99,6 +99,7 @@ class Instances:
             return None
         if found.consumer.closed:
             self._instances.pop(id, None)
+            self._end_prepared(found)
             return None
         found.expires_ms = self._broker.clock.monotonic_ms() + found.timeout_ms
         return found
@@ -127,12 +128,6 @@ class Instances:
             and not one.consumer.closed
         ]
 
-    async def remove(self, instance: Instance) -> None:
-        """Let a consumer leave its subscription; what it had goes to the others."""
-        self._instances.pop(instance.id, None)
-        self._end_prepared(instance)
-        await self._broker.leave(instance.consumer)
-
     def prepare(self, instance: Instance, encoding: Encoding, prepared: Prepared) -> None:
         """Begin to write what its next fetch may bring."""
         self._end_prepared(instance)
@@ -150,6 +145,12 @@ class Instances:
         if instance.prepared is not None:
             self._preparing.end(instance.prepared)
             instance.prepared = None
+
+    async def remove(self, instance: Instance) -> None:
+        """Let a consumer leave its subscription; what it had goes to the others."""
+        self._instances.pop(instance.id, None)
+        self._end_prepared(instance)
+        await self._broker.leave(instance.consumer)
 
     def _expire(self, id: str) -> None:
         instance = self._instances.get(id)
