@@ -36,7 +36,7 @@ _KINDS: Final[dict[type, tuple[int, str]]] = {
 
 # What stands before the body of SEND, by its size: both sizes and the type of the command.
 _FRONTS: Final = tuple((4 + size).to_bytes(4, "big") + b"\x08\x06\x32" + bytes((size,)) for size in range(64))
-_PRODUCER_ID: Final[Memo[int]] = Memo(lambda number: b"\x08" + integer(number) + b"\x10")
+_PRODUCER_ID: Final[Memo[int, bytes]] = Memo(lambda number: b"\x08" + integer(number) + b"\x10")
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
