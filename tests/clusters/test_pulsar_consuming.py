@@ -13,9 +13,10 @@ from tests.support.waiting import until_async
 
 import penstock.client.aio as aio
 from penstock.broker.delivery import Delivery
-from penstock.broker.settings import ClusterSettings
+from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.client.errors import ReadError
 from penstock.engines.pulsar import subscriber
+from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.cluster import PulsarCluster as Connection
 from penstock.engines.pulsar.consumer import Consumer
 from penstock.engines.pulsar.positions import opaque
@@ -773,6 +774,77 @@ async def test_connections_cut_anywhere_lose_nothing_and_repeat_nothing_that_was
         assert client.consumer.unacked == 0
         await client.stop()
     assert await world.backlog() == 0
+
+
+@pytest.fixture
+async def engine(world: World) -> AsyncIterator[PulsarBroker]:
+    settings = ClusterSettings(url=world.at.service_url, admin_url=world.at.admin_url, learned_ms=0)
+    made = PulsarBroker(settings, BrokerSettings(), FORMAT, CLOCK)
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def test_dead_letters_say_where_they_come_from(world: World, engine: PulsarBroker) -> None:
+    name = TopicName.parse(world.topic)
+    options = ConsumerOptions(type=SHARED, start=EARLIEST, nack_delay_ms=0, dead_letter=DeadLetter(1))
+    await world.publish("a", "b", keys=["k", "k"])
+    client = Client(await engine.subscribe([name], "s", options))  # type: ignore[arg-type]  # the engine's own
+    await client.come(2)
+    for count in (3, 4):
+        client.consumer.negative(client.id_of("a"))
+        if count == 3:
+            await client.come(3)
+    letters = TopicName.parse(f"{world.topic}-s-DLQ")
+    dead = Client(
+        await engine.subscribe([letters], "d", ConsumerOptions(type=SHARED, start=EARLIEST))  # type: ignore[arg-type]
+    )
+    assert await dead.come(1) == ["a"]
+    (message,) = FORMAT.decode(dead.deliveries[0].entry)
+    assert message.key == "k"
+    assert message.properties["REAL_TOPIC"] == world.topic
+    assert message.properties["REAL_SUBSCRIPTION"] == "s"
+    assert message.properties["ORIGIN_MESSAGE_ID"] == str(client.id_of("a"))
+    await until_async(lambda: len(next(iter(client.consumer.parts.values())).out) == 1)
+    await client.consumer.flush()
+    assert await world.backlog() == 1
+    await dead.stop()
+    await client.stop()
+
+
+async def test_delayed_messages_come_when_their_time_has_come(world: World, engine: PulsarBroker) -> None:
+    name = TopicName.parse(world.topic)
+    client = Client(
+        await engine.subscribe([name], "s", ConsumerOptions(type=SHARED, start=EARLIEST))  # type: ignore[arg-type]
+    )
+    due = CLOCK.now_ms() + 1500
+    producer = await world.client.create_producer(world.topic)
+    await producer.send(b"late", deliver_at=due)
+    await producer.send(b"now")
+    assert await client.come(2) == ["now", "late"]
+    assert CLOCK.now_ms() >= due - 1000  # the cluster looks once a second
+    assert client.deliveries[-1].entry.deliver_at == due
+    await client.stop()
+
+
+async def test_topics_that_match_a_pattern_are_joined_when_they_come(
+    world: World, engine: PulsarBroker
+) -> None:
+    name = TopicName.parse(world.topic)
+    await world.publish("a")
+    options = ConsumerOptions(type=SHARED, start=EARLIEST)
+    client = Client(
+        await engine.subscribe_pattern(  # type: ignore[arg-type]
+            f"{world.local}.*", "s", options, namespace=name.namespace_name
+        )
+    )
+    assert await client.come(1) == ["a"]
+    world.topic += "-later"
+    await world.publish("b")
+    await client.consumer.look()
+    assert await client.come(2) == ["a", "b"]
+    assert [str(one.topic.name) for one in client.consumer.attached] == [str(name), world.topic]
+    await client.stop()
 
 
 class FullBudget:

@@ -97,6 +97,7 @@ class Subscriber(Receiver):
         self._joining = asyncio.Lock()
         self._leaving: list[asyncio.Task[None]] = []
         self._unique = False
+        self._follow_names: Names = self._named
         self._follows = False  # topics that come later: it lives without any
 
     # -- coming and going
@@ -113,8 +114,8 @@ class Subscriber(Receiver):
         except BaseException:
             await self.leave()
             raise
-        follow = follow or self._named
-        self._following = self._tasks.spawn(self._follow(follow), f"follow the topics of {self.name}")
+        self._follow_names = follow or self._named
+        self._following = self._tasks.spawn(self._follow(), f"follow the topics of {self.name}")
 
     async def _named(self) -> Sequence[TopicName]:
         return self._names
@@ -191,22 +192,25 @@ class Subscriber(Receiver):
             subscription_properties=dict(options.subscription_properties),
         )
 
-    async def _follow(self, names: Names) -> None:
+    async def _follow(self) -> None:
         while not self.closed:
             await asyncio.sleep(FOLLOW_S)
-            await self.look(names)
+            await self.look()
 
     async def look(self, names: Names | None = None) -> None:
         """Join the partitions and topics that came, leave those that went."""
         async with self._joining:
             try:
-                found = await (names or self._named)()
-                for name in found:
+                found = await (names or self._follow_names)()
+            except (PenstockError, OSError) as error:
+                log.info("the topics of consumer %s are not known now: %s", self.name, error)
+                return
+            for name in found:
+                try:
                     await self._topics.learn(name)
                     await self._join(name, first=False)
-            except PenstockError as error:
-                log.info("the topics of consumer %s are not known now: %s", self.name, error.message)
-                return
+                except (PenstockError, OSError) as error:  # gone meanwhile, or tried again
+                    log.info("consumer %s cannot join %s now: %s", self.name, name, error)
             bases = {name.base for name in found}
             for source in [one for one in self.parts if one.topic.name.base not in bases]:
                 self._drop(self.parts[source])
