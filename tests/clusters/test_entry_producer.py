@@ -112,6 +112,29 @@ async def test_a_connection_that_is_cut_in_the_middle_of_an_entry(pulsar_cluster
     assert await payloads_of(pulsar_cluster.service_url, topic, 5) == large
 
 
+async def test_a_broker_that_stands_still_for_a_while(pulsar_cluster: Any, topic: str) -> None:
+    async with cuttable(pulsar_cluster) as (cutter, context):
+        producer = await entry_producer(context, topic, "patient", pending_bytes_max=10_000)
+        cutter.hold_requests = True
+        numbers = itertools.count()
+
+        async def send() -> list[Outcome]:
+            await producer.room()
+            number = next(numbers)
+            return await producer.send_all([outgoing(producer, number, b"%03d" % number + b"x" * 997)])
+
+        async with asyncio.TaskGroup() as tasks:
+            sent = [tasks.create_task(send()) for _ in range(100)]
+            await until_async(lambda: sum(len(data) for _, data in cutter.held) > 10_000)
+            assert next(numbers) < 12  # what waits for room is not sent
+            cutter.release()
+        assert not refused([one for task in sent for one in task.result()])
+        await producer.close()
+    seen = await payloads_of(pulsar_cluster.service_url, topic, 100)
+    assert len(seen) == 100
+    assert seen == sorted(seen)
+
+
 async def test_a_topic_that_moves(pulsar_cluster: Any, topic: str) -> None:
     async with client_context(pulsar_cluster.service_url) as context:
         producer = await entry_producer(context, topic, "moved")

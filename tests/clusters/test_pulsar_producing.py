@@ -13,6 +13,7 @@ from tests.support.waiting import until_async
 import penstock
 from penstock.broker.producer import Item, Result
 from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.engines.pulsar import partitions
 from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.producer import Producer
 from penstock.model.entry import NewEntry
@@ -162,14 +163,11 @@ async def test_partitions_that_are_added_are_used(pulsar_cluster: PulsarCluster,
     await ours.broker.topics.create(ours.topic, 1)
     producer = await ours.producer()
     path = f"{ours.topic.domain}/{ours.topic.tenant}/{ours.topic.namespace}/{ours.topic.local}"
-    await asyncio.to_thread(pulsar_cluster.admin, "POST", f"{path}/partitions", content=b"3", headers=JSON)
+    await asyncio.to_thread(pulsar_cluster.admin, "POST", f"{path}/partitions", json=3)
     await ours.broker.topics.learn(ours.topic)
     await until_async(lambda: len(producer.topics) == 3)
     (result,) = ids(await producer.publish([OutMessage(payload=b"x", partition=2)]))
     assert result.partition == 2
-
-
-JSON = {"content-type": "application/json"}
 
 
 async def test_delayed_messages_go_alone(pulsar_cluster: PulsarCluster, ours: Engine) -> None:
@@ -223,7 +221,7 @@ async def test_repeats_are_stored_once(
     pulsar_cluster: PulsarCluster, pulsar_namespace: str, ours: Engine
 ) -> None:
     path = f"namespaces/{pulsar_namespace}/deduplication"
-    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, content=b"true", headers=JSON)
+    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, json=True)
     producer = await ours.producer(name="once")
     assert producer.deduplicate()
     numbered = [OutMessage(payload=b"%d" % n, sequence_id=n) for n in range(4)]
@@ -248,7 +246,7 @@ async def test_numbers_go_on_where_a_name_ended(
     pulsar_cluster: PulsarCluster, pulsar_namespace: str, ours: Engine
 ) -> None:
     path = f"namespaces/{pulsar_namespace}/deduplication"
-    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, content=b"true", headers=JSON)
+    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, json=True)
     for payload in ("a", "b", "c"):
         producer = await named(ours, "again")
         ids(await producer.publish(texts(payload)))
@@ -294,6 +292,22 @@ async def test_a_name_that_requests_share_moves_between_processes(
         topic = one.topic
     seen = await payloads(pulsar_cluster, topic, 4)
     assert seen == ["0 of one", "0 of two", "1 of one", "1 of two"]
+
+
+async def test_a_producer_of_requests_leaves_when_it_is_not_used(
+    pulsar_cluster: PulsarCluster, ours: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "UNUSED_S", 0.05)
+    producer = await ours.producer(shared_name=True)
+    name = producer.name
+    ids(await producer.publish(texts("a")))
+    path = f"persistent/{ours.topic.tenant}/{ours.topic.namespace}/{ours.topic.local}/stats"
+    while (await asyncio.to_thread(pulsar_cluster.admin, "GET", path)).json()["publishers"]:
+        pass
+    assert not ours.broker.topics.open_topics[0].producers
+    ids(await producer.publish(texts("b")))
+    assert producer.name == name
+    assert await payloads(pulsar_cluster, ours.topic, 2) == ["a", "b"]
 
 
 async def test_a_topic_for_one_producer_alone(ours: Engine) -> None:
@@ -427,7 +441,7 @@ async def test_a_namespace_that_demands_schemas(
     version = await producer.schema_version(avro("a"))
     producer.close()
     path = f"namespaces/{pulsar_namespace}/schemaValidationEnforced"
-    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, content=b"true", headers=JSON)
+    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, json=True)
     strict = await ours.producer()
     ids(await strict.publish([OutMessage(payload=b"\0", schema_version=version)]))
     with pytest.raises(PenstockError, match="takes no messages without one"):

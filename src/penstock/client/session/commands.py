@@ -11,8 +11,8 @@ from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode, 
 from penstock.client.message_id import MessageId
 from penstock.client.policies import ConsumerKeySharedPolicy
 from penstock.model.schema import SchemaInfo, SchemaType
-from penstock.wire.frames import FIELD, encode, entry_head
-from penstock.wire.metadata import integer
+from penstock.wire.frames import FIELD, encode
+from penstock.wire.metadata import Memo, integer
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
     CommandAck,
@@ -33,6 +33,10 @@ _UINT64: Final = 2**64
 _KINDS: Final[dict[type, tuple[int, str]]] = {
     type(getattr(BaseCommand(), field)): (kind, field) for kind, field in FIELD.items()
 }
+
+# What stands before the body of SEND, by its size: both sizes and the type of the command.
+_FRONTS: Final = tuple((4 + size).to_bytes(4, "big") + b"\x08\x06\x32" + bytes((size,)) for size in range(64))
+_PRODUCER_ID: Final[Memo[int]] = Memo(lambda number: b"\x08" + integer(number) + b"\x10")
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,12 +125,13 @@ def producer(
 
 def send(producer_id: int, sequence_id: int, highest: int, count: int, entry: bytes, *, chunk: bool) -> bytes:
     """What goes before an entry. By hand, because each entry pays for it."""
-    body = b"\x08" + integer(producer_id) + b"\x10" + integer(sequence_id)
+    body = _PRODUCER_ID[producer_id] + integer(sequence_id)
     if count != 1:
         body += b"\x18" + integer(count) + b"\x30" + integer(highest)
     if chunk:
         body += b"\x38\x01"
-    return entry_head(b"\x08\x06\x32" + integer(len(body)) + body, len(entry))
+    front = _FRONTS[len(body)]
+    return (len(front) + len(body) + len(entry)).to_bytes(4, "big") + front + body
 
 
 def subscribe(

@@ -19,9 +19,10 @@ from penstock.client.errors import (
 )
 from penstock.model.errors import ErrorKind, PenstockError
 
-# Java's names of exceptions before what they say.
-_JAVA: Final = re.compile(r"\A(?:(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error)(?:: |\Z))+")
+# Java's names of exceptions, and what repeats the sentence before it.
+_JAVA: Final = re.compile(r"(?:[\w$]+\.){2,}[\w$]*(?:Exception|Error)(?:: ?|\Z)")
 _CAUSE: Final = re.compile(r" caused by (?:[\w$]+\.)+[\w$]*(?:Exception|Error): .*\Z")
+_REASON_MAX: Final = 500  # characters
 
 # Errors whose number says less than their text does: the kind by what the text holds, the first that fits.
 _BY_TEXT: Final[dict[type[PulsarException], tuple[tuple[str, ErrorKind], ...]]] = {
@@ -57,9 +58,10 @@ _KINDS: Final[dict[type[PulsarException], ErrorKind]] = {
 
 
 def reason_of(text: str) -> str:
-    """What a broker says, without Java's names of exceptions and further lines."""
-    lines = text.strip().splitlines()
-    return _CAUSE.sub("", _JAVA.sub("", lines[0])).strip() if lines else ""
+    """What a broker says, without Java's names of exceptions and stacks, on one line."""
+    lines = [line.strip() for line in text.splitlines() if not line.startswith(("\tat ", "Caused by: "))]
+    said = _JAVA.sub("", _CAUSE.sub("", " ".join(lines))).strip()
+    return said if len(said) <= _REASON_MAX else said[:_REASON_MAX] + "…"
 
 
 def engine_error(error: PulsarException, what: str = "") -> PenstockError:

@@ -15,6 +15,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
 
+from .acting import ActingCluster
 from .cluster import PulsarCluster
 from .errors import engine_error
 from .publishing import Numbers, PartitionProducer
@@ -29,17 +30,20 @@ OPENING_MAX: Final = 32  # partitions at once
 NAME_WAIT_S: Final = 5.0
 NAME_RETRY_S: Final = 0.2
 NAME_IDLE_S: Final = 1.0
+UNUSED_S: Final = (
+    60.0  # then a producer of requests without a name leaves: the cluster keeps topics that have producers
+)
 
 
 class Partitions:
     """A producer's partitions, opened, added when the topic grows, and left.
 
-    A name that requests share (`shared_name`) is left while nothing is published under it: `attached` takes it again.
+    A producer that requests share (`shared_name`) leaves while nothing is published: `attached` comes back.
     """
 
     def __init__(
         self,
-        cluster: PulsarCluster,
+        cluster: PulsarCluster | ActingCluster,
         topics: PulsarTopics,
         schemas: Schemas,
         name: TopicName,
@@ -59,7 +63,9 @@ class Partitions:
         self._open: list[PartitionProducer] = []
         self._schema: SchemaInfo | None = None  # where the cluster demands one
         self._opening = asyncio.Lock()
-        self._leased = options.shared_name and bool(options.name)
+        self._lease_s = 0.0
+        if options.shared_name:
+            self._lease_s = NAME_IDLE_S if options.name else UNUSED_S
         self._used = 0
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False
@@ -82,7 +88,7 @@ class Partitions:
                 raise PenstockError(ErrorKind.UNAVAILABLE, f"the producer of {self._topic} is closed")
             async with self._opening:
                 if not self._open and not self._closed:
-                    await self._attach(self.topics)
+                    await self._attach(await self._catalog.all_of(self._topic))
         return self._open
 
     async def open(self) -> None:
@@ -93,7 +99,7 @@ class Partitions:
 
     async def _attach(self, topics: Sequence[PulsarTopic]) -> None:
         loop = asyncio.get_running_loop()
-        until = loop.time() + (NAME_WAIT_S if self._leased else 0.0)
+        until = loop.time() + (NAME_WAIT_S if self._lease_s else 0.0)
         while True:
             try:
                 await self._open_all(topics)
@@ -195,6 +201,9 @@ class Partitions:
         self._catalog.listeners.discard(self._changed)
         if self._idle is not None:
             self._idle.cancel()
+        self._leave_all()
+
+    def _leave_all(self) -> None:
         for topic in self.topics:
             if topic.producers.get(self.name) is self._owner:
                 del topic.producers[self.name]
@@ -205,17 +214,16 @@ class Partitions:
         for one in partitions:
             self._cluster.context.tasks.spawn(one.entries.close(), f"leave {self._topic}")
 
-    # -- a name that requests share
+    # -- of producers that requests share
 
     def _rest(self) -> None:
-        """Leave the name to other processes once nothing was published under it for a while."""
-        if self._leased and self._idle is None and not self._closed:
-            self._idle = asyncio.get_running_loop().call_later(NAME_IDLE_S, self._release, self._used)
+        """Leave the topic, and the name to other processes, once requests published nothing for a while."""
+        if self._lease_s and self._idle is None and not self._closed:
+            self._idle = asyncio.get_running_loop().call_later(self._lease_s, self._release, self._used)
 
     def _release(self, used: int) -> None:
         self._idle = None
         if used != self._used or not all(one.entries.idle for one in self._open):
             self._rest()
             return
-        partitions, self._open = self._open, []
-        self._leave(partitions)
+        self._leave_all()

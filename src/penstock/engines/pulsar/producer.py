@@ -16,6 +16,7 @@ from penstock.model.schema import SchemaInfo
 from penstock.runtime.clock import LoopClock
 from penstock.wire.contents import parse_head
 
+from .acting import ActingCluster
 from .cluster import PulsarCluster
 from .partitions import Partitions
 from .publishing import PartitionProducer
@@ -30,7 +31,7 @@ class Producer:
 
     def __init__(
         self,
-        cluster: PulsarCluster,
+        cluster: PulsarCluster | ActingCluster,
         topics: PulsarTopics,
         schemas: Schemas,
         name: TopicName,

@@ -4,12 +4,14 @@ Versions never change, so each is asked for once. Which one is the newest is wha
 follow another is the cluster's own decision.
 """
 
+import asyncio
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
+from penstock.client.aio.link import Link
 from penstock.client.errors import IncompatibleSchema, PulsarException, TopicNotFound, server_error
 from penstock.client.session.commands import schema_info, wire_schema
 from penstock.model.errors import ErrorKind, PenstockError
@@ -46,9 +48,11 @@ class Schemas:
 
     async def learn(self, topic: TopicName) -> None:
         """Learn the newest schema and those before it, none where the topic is not there. Raises what the cluster refuses."""
-        found = await self._ask(topic, None)
+        found = await self._ask(await self._link(topic), topic, None)
         known = self._known(topic)
         if found is None or found.deleted:
+            if found is not None:
+                known.versions[found.version] = found
             self._set_newest(known, None)
             return
         held = known.newest
@@ -68,9 +72,11 @@ class Schemas:
     async def fetch(self, topic: TopicName, numbers: Iterable[int]) -> None:
         """Learn versions that messages name, before the messages are handed on. Raises what the cluster refuses."""
         known = self._known(topic)
-        for number in numbers:
-            if number not in known.versions:
-                known.versions[number] = await self._ask(topic, number)
+        missing = [number for number in numbers if number not in known.versions]
+        if missing:
+            link = await self._link(topic)
+            found = await asyncio.gather(*(self._ask(link, topic, number) for number in missing))
+            known.versions.update(zip(missing, found, strict=True))
 
     def forget(self, topic: TopicName) -> None:
         """The topic is deleted."""
@@ -94,19 +100,24 @@ class Schemas:
             known.newest = newest
             self.changes += 1
 
-    async def _ask(self, topic: TopicName, number: int | None) -> SchemaVersion | None:
-        wanted = None if number is None else schema_version_bytes(number)
-        context, base = self._cluster.context, topic.base
+    async def _link(self, topic: TopicName) -> Link:
         try:
-            link = await context.lookup.link(str(base))
-            command = CommandGetSchema(topic=str(base), schema_version=wanted)
+            return await self._cluster.context.lookup.link(str(topic.base))
+        except PulsarException as error:
+            raise engine_error(error, str(topic.base)) from None
+
+    async def _ask(self, link: Link, topic: TopicName, number: int | None) -> SchemaVersion | None:
+        """One version, or the newest; None where there is none."""
+        wanted = None if number is None else schema_version_bytes(number)
+        command = CommandGetSchema(topic=str(topic.base), schema_version=wanted)
+        try:
             answer = await link.ask(command, self._cluster.timeout_s)
             if answer.HasField("error_code"):
                 raise server_error(answer.error_code, answer.error_message)
         except TopicNotFound:
             return None
         except PulsarException as error:
-            raise engine_error(error, str(base)) from None
+            raise engine_error(error, str(topic.base)) from None
         version = schema_version_number(answer.schema_version)
         found = number if version is None else version
         if found is None:
@@ -124,12 +135,15 @@ class Schemas:
         known = self._topics.get(topic.base)
         found = None if known is None else known.versions.get(number)
         if found is None or found.deleted:
-            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
+            raise _no_version(topic, number)
         return found
 
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
         if number is not None:
-            return self.version(topic, number)
+            for one in self.all(topic):
+                if one.version == number:
+                    return one
+            raise _no_version(topic, number)
         newest = self.latest(topic)
         if newest is None:
             raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
@@ -138,8 +152,11 @@ class Schemas:
     def all(self, topic: TopicName, *, deleted: bool = False) -> list[SchemaVersion]:
         known = self._topics.get(topic.base)
         found = () if known is None else known.versions.values()
-        there = (one for one in found if one is not None and not one.deleted)
-        return sorted(there, key=lambda one: one.version)
+        every = sorted((one for one in found if one is not None), key=lambda one: one.version)
+        if not deleted:
+            last = max((one.version for one in every if one.deleted), default=-1)
+            every = [one for one in every if one.version > last]
+        return [one for one in every if not one.deleted]
 
     def find(self, topic: TopicName, schema: SchemaInfo) -> int | None:
         from penstock.codec.definition import same
@@ -232,3 +249,7 @@ class Schemas:
             self.forget(topic)
         await self.learn(topic)
         return int(answer.get("version", -1)) if isinstance(answer, dict) else -1
+
+
+def _no_version(topic: TopicName, number: int) -> PenstockError:
+    return PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")

@@ -21,7 +21,12 @@ SERVICE = "org.apache.pulsar.broker.service.BrokerServiceException$"
             "Incompatible schema: exists STRING",
         ),
         ("a plain sentence: of two parts", "a plain sentence: of two parts"),
+        (
+            "with strategy FULL: org.apache.avro.SchemaValidationException: Unable to read schema:\n{}\nusing:\n[]",
+            "with strategy FULL: Unable to read schema: {} using: []",
+        ),
         ("java.lang.NullPointerException", ""),
+        ("x" * 600, "x" * 500 + "…"),
         ("", ""),
     ],
 )
