@@ -68,7 +68,7 @@ def read_frames(
                     message.properties = _properties(frame.properties, properties_bytes_max)
                 item = Incoming(len(text), arrived_ms, frame.context, message)
                 item.timeout_ms = frame.request_timeout_millis
-                item.plain = not frame.properties and frame.key is None
+                item.plain = not frame.properties and frame.key is None and item.timeout_ms is None
                 made.append(item)
                 continue
             except (msgspec.DecodeError, UnicodeError, RecursionError, BadFrame):
