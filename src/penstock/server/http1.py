@@ -86,7 +86,7 @@ class Http1Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.idle_since = None
-        alone = self._between
+        alone, before = self._between, self.request
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -99,7 +99,8 @@ class Http1Connection(asyncio.Protocol):
                 log.warning("Unsupported upgrade request.")
         else:
             request = self.request
-            if alone and self._between and request is not None and request is self._running:
+            # Empty lines after a request are none: they leave the one before.
+            if alone and self._between and request is not None and self._running is request is not before:
                 request.remember(data, self._heads)
         if self._ready is not None:
             self._start_ready()

@@ -180,6 +180,21 @@ async def test_a_repeated_request_is_not_parsed_and_one_after_it_is() -> None:
     assert not transport.closed
 
 
+@pytest.mark.parametrize("empty", [b"\r\n", b"\r\n\r\n", b"\r\n\r\n\r\n"])
+async def test_empty_lines_after_a_request_are_none(empty: bytes) -> None:
+    seen: list[str] = []
+
+    async def serve(exchange: Exchange) -> None:
+        seen.append(exchange.method)
+        await exchange.answer(b"")
+
+    connection, _ = connected(serve)
+    for data in (b"DELETE /t HTTP/1.1\r\nhost: a\r\n\r\n", empty, empty, empty, post(b"a"), empty, empty):
+        connection.data_received(data)
+        await turns()
+    assert seen == ["DELETE", "POST"]
+
+
 async def test_a_request_whose_predecessor_is_not_answered_waits() -> None:
     release = asyncio.Event()
 

@@ -52,6 +52,11 @@ class Prepared:
         self._written[first.topic.ledger, first.entry.entry_id] = written
         self.size += len(written.text)
 
+    def drop(self) -> None:
+        """Give the memory back, though the fetch may still come."""
+        self._written.clear()
+        self.size = 0
+
     def find(self, parts: Sequence[Part], at: int) -> Written | None:
         """What is written of `parts` from `at` on."""
         topic, entry_id = parts[at].topic, parts[at].entry.entry_id
@@ -135,6 +140,7 @@ class Preparing:
             if oldest is prepared or oldest.began_ms + KEPT_MS > self._clock.monotonic_ms():
                 return False
             self.end(oldest)
+            oldest.drop()  # its instance holds it until the fetch comes
         return True
 
 

@@ -124,3 +124,7 @@ async def test_all_that_is_prepared_has_a_bound(monkeypatch: pytest.MonkeyPatch)
     fourth = await begin()
     assert fourth.size
     assert not third.open
+    parts = [decoding.part(cast(Log, LOGS[0]), stored[0], (1 << stored[0].count) - 1, 0)]
+    assert fourth.find(parts, 0) is not None
+    assert third.find(parts, 0) is None  # its memory is free, though its instance still has it
+    assert third.size == 0

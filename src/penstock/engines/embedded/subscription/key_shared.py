@@ -48,6 +48,8 @@ class KeyShared(Selection):
                 ErrorKind.KEY_RANGE_TAKEN, "consumers of one subscription must all name key ranges, or none"
             )
         check_ranges(ranges, [(start, end) for start, end, _ in self._ranges])
+        if not self.consumers:
+            self._forget_known()  # hashes of those before: ranges have others than the ring
         self.consumers.append(consumer)
         self._whole = self._whole or consumer.options.whole_entries
         if ranges:

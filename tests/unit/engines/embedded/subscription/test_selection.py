@@ -4,6 +4,12 @@ from typing import Final
 
 from penstock.engines.embedded.subscription import Consumer
 from penstock.engines.embedded.subscription.key_shared import KeyShared
+from penstock.engines.embedded.subscription.pending import Pending
+from penstock.engines.embedded.subscription.receiver import Receiver
+from penstock.engines.embedded.subscription.selection import Hashes
+from penstock.model.entry import Entry
+from penstock.model.hashing import sticky_hash
+from penstock.model.message import OutMessage
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 from penstock.wire.entry import WireFormat
 
@@ -13,7 +19,7 @@ OWNERS: Final = "101210002210230210013001010313212120130023012223220111102022"
 
 
 def consumer(name: str) -> Consumer:
-    return Consumer(name, "s", ConsumerOptions(type=SubscriptionType.KEY_SHARED))
+    return Consumer(name, "s", ConsumerOptions(type=SubscriptionType.KEY_SHARED, flow=True))
 
 
 def owners(selection: KeyShared, consumers: list[Consumer]) -> str:
@@ -43,3 +49,40 @@ def test_who_leaves_gives_its_keys_to_the_others_and_takes_none_of_theirs() -> N
     for each in consumers:
         selection.remove(each)
     assert selection.owner(1) is None
+
+
+def test_hashes_of_one_kind_are_not_taken_for_those_of_the_other() -> None:
+    """A ring and ranges hash otherwise: what is remembered of a batch ends with the consumers it was dealt to."""
+    wire = WireFormat()
+    messages = [OutMessage(payload=b"x", key=key) for key in "abcdefgh"]
+    made = wire.encode(messages, producer="p", sequence_id=0, publish_time=1, schema_version=None)
+    entry = Entry(1, 0, 0, made.count, 1, 0, made.data)
+    selection = KeyShared(wire, 0)
+    on_ring = consumer("a")
+    on_ring.flow(3)
+    selection.add(on_ring)
+    out: list[Pending] = []
+
+    def give(to: Receiver, one: Entry, mask: int, hashes: Hashes | None) -> None:
+        out.append(Pending(one.entry_id, one.offset, one.count, mask, to, hashes))
+
+    selection.deal(entry, 0xFF, give)
+    assert [part.mask.bit_count() for part in out] == [3]
+    selection.remove(on_ring)
+    selection.settled(out[0], out[0].mask)
+    selection.release_all()
+    out.clear()
+    halves = [
+        Consumer("b", "s", ConsumerOptions(type=SubscriptionType.KEY_SHARED, flow=True, key_ranges=(half,)))
+        for half in ((0, 32767), (32768, 65535))
+    ]
+    for half in halves:
+        half.flow(100)
+        selection.add(half)
+    selection.deal(entry, 0xFF, give)
+    hashes = [sticky_hash(key.encode()) for key in "abcdefgh"]
+    assert [part.hashes for part in out] == [hashes, hashes]
+    assert {part.consumer: part.mask for part in out} == {
+        halves[upper]: sum(1 << at for at, found in enumerate(hashes) if (found > 32767) == upper)
+        for upper in (False, True)
+    }
