@@ -193,7 +193,16 @@ class Partitions:
                 log.warning("the producer of %s cannot publish to new partitions: %s", self._topic, error)
 
     def _lost(self, error: PulsarException) -> None:
-        self._owner.close(engine_error(error, str(self._topic)))
+        reason = engine_error(error, str(self._topic))
+        if all(one.entries.idle for one in self._open):
+            self._owner.close(reason)
+        else:
+            self._cluster.context.tasks.spawn(self._settle(reason), f"end the producer of {self._topic}")
+
+    async def _settle(self, reason: PenstockError) -> None:
+        """What is on its way to the other partitions gets its own result before the producer ends."""
+        await asyncio.gather(*(one.entries.settled() for one in self._open))
+        self._owner.close(reason)
 
     def close(self) -> None:
         """Leave the topic; harmless when repeated."""

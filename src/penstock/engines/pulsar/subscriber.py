@@ -102,14 +102,23 @@ class Subscriber(Receiver, ABC):
         self._leaving: list[asyncio.Task[None]] = []
         self._unique = False
         self._follow_names: Names = self._named
+        self._wants: Callable[[TopicName], bool] = self._names_it
+        self._looks = False  # a look is about to begin
         self._follows = False  # topics that come later: it lives without any
 
     # -- coming and going
 
-    async def open(self, *, unique_name: bool = False, follow: Names | None = None) -> None:
+    async def open(
+        self,
+        *,
+        unique_name: bool = False,
+        follow: Names | None = None,
+        matches: Callable[[TopicName], bool] | None = None,
+    ) -> None:
         """Subscribe to every partition; raises what stands in the way, and then it is attached nowhere.
 
-        `follow` says which topics there are now, where that is more than the partitions of those that were named.
+        `follow` says which topics there are now, where that is more than the partitions of those that were named,
+        and `matches` whether a topic may be one of them.
         """
         self._unique, self._follows = unique_name, follow is not None
         try:
@@ -118,8 +127,12 @@ class Subscriber(Receiver, ABC):
         except BaseException:
             await self.leave()
             raise
-        self._follow_names = follow or self._named
+        self._follow_names, self._wants = follow or self._named, matches or self._names_it
+        self._topics.listeners.add(self._changed)
         self._following = self._tasks.spawn(self._follow(), f"follow the topics of {self.name}")
+
+    def _names_it(self, topic: TopicName) -> bool:
+        return any(name.base == topic for name in self._names)
 
     async def _named(self) -> Sequence[TopicName]:
         return self._names
@@ -201,6 +214,16 @@ class Subscriber(Receiver, ABC):
             await asyncio.sleep(FOLLOW_S)
             await self.look()
 
+    def _changed(self, topic: TopicName) -> None:
+        """This process learned of a topic, or of partitions: there may be something to join before it is time to look."""
+        if self._wants(topic) and not self._looks and not self.closed:
+            self._looks = True
+            self._tasks.spawn(self._look_now(), f"look at the topics of {self.name}")
+
+    async def _look_now(self) -> None:
+        self._looks = False
+        await self.look()
+
     async def look(self, names: Names | None = None) -> None:
         """Join the partitions and topics that came, leave those that went."""
         async with self._joining:
@@ -239,6 +262,7 @@ class Subscriber(Receiver, ABC):
         if self.closed:
             return
         self.closed, self.close_reason = True, reason
+        self._topics.listeners.discard(self._changed)
         if self._following is not None and self._following is not asyncio.current_task():
             self._following.cancel()
         for part in list(self.parts.values()):

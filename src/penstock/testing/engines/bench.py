@@ -82,7 +82,9 @@ class Client:
                 for at, message in enumerate(self._broker.encoder.decode(delivery.entry)):
                     if delivery.mask >> at & 1:
                         place = delivery.topic.id_of(delivery.entry, message.index)
-                        self.received.append(Received(message.payload.decode(), place, message, delivery, now))
+                        self.received.append(
+                            Received(message.payload.decode(), place, message, delivery, now)
+                        )
 
     @property
     def texts(self) -> list[str]:

@@ -93,9 +93,7 @@ class CapabilityTests(EngineTests):
         assert await bench.contents() == []
         expected = Expected("s", 1, 1, len(data.data))
         for new in (True, False):
-            _, first = await staging.commit(
-                "w", 0, [expected], Caller(), topics=[bench.topic], keep=False
-            )
+            _, first = await staging.commit("w", 0, [expected], Caller(), topics=[bench.topic], keep=False)
             assert first is new
         assert await bench.contents() == ["a"]
 

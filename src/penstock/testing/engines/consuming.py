@@ -33,7 +33,9 @@ class ConsumingTests(EngineTests):
         assert await (await bench.consume(type)).come(1) == ["d"]
 
     @pytest.mark.parametrize("type", list(SubscriptionType))
-    async def test_one_that_closes_gives_its_messages_back(self, bench: Bench, type: SubscriptionType) -> None:
+    async def test_one_that_closes_gives_its_messages_back(
+        self, bench: Bench, type: SubscriptionType
+    ) -> None:
         first = await bench.consume(type)
         await bench.publish("a", "b", "c")
         await first.come(3)
@@ -46,8 +48,8 @@ class ConsumingTests(EngineTests):
 
     async def test_exclusive_is_for_one(self, bench: Bench) -> None:
         first = await bench.consume(EXCLUSIVE)
-        for type in (EXCLUSIVE, SHARED):
-            assert await bench.refused(type) is ErrorKind.SUBSCRIPTION_BUSY
+        for another in (EXCLUSIVE, SHARED):
+            assert await bench.refused(another) is ErrorKind.SUBSCRIPTION_BUSY
         await bench.publish("a")
         assert await first.come(1) == ["a"]
         await first.leave()
@@ -55,8 +57,8 @@ class ConsumingTests(EngineTests):
 
     async def test_a_type_is_that_of_all_consumers(self, bench: Bench) -> None:
         await bench.consume(SHARED)
-        for type in (EXCLUSIVE, FAILOVER, KEY_SHARED):
-            assert await bench.refused(type) is ErrorKind.SUBSCRIPTION_BUSY
+        for another in (EXCLUSIVE, FAILOVER, KEY_SHARED):
+            assert await bench.refused(another) is ErrorKind.SUBSCRIPTION_BUSY
 
     async def test_failover_goes_to_the_next(self, bench: Bench) -> None:
         active = await bench.consume(FAILOVER, name="a", priority=0)
@@ -145,7 +147,7 @@ class ConsumingTests(EngineTests):
         first, second = [await bench.consume(subscription=name) for name in ("s", "t")]
         await bench.publish("b")
 
-        assert await asyncio.gather(first.come(2), second.come(2)) == [["a", "b"]] * 2
+        assert list(await asyncio.gather(first.come(2), second.come(2))) == [["a", "b"]] * 2
         assert await late.come(1) == ["b"]
         await first.acknowledge()
         await first.leave()

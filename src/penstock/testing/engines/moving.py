@@ -65,7 +65,8 @@ class MovingTests(EngineTests):
         await client.leave()
         (source,) = await bench.broker.subscriptions.of(bench.topic, "s")
         await source.seek(ids[1])
-        assert await (second := await bench.consume()).come(2) == ["c", "d"]
+        second = await bench.consume()
+        assert await second.come(2) == ["c", "d"]
         await second.leave()
         (source,) = await bench.broker.subscriptions.of(bench.topic, "s")
         await source.seek(ids[1], inclusive=True)

@@ -25,14 +25,18 @@ class ProducingTests(EngineTests):
 
         assert await client.come(5) == list("abcde")
         assert [one.id for one in client.received] == ids
-        assert [(one.batch_index, one.batch_size) for one in ids] == [(0, 2), (1, 2), (-1, 0), (-1, 0), (-1, 0)]
+        assert [(one.batch_index, one.batch_size) for one in ids] == [
+            (0, 2),
+            (1, 2),
+            (-1, 0),
+            (-1, 0),
+            (-1, 0),
+        ]
         assert producer.published == 5
 
     async def test_ids_rise_in_the_order_of_the_calls(self, bench: Bench) -> None:
         producer = await bench.producer()
-        calls = [
-            producer.publish(texts(f"{n}.0", f"{n}.1", f"{n}.2"), batch=n % 2 == 0) for n in range(40)
-        ]
+        calls = [producer.publish(texts(f"{n}.0", f"{n}.1", f"{n}.2"), batch=n % 2 == 0) for n in range(40)]
         ids = [one for results in await asyncio.gather(*calls) for one in stored(results)]
 
         assert ids == sorted(ids)
@@ -76,7 +80,7 @@ class ProducingTests(EngineTests):
     async def test_plain_payloads(self, bench: Bench) -> None:
         producer = await bench.producer()
         log = await bench.log()
-        assert producer.takes_plain(3, 100)
+        assert producer.takes_plain(3, 100, None)
         placed = await producer.publish_plain([b"a", b"b", b"c"], None)
         alone = await producer.publish_plain([b"d"], None)
         client = await bench.consume()
@@ -88,7 +92,7 @@ class ProducingTests(EngineTests):
 
     async def test_plain_payloads_as_an_entry_each(self, bench: Bench) -> None:
         producer = await bench.producer()
-        if not producer.takes_plain(3, 100, batch=False):
+        if not producer.takes_plain(3, 100, None, batch=False):
             return  # `publish` does it, as for everything that an engine has no shorter way for
         placed = await producer.publish_plain([b"a", b"b", b"c"], None, batch=False)
         client = await bench.consume()
@@ -126,9 +130,16 @@ class ProducingTests(EngineTests):
         alone = await bench.producer(access_mode=AccessMode.EXCLUSIVE)
         with pytest.raises(PenstockError) as caught:
             await bench.producer()
-        assert caught.value.kind in (ErrorKind.EXCLUSIVE_PRODUCER, ErrorKind.PRODUCER_BUSY, ErrorKind.PRODUCER_FENCED)
+        assert caught.value.kind in (
+            ErrorKind.EXCLUSIVE_PRODUCER,
+            ErrorKind.PRODUCER_BUSY,
+            ErrorKind.PRODUCER_FENCED,
+        )
         fencing = await bench.producer(access_mode=AccessMode.EXCLUSIVE_WITH_FENCING)
 
+        with pytest.raises(PenstockError) as caught:  # it may learn of it only as it publishes
+            stored(await alone.publish(texts("theirs")))
+        assert caught.value.kind is ErrorKind.PRODUCER_FENCED
         await until(lambda: alone.closed)
         stored(await fencing.publish(texts("mine")))
         assert await bench.contents() == ["mine"]

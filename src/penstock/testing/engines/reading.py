@@ -1,6 +1,7 @@
 """Reading without a subscription: by position, by id, by time, and waiting for what comes."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -23,7 +24,7 @@ class ReadingTests(EngineTests):
 
         assert payloads(bench, entries) == ["abc", "d", "e"]
         assert [one.count for one in entries] == [3, 1, 1]
-        assert all(one.end <= other.offset for one, other in zip(entries, entries[1:], strict=False))
+        assert all(one.end <= other.offset for one, other in pairwise(entries))
         for at, entry in enumerate(entries):
             found = await log.read_at(entry.offset, 10)
             assert payloads(bench, found) == ["abc", "d", "e"][at:]
@@ -99,7 +100,8 @@ class ReadingTests(EngineTests):
         await asyncio.sleep(0)
         await bench.publish("a")
 
-        assert await waiting == [True]
+        (grown,) = await waiting
+        assert grown
         assert payloads(bench, await log.read_at(log.first_offset, 10)) == ["a"]
 
     async def test_reading_leaves_no_trace(self, bench: Bench) -> None:

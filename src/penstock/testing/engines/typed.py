@@ -68,9 +68,7 @@ class TypedTests(EngineTests):
         producer = await bench.producer()
         versions = [await producer.schema_version(avro(*names)) for names in ("a", "ab", "abc")]
         wanted = [versions[n] for n in (0, 0, 1, 2, 2, 0)] + [None]
-        messages = [
-            OutMessage(payload=b"%d" % n, schema_version=version) for n, version in enumerate(wanted)
-        ]
+        messages = [OutMessage(payload=b"%d" % n, schema_version=version) for n, version in enumerate(wanted)]
         stored(await producer.publish(messages, batch=batch))
         client = await bench.consume()
         assert await client.come(7) == list("0123456")
