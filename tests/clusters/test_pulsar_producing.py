@@ -365,16 +365,6 @@ async def test_a_namespace_that_is_not_there(ours: Engine) -> None:
     assert caught.value.kind is ErrorKind.TOPIC_NOT_FOUND
 
 
-async def test_requests_are_not_there_yet(ours: Engine) -> None:
-    producer = await ours.producer()
-    with pytest.raises(PenstockError) as caught:
-        producer.ask(OutMessage(payload=b"?"), 1000)
-    assert caught.value.kind is ErrorKind.NOT_SUPPORTED
-    with pytest.raises(PenstockError) as caught:
-        await producer.request(OutMessage(payload=b"?"), 1000)
-    assert caught.value.kind is ErrorKind.NOT_SUPPORTED
-
-
 # -- schemas
 
 

@@ -307,3 +307,21 @@ def test_where_it_starts(at: MessageId | None, inclusive: bool, durable: bool, w
     start = Start(at, inclusive=inclusive, durable=durable)
     entries = [read_arrived(delivery(number, b"a", b"b", b"c")) for number in (1, 2, 3)]
     assert [start.wanted(one) for one in entries] == wanted
+
+
+async def test_permits_are_taken_back_by_a_new_consumer_of_the_broker() -> None:
+    async with staged() as stage:
+        stage.consumer.flow(100)
+        before = delivery(1, b"a")
+        before.command.message.consumer_id = stage.consumer._id
+        stage.consumer.restart()
+        assert (stage.consumer.permits, stage.taking.resets) == (0, 1)
+        await until_async(lambda: stage.consumer.connected)
+        assert len(stage.heard(BaseCommand.CLOSE_CONSUMER)) == 1
+        link = stage.consumer._link
+        assert link is not None
+        link._dispatch(before)  # it was on its way
+        stage.send(delivery(2, b"b"))
+        await until_async(lambda: len(stage.taking.entries) == 1)
+        assert stage.taking.entries[0].entry_id == 2
+        assert stage.flows == [100]

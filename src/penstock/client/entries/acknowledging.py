@@ -23,7 +23,7 @@ class Acknowledging:
     """One consumer's."""
 
     def __init__(self, consumer_id: int, topic: str, timeout_s: float) -> None:
-        self._id = consumer_id
+        self.consumer_id = consumer_id
         self._topic = topic
         self._timeout_s = timeout_s
         self._acks = EntryAcks()
@@ -73,7 +73,7 @@ class Acknowledging:
                 self._send(self._link, group)
 
     def _send(self, link: Link, group: AckGroup) -> None:
-        command = group.command(self._id)
+        command = group.command(self.consumer_id)
         if link.session.protocol_version < RECEIPTS_SINCE:
             link.write([commands.framed(command)])
             self._acks.settle(group)

@@ -7,9 +7,11 @@ from typing import Final
 import msgspec
 
 from penstock.model.errors import PenstockError
+from penstock.model.message_id import MessageId
 from penstock.wire.contents import BODY_AT, MAGIC, METADATA_AT
 from penstock.wire.frames import Frame, mask_of
 from penstock.wire.metadata import parse_metadata, schema_version_number, signed
+from penstock.wire.pulsar_pb2 import MessageIdData
 
 Place = tuple[int, int]  # ledger and entry
 
@@ -69,3 +71,10 @@ def read_arrived(frame: Frame) -> Arrived:
         command.redelivery_count,
         version,
     )
+
+
+def read_id(data: MessageIdData) -> MessageId:
+    """A message id of the protocol."""
+    index = data.batch_index if data.HasField("batch_index") else -1
+    size = data.batch_size if index >= 0 else 0
+    return MessageId(signed(data.ledgerId), signed(data.entryId), data.partition, index, size)

@@ -24,7 +24,6 @@ from penstock.client.session.commands import Subscription
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.wire.frames import Frame
-from penstock.wire.metadata import signed
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
@@ -35,7 +34,7 @@ from penstock.wire.pulsar_pb2 import (
 )
 
 from .acknowledging import Acknowledging
-from .arrived import Arrived, Place, read_arrived
+from .arrived import Arrived, Place, read_arrived, read_id
 from .sink import Sink
 from .start import Start
 
@@ -130,6 +129,20 @@ class EntryConsumer:
             self._sink.reset()
         if self.error is None:
             self._reconnecting.lost()
+
+    def restart(self) -> None:
+        """Take the permits back, which only a new consumer of the broker's can: `reset` follows, unless it is not durable."""
+        link = self._link
+        if link is None:
+            return
+        self._acks.send()
+        link.consumers.pop(self._id, None)  # what is on its way to it is nobody's
+        link.write([commands.framed(CommandCloseConsumer(consumer_id=self._id, request_id=0))])
+        self._id = self._acks.consumer_id = next(self._context.numbers)
+        self._link = None
+        self._acks.detach()
+        self.permits = 0
+        self.lost(link, NotConnected("its permits were taken back"))
 
     def _end(self, error: PulsarException) -> None:
         self.error = error
@@ -300,16 +313,10 @@ class EntryConsumer:
     async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
         """The last message of the topic, and up to where the subscription is done, where the broker says."""
         answer = await self._ask(CommandGetLastMessageId())
-        last = _message_id(answer.last_message_id)
+        last = read_id(answer.last_message_id)
         done = answer.HasField("consumer_mark_delete_position")
-        return last, _message_id(answer.consumer_mark_delete_position) if done else None
+        return last, read_id(answer.consumer_mark_delete_position) if done else None
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Delete the subscription. Raises what the broker says."""
         await self._ask(CommandUnsubscribe(force=force))
-
-
-def _message_id(data: Any) -> MessageId:
-    index = data.batch_index if data.HasField("batch_index") else -1
-    size = data.batch_size if index >= 0 else 0
-    return MessageId(signed(data.ledgerId), signed(data.entryId), data.partition, index, size)

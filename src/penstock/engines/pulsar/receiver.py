@@ -23,6 +23,7 @@ from .topic_consumer import TopicConsumer
 
 PERMITS_MAX: Final = 2**31 - 1
 COUNT_BYTES: Final = 32 * 1024  # of deliveries are counted in the budget at a time
+HELD_FACTOR: Final = 2  # times `outbox_bytes_max` may wait before permits are taken back
 ANSWER_MS: Final = 20  # within which a cluster sends what it has, once it is permitted
 NEXT_MS: Final = 5  # within which more follows what came
 
@@ -139,7 +140,18 @@ class Receiver:
             self._waiting_messages += count
             self._pump()
             self._expected_until = self._clock.monotonic_ms() + NEXT_MS
+            self._bound(deliveries[-1])
         self.grant()
+
+    def _bound(self, last: Delivery) -> None:
+        """Messages became much larger than those that the permits were given for: take these back."""
+        most = self.options.outbox_bytes_max
+        entries = self.parts[last.subscription].entries  # type: ignore[index]
+        if (
+            self.outbox_bytes + self._waiting_bytes > HELD_FACTOR * most
+            and entries.permits * self._size.bytes > most
+        ):
+            entries.restart()
 
     def _pump(self) -> None:
         """Let what waits go to the endpoint, as far as it permits."""
