@@ -4,7 +4,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from penstock.broker.delivery import Budget, Outcome
 from penstock.broker.producer import Reply
@@ -12,14 +12,11 @@ from penstock.broker.topic import Topic
 from penstock.broker.topics import Topics
 from penstock.client.aio.context import Context
 from penstock.client.entries.consumer import EntryConsumer
-from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode
 from penstock.client.errors import PulsarException
-from penstock.client.policies import ConsumerKeySharedPolicy
-from penstock.client.session import commands
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
@@ -27,18 +24,13 @@ from .burying import Bury
 from .errors import engine_error
 from .owner import ArrivingSchemas
 from .receiver import Receiver
+from .subscribing import subscription_of
 from .subscription import Admin, Subscription, attached_subscription
 from .topic_consumer import TopicConsumer
 
 log = logging.getLogger(__name__)
 
 FOLLOW_S: Final = 60.0  # how often partitions and topics that came are looked for, as Pulsar's clients do
-_TYPES: Final = {
-    SubscriptionType.EXCLUSIVE: ConsumerType.Exclusive,
-    SubscriptionType.SHARED: ConsumerType.Shared,
-    SubscriptionType.FAILOVER: ConsumerType.Failover,
-    SubscriptionType.KEY_SHARED: ConsumerType.KeyShared,
-}
 
 Names = Callable[[], Awaitable[Sequence[TopicName]]]
 
@@ -54,17 +46,6 @@ class Cluster(Protocol):
     def numbered(self) -> bool: ...
     def flag(self, name: str, default: bool = False) -> bool:
         """A setting of the brokers."""
-
-
-class Hosting(Protocol):
-    """The engine around a consumer."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def tasks(self) -> Tasks: ...
-    async def bury(self, *letter: Any) -> None:
-        """Publish a message to its dead-letter topic."""
 
 
 class Subscriber(Receiver, ABC):
@@ -163,7 +144,7 @@ class Subscriber(Receiver, ABC):
             numbered=cluster.numbered,
             by_index=cluster.flag("acknowledgmentAtBatchIndexLevelEnabled"),
         )
-        how = self._how(topic, start)
+        how = subscription_of(topic.name, self.subscription, self.name, options, start)
         part.entries = EntryConsumer(
             cluster.context,
             how,
@@ -189,25 +170,6 @@ class Subscriber(Receiver, ABC):
         if self.closed:
             self._drop(part)
         self.grant()
-
-    def _how(self, topic: Topic, start: MessageId) -> commands.Subscription:
-        options = self.options
-        ranges = list(options.key_ranges)
-        return commands.Subscription(
-            topic=str(topic.name),
-            name=self.subscription,
-            consumer_name=self.name,
-            type=_TYPES[options.type],
-            durable=options.durable,
-            initial_position=InitialPosition.Earliest if start == EARLIEST else InitialPosition.Latest,
-            read_compacted=options.compacted,
-            properties=dict(options.properties),
-            key_shared=ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=ranges)
-            if ranges
-            else None,
-            priority=options.priority,
-            subscription_properties=dict(options.subscription_properties),
-        )
 
     async def _follow(self) -> None:
         while not self.closed:
