@@ -1,5 +1,7 @@
 """What consumers say of their messages: up to one, not now, too often; and messages that wait for their time."""
 
+import asyncio
+
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
@@ -7,7 +9,7 @@ from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import DeadLetter, SubscriptionType
 
-from .bench import Bench, EngineTests, until
+from .bench import BOUND_S, LOOK_S, Bench, EngineTests, until
 
 EXCLUSIVE, SHARED = SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED
 FAILOVER, KEY_SHARED = SubscriptionType.FAILOVER, SubscriptionType.KEY_SHARED
@@ -127,8 +129,9 @@ class AnsweringTests(EngineTests):
             await source.refresh()
             return source.backlog
 
-        while await backlog():  # the letter is durable before its original counts as done
-            pass
+        async with asyncio.timeout(BOUND_S):
+            while await backlog():  # the letter is durable before its original counts as done
+                await asyncio.sleep(LOOK_S)
         assert [one.redeliveries for one in client.received] == [0, 0, 1]
 
     async def test_dead_letters_go_to_the_subscriptions_own_topic(self, bench: Bench) -> None:
