@@ -61,6 +61,7 @@ class Topics:
     def __init__(self, cluster: Connection) -> None:
         self._cluster = cluster
         self._logs: dict[TopicName, Log] = {}
+        self.listeners: set[object] = set()
 
     async def all_of(self, name: TopicName, *, create: bool | None = None) -> Sequence[Log]:
         count = await self._cluster.context.lookup.partitions(str(name))

@@ -177,6 +177,12 @@ class EntryConsumer:
 
     # -- in
 
+    @property
+    def due(self) -> int:
+        """Messages that the sink is still to get of what was permitted, also those that came in this turn of the loop."""
+        came = sum(one.mask.bit_count() for one in self._arrived) if self._arrived else 0
+        return self.permits + self._dropped + came
+
     def flow(self, permits: int) -> None:
         """Let the broker send so many messages more."""
         self.permits += permits

@@ -164,15 +164,18 @@ class PulsarBroker:
         allowed: Callable[[TopicName], bool] = lambda name: True,
         budget: Budget | None = None,
     ) -> AnyConsumer:
-        matches = Pattern(pattern.partition("://")[2] or pattern).fullmatch
+        fits = Pattern(pattern.partition("://")[2] or pattern).fullmatch
+
+        def matches(name: TopicName) -> bool:
+            return name.namespace_name == namespace and name.domain == domain and fits(matched_name(name))
 
         async def matching() -> Sequence[TopicName]:
             await self.topics.learn_names(namespace)
-            found = [name for name in self.topics.names(namespace, domain) if matches(matched_name(name))]
-            return [name for name in found if allowed(name)]
+            names = self.topics.names(namespace, domain)
+            return [name for name in names if matches(name) and allowed(name)]
 
         consumer = self._consumer(await matching(), subscription, options, budget)
-        await consumer.open(follow=matching)
+        await consumer.open(follow=matching, matches=matches)
         return consumer
 
     def _consumer(

@@ -51,10 +51,11 @@ class PulsarNamespaces:
         async with self._locks.hold(name):
             if self.fresh(name):
                 return
-            before = self._known.pop(name, None)
+            before = self._known.get(name)  # and it counts until the answers are there
             policies = await self._ask(f"/namespaces/{name}", _policies, NamespacePolicies())
             tenant = await self._ask(f"/tenants/{name.tenant}", _tenant, TenantInfo())
             self._known[name] = _Known(self._clock.monotonic_ms(), policies, tenant)
+            self._known.move_to_end(name)
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
         if before is None or (before.policies, before.tenant) != (policies, tenant):

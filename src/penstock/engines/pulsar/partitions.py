@@ -68,6 +68,7 @@ class Partitions:
             self._lease_s = NAME_IDLE_S if options.name else UNUSED_S
         self._used = 0
         self._idle: asyncio.TimerHandle | None = None
+        self._ending: PenstockError | None = None  # one of them cannot go on: nothing more is published
         self._closed = False
 
     @property
@@ -83,6 +84,8 @@ class Partitions:
     async def attached(self) -> Sequence[PartitionProducer]:
         """The partitions; connects to them again where the name was left."""
         self._used += 1
+        if self._ending is not None:
+            raise self._ending
         while not self._open:
             if self._closed:
                 raise PenstockError(ErrorKind.UNAVAILABLE, f"the producer of {self._topic} is closed")
@@ -193,7 +196,19 @@ class Partitions:
                 log.warning("the producer of %s cannot publish to new partitions: %s", self._topic, error)
 
     def _lost(self, error: PulsarException) -> None:
-        self._owner.close(engine_error(error, str(self._topic)))
+        reason = engine_error(error, str(self._topic))
+        if self._ending is not None:
+            return
+        self._ending = reason
+        if all(one.entries.idle for one in self._open):
+            self._owner.close(reason)
+        else:
+            self._cluster.context.tasks.spawn(self._settle(reason), f"end the producer of {self._topic}")
+
+    async def _settle(self, reason: PenstockError) -> None:
+        """What is on its way to the other partitions gets its own result before the producer ends."""
+        await asyncio.gather(*(one.entries.settled() for one in self._open))
+        self._owner.close(reason)
 
     def close(self) -> None:
         """Leave the topic; harmless when repeated."""

@@ -112,7 +112,7 @@ class Receiver:
                 self.budget.call_when_room(self._has_room)
         share = share_of(room, len(self.parts))
         for part in self.parts.values():
-            more = to_grant(share, part.entries.permits)
+            more = to_grant(share, part.due)
             if more:
                 part.entries.flow(more)
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from penstock.broker.delivery import Budget, Outcome
 from penstock.broker.producer import Reply
@@ -12,14 +12,11 @@ from penstock.broker.topic import Topic
 from penstock.broker.topics import Topics
 from penstock.client.aio.context import Context
 from penstock.client.entries.consumer import EntryConsumer
-from penstock.client.enums import ConsumerType, InitialPosition, KeySharedMode
 from penstock.client.errors import PulsarException
-from penstock.client.policies import ConsumerKeySharedPolicy
-from penstock.client.session import commands
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import ConsumerOptions, SubscriptionType
+from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
@@ -27,18 +24,13 @@ from .burying import Bury
 from .errors import engine_error
 from .owner import ArrivingSchemas
 from .receiver import Receiver
+from .subscribing import subscription_of
 from .subscription import Admin, Subscription, attached_subscription
 from .topic_consumer import TopicConsumer
 
 log = logging.getLogger(__name__)
 
 FOLLOW_S: Final = 60.0  # how often partitions and topics that came are looked for, as Pulsar's clients do
-_TYPES: Final = {
-    SubscriptionType.EXCLUSIVE: ConsumerType.Exclusive,
-    SubscriptionType.SHARED: ConsumerType.Shared,
-    SubscriptionType.FAILOVER: ConsumerType.Failover,
-    SubscriptionType.KEY_SHARED: ConsumerType.KeyShared,
-}
 
 Names = Callable[[], Awaitable[Sequence[TopicName]]]
 
@@ -54,17 +46,6 @@ class Cluster(Protocol):
     def numbered(self) -> bool: ...
     def flag(self, name: str, default: bool = False) -> bool:
         """A setting of the brokers."""
-
-
-class Hosting(Protocol):
-    """The engine around a consumer."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def tasks(self) -> Tasks: ...
-    async def bury(self, *letter: Any) -> None:
-        """Publish a message to its dead-letter topic."""
 
 
 class Subscriber(Receiver, ABC):
@@ -102,14 +83,23 @@ class Subscriber(Receiver, ABC):
         self._leaving: list[asyncio.Task[None]] = []
         self._unique = False
         self._follow_names: Names = self._named
+        self._wants: Callable[[TopicName], bool] = self._names_it
+        self._looks = False  # a look is about to begin
         self._follows = False  # topics that come later: it lives without any
 
     # -- coming and going
 
-    async def open(self, *, unique_name: bool = False, follow: Names | None = None) -> None:
+    async def open(
+        self,
+        *,
+        unique_name: bool = False,
+        follow: Names | None = None,
+        matches: Callable[[TopicName], bool] | None = None,
+    ) -> None:
         """Subscribe to every partition; raises what stands in the way, and then it is attached nowhere.
 
-        `follow` says which topics there are now, where that is more than the partitions of those that were named.
+        `follow` says which topics there are now, where that is more than the partitions of those that were named,
+        and `matches` whether a topic may be one of them.
         """
         self._unique, self._follows = unique_name, follow is not None
         try:
@@ -118,8 +108,12 @@ class Subscriber(Receiver, ABC):
         except BaseException:
             await self.leave()
             raise
-        self._follow_names = follow or self._named
+        self._follow_names, self._wants = follow or self._named, matches or self._names_it
+        self._topics.listeners.add(self._changed)
         self._following = self._tasks.spawn(self._follow(), f"follow the topics of {self.name}")
+
+    def _names_it(self, topic: TopicName) -> bool:
+        return any(name.base == topic for name in self._names)
 
     async def _named(self) -> Sequence[TopicName]:
         return self._names
@@ -150,7 +144,7 @@ class Subscriber(Receiver, ABC):
             numbered=cluster.numbered,
             by_index=cluster.flag("acknowledgmentAtBatchIndexLevelEnabled"),
         )
-        how = self._how(topic, start)
+        how = subscription_of(topic.name, self.subscription, self.name, options, start)
         part.entries = EntryConsumer(
             cluster.context,
             how,
@@ -177,29 +171,20 @@ class Subscriber(Receiver, ABC):
             self._drop(part)
         self.grant()
 
-    def _how(self, topic: Topic, start: MessageId) -> commands.Subscription:
-        options = self.options
-        ranges = list(options.key_ranges)
-        return commands.Subscription(
-            topic=str(topic.name),
-            name=self.subscription,
-            consumer_name=self.name,
-            type=_TYPES[options.type],
-            durable=options.durable,
-            initial_position=InitialPosition.Earliest if start == EARLIEST else InitialPosition.Latest,
-            read_compacted=options.compacted,
-            properties=dict(options.properties),
-            key_shared=ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=ranges)
-            if ranges
-            else None,
-            priority=options.priority,
-            subscription_properties=dict(options.subscription_properties),
-        )
-
     async def _follow(self) -> None:
         while not self.closed:
             await asyncio.sleep(FOLLOW_S)
             await self.look()
+
+    def _changed(self, topic: TopicName) -> None:
+        """This process learned of a topic, or of partitions: there may be something to join before it is time to look."""
+        if self._wants(topic) and not self._looks and not self.closed:
+            self._looks = True
+            self._tasks.spawn(self._look_now(), f"look at the topics of {self.name}")
+
+    async def _look_now(self) -> None:
+        self._looks = False
+        await self.look()
 
     async def look(self, names: Names | None = None) -> None:
         """Join the partitions and topics that came, leave those that went."""
@@ -239,6 +224,7 @@ class Subscriber(Receiver, ABC):
         if self.closed:
             return
         self.closed, self.close_reason = True, reason
+        self._topics.listeners.discard(self._changed)
         if self._following is not None and self._following is not asyncio.current_task():
             self._following.cancel()
         for part in list(self.parts.values()):

@@ -66,6 +66,12 @@ class TopicConsumer:
 
     # -- in
 
+    @property
+    def due(self) -> int:
+        """Messages that were permitted and are not delivered yet."""
+        unread = sum(one.mask.bit_count() for one in self._unread) if self._unread else 0
+        return self.entries.due + unread
+
     def arrived(self, entries: list[Arrived]) -> None:
         if self._unread:
             self._unread += entries

@@ -1,5 +1,6 @@
 """Which topics the cluster has, as far as it was learned, and those that this server uses."""
 
+from bisect import bisect_left
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -23,6 +24,7 @@ from .topic import PulsarTopic
 
 KNOWN_MAX: Final = 50_000
 UNUSED_MS: Final = 600_000  # then a topic without clients here is forgotten
+NEVER: Final = -1  # when a list was learned that is no longer right
 NO_TOPICS: Final = AutoTopics(False)
 _AWAY: Final = frozenset((ErrorKind.UNAVAILABLE, ErrorKind.REQUEST_TIMEOUT))
 
@@ -107,8 +109,17 @@ class PulsarTopics:
         if document is None:
             for log in list(self._of.get(name, ())):
                 self._forget(log, deleted=True)
+        self._check_names(name, there=document is not None)
         if before is not None and before.document != document:
             self._changed(name)
+
+    def _check_names(self, name: TopicName, *, there: bool) -> None:
+        """Have the topics of a namespace listed again where the list is no longer right."""
+        at_ms, names = self._names.get(name.namespace_name, (0, None))
+        if names is not None and at_ms != NEVER:
+            at = bisect_left(names, name)
+            if (at < len(names) and names[at] == name) != there:
+                self._names[name.namespace_name] = NEVER, names
 
     def _changed(self, name: TopicName) -> None:
         for listener in list(self.listeners):
@@ -121,7 +132,7 @@ class PulsarTopics:
     async def learn_names(self, namespace: NamespaceName) -> None:
         now = self._clock.monotonic_ms()
         known = self._names.get(namespace)
-        if known is not None and now - known[0] < self._learned_ms:
+        if known is not None and known[0] != NEVER and now - known[0] < self._learned_ms:
             return
         await self._namespaces.learn(namespace)
         try:

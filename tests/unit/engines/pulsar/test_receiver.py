@@ -34,8 +34,13 @@ class Part:
         self.source = source
         self.entries = Entries()
         self.out = Outstanding(counts_here=False)
+        self.unread = 0  # came, and is not delivered yet
         self.given: list[Delivery] = []
         self.handed: list[Delivery] = []
+
+    @property
+    def due(self) -> int:
+        return self.entries.permits + self.unread
 
     def handed_on(self, deliveries: list[Delivery]) -> None:
         self.handed += deliveries
@@ -90,6 +95,16 @@ class Stage:
 def test_the_window_is_shared_by_the_topics() -> None:
     assert Stage(4, window=100).permits == [25] * 4
     assert Stage(4, window=2).permits == [1] * 4
+
+
+def test_what_came_and_is_not_delivered_yet_has_its_permit() -> None:
+    stage = Stage(window=None, flow=True)
+    stage.receiver.flow(2)
+    stage.arrive(0)
+    stage.parts[0].entries.permits -= 1
+    stage.parts[0].unread = 1
+    stage.receiver.take()
+    assert stage.permits == [0]
 
 
 def test_large_messages_get_few_permits() -> None:

@@ -1,0 +1,108 @@
+"""What not every engine can: it does it, or refuses it with NOT_SUPPORTED."""
+
+from collections.abc import Awaitable
+
+import pytest
+
+from penstock.broker.capability import Capability, require
+from penstock.broker.producer import Item
+from penstock.broker.staging import Caller, Expected
+from penstock.model.entry import NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.stage import StageKey
+
+from .bench import Bench, EngineTests, stored
+
+
+async def refused(call: Awaitable[object]) -> None:
+    """Prove that the engine does not have something."""
+    with pytest.raises(PenstockError) as caught:
+        await call
+    assert caught.value.kind is ErrorKind.NOT_SUPPORTED
+
+
+def entry(bench: Bench, text: str, sequence_id: int = 0) -> NewEntry:
+    """An entry as a client makes it."""
+    return bench.broker.encoder.encode(
+        [OutMessage(payload=text.encode())],
+        producer="p",
+        sequence_id=sequence_id,
+        publish_time=bench.broker.clock.now_ms(),
+        schema_version=None,
+    )
+
+
+class CapabilityTests(EngineTests):
+    """Tests of each `Capability`."""
+
+    @pytest.mark.parametrize("capability", list(Capability))
+    async def test_what_is_not_claimed_is_refused_in_words(
+        self, bench: Bench, capability: Capability
+    ) -> None:
+        if bench.can(capability):
+            require(bench.broker, capability)
+            return
+        with pytest.raises(PenstockError, match=capability.value) as caught:
+            require(bench.broker, capability)
+        assert caught.value.kind is ErrorKind.NOT_SUPPORTED
+
+    async def test_byte_positions(self, bench: Bench) -> None:
+        await bench.publish("a", "b", "c")
+        log = await bench.log()
+        if not bench.can(Capability.BYTE_POSITIONS):
+            await refused(log.find_size(1))
+            await refused(log.size_since(log.first_entry))
+            return
+        entries = await log.read_at(log.first_offset, 10)
+        sizes = [len(one.data) for one in entries]
+        assert log.size_bytes == await log.size_since(log.first_entry) == sum(sizes)
+        assert await log.size_since(entries[1].entry_id) == sum(sizes[1:])
+        assert await log.find_size(sizes[2]) == entries[2]
+        assert await log.find_size(sizes[2] - 1) is None
+
+    async def test_entries_that_clients_made(self, bench: Bench) -> None:
+        producer = await bench.producer(name="p")
+        items = [Item(entry(bench, text, n), "p", n) for n, text in enumerate("ab")]
+        ids = stored(await producer.publish_entries(items))
+        client = await bench.consume()
+
+        assert await client.come(2) == ["a", "b"]
+        assert [one.id for one in client.received] == ids
+
+    async def test_entries_in_bulk(self, bench: Bench) -> None:
+        log = await bench.log()
+        call = bench.broker.staging.append(log, [entry(bench, "a"), entry(bench, "b")], deduplicate=False)
+        if not bench.can(Capability.ENTRIES):
+            await refused(call)
+            return
+        placed, repeats = await call
+        assert placed is not None
+        assert repeats == 0
+        assert await bench.contents() == ["a", "b"]
+
+    async def test_staged_publishing(self, bench: Bench) -> None:
+        log, staging = await bench.log(), bench.broker.staging
+        key, data = StageKey("w", 0, "s"), entry(bench, "a")
+        stage = staging.stage(key, 0, 1, [(log, [data])], Caller())
+        if not bench.can(Capability.STAGED_PUBLISH):
+            await refused(stage)
+            await refused(staging.writer("w", Caller()))
+            return
+        await stage
+        assert await bench.contents() == []
+        expected = Expected("s", 1, 1, len(data.data))
+        for new in (True, False):
+            _, first = await staging.commit("w", 0, [expected], Caller(), topics=[bench.topic], keep=False)
+            assert first is new
+        assert await bench.contents() == ["a"]
+
+    async def test_compaction(self, bench: Bench) -> None:
+        await bench.publish("a", "b", key="k")
+        call = bench.broker.administration.compact_topic(bench.topic)
+        if not bench.can(Capability.COMPACTION):
+            await refused(call)
+            return
+        await call
+        client = await bench.consume(compacted=True)
+        assert (await client.come(1))[-1] == "b" or await client.come(2) == ["a", "b"]
