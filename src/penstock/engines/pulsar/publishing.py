@@ -138,10 +138,12 @@ class PartitionProducer:
         self._topic.published(entry.count, len(entry.data), _CLOCK.monotonic_ms() - sent_ms)
         return outcome
 
-    async def post_entries(self, entries: Sequence[Outgoing]) -> list[Result]:
-        """Send entries as they are; a result each."""
+    async def post_entries(self, entries: Sequence[Outgoing], *, renumber: bool = False) -> list[Result]:
+        """Send entries as they are; a result each. `renumber`: to the broker they are numbered by this producer."""
         async with self._turn:
             await self._room()
+            if renumber:
+                entries = [self._renumbered(entry) for entry in entries]
             self._highest = max(self._highest, *(entry.highest for entry in entries))
             future = self._go(entries)
         return [
@@ -152,6 +154,11 @@ class PartitionProducer:
             else MessageId(*outcome, self._partition)
             for outcome in await future
         ]
+
+    def _renumbered(self, entry: Outgoing) -> Outgoing:
+        first = self._numbers.next
+        self._numbers.next += entry.count
+        return Outgoing(entry.data, first, self._numbers.next - 1, entry.count)
 
     async def _room(self) -> None:
         try:
