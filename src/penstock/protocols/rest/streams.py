@@ -136,6 +136,7 @@ async def stream_entries(
         (b"content-type", ENTRIES.encode()),
         (b"x-penstock-ledger", b"%d" % topic.ledger),
         (b"x-penstock-earliest", b"%d" % topic.first_offset),
+        (b"x-penstock-latest", b"%d" % topic.next_offset),
     )
     frames = Frames(topic.ledger)
     by_offset = topic.ledger < 0  # ids of entries do not rise in a log of many ledgers
