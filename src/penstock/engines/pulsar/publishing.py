@@ -56,6 +56,11 @@ class Numbers:
         self.next = following
         return given
 
+    def renumbered(self, entry: Outgoing) -> Outgoing:
+        """An entry under the next ones, whatever it says itself."""
+        first, self.next = self.next, self.next + entry.count
+        return Outgoing(entry.data, first, self.next - 1, entry.count)
+
 
 class Posted(msgspec.Struct, gc=False):
     """Entries that are on their way: the places of each one's messages in the call, and what becomes of the entries."""
@@ -139,11 +144,11 @@ class PartitionProducer:
         return outcome
 
     async def post_entries(self, entries: Sequence[Outgoing], *, renumber: bool = False) -> list[Result]:
-        """Send entries as they are; a result each. `renumber`: to the broker they are numbered by this producer."""
+        """Send entries as they are; a result each. `renumber`: to the broker they have this producer's numbers."""
         async with self._turn:
             await self._room()
             if renumber:
-                entries = [self._renumbered(entry) for entry in entries]
+                entries = [self._numbers.renumbered(entry) for entry in entries]
             self._highest = max(self._highest, *(entry.highest for entry in entries))
             future = self._go(entries)
         return [
@@ -154,11 +159,6 @@ class PartitionProducer:
             else MessageId(*outcome, self._partition)
             for outcome in await future
         ]
-
-    def _renumbered(self, entry: Outgoing) -> Outgoing:
-        first = self._numbers.next
-        self._numbers.next += entry.count
-        return Outgoing(entry.data, first, self._numbers.next - 1, entry.count)
 
     async def _room(self) -> None:
         try:
