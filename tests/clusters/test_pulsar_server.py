@@ -109,7 +109,7 @@ def test_raw_entries_are_streamed(rest: httpx.Client, topic: str) -> None:
         offset, count, _, size = struct.unpack(">QIQI", body[:24])
         frames.append((offset, count))
         body = body[24 + size :]
-    assert frames == [(0, 2), (2, 1)]
+    assert frames == [(0, 0), (0, 2), (2, 1)], "the first one names the ledger"
 
 
 def test_a_read_waits_for_the_first_message(rest: httpx.Client, topic: str) -> None:
@@ -223,8 +223,17 @@ def test_who_may_administer_the_cluster(pulsar_cluster: PulsarCluster, topic: st
         assert rest.get("/admin/v2/clusters", headers=app).status_code == 403
         assert rest.get(f"/admin/v2/persistent/{name}/stats", headers=app).status_code == 403
         assert rest.get(f"/lookup/v2/topic/persistent/{name}", headers=app).status_code == 200
+        # Who uses a topic may know its partitions and its schemas, and registers some.
+        assert rest.get(f"/admin/v2/persistent/{name}/partitions", headers=app).status_code == 200
+        schema = f"/admin/v2/schemas/{name}/schema"
+        body = {"type": "STRING", "schema": "", "properties": {}}
+        assert rest.post(schema, json=body, headers=app).status_code == 200
+        assert rest.get(schema, headers=app).json()["type"] == "STRING"
+        assert rest.delete(schema, headers=app).status_code == 403
         assert rest.get("/admin/v2/clusters", headers=root).status_code == 200
         other = issuer.headers("other")
+        assert rest.get(schema, headers=other).status_code == 403
+        assert rest.post(schema, json=body, headers=other).status_code == 403
         assert rest.get(f"/lookup/v2/topic/persistent/{name}", headers=other).status_code == 403
         # What the cluster grants counts, too.
         granted = rest.post(

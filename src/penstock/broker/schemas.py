@@ -43,6 +43,9 @@ class SchemaVersions(Protocol):
 class Schemas(SchemaVersions, Protocol):
     """Which schema may follow which, and who may publish and consume with it."""
 
+    async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
+        """As `version`; a cluster is asked for one that is not known yet."""
+
     def strategy(self, topic: TopicName) -> Compatibility:
         """The strategy that counts for a topic: its namespace's, or the default."""
 

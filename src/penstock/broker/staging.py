@@ -5,8 +5,9 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.model.entry import AppendResult, NewEntry
+from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey, Target, Writer
 
@@ -48,6 +49,19 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         """Raise FORBIDDEN unless the writer is the caller's, or the caller is a superuser or not authenticated."""
         if self.role and not self.superuser and writer.owner != self.role:
             raise self.forbidden(writer.name)
+
+
+class Published(msgspec.Struct):
+    """What became of entries that were appended: where the first one went, and how many were repeats.
+
+    `first` is None where all were, `offset` also where the log does not tell it. `last_sequence_id` is the highest of the
+    last entry's producer, where repeats are looked for.
+    """
+
+    first: MessageId | None = None
+    offset: int | None = None
+    repeats: int = 0
+    last_sequence_id: int | None = None
 
 
 class StagedBatch(Protocol):
@@ -130,11 +144,10 @@ class Staging(StagedWriters, Protocol):
         Raises FORBIDDEN, and STAGE_CONFLICT where nothing is staged and the batch is committed: that is never undone.
         """
 
-    async def append(
-        self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool
-    ) -> tuple[AppendResult | None, int]:
-        """Append entries of any producers without a stage, all or none; where the first went, and how many were repeats.
+    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
+        """Append entries of any producers without a stage, all or none; before a cluster, one by one up to an error.
 
         With `deduplicate` an entry whose producer has stored its highest sequence id is skipped, whatever the
-        namespace says. Raises EXCLUSIVE_PRODUCER, and what prevents the topic from taking messages.
+        namespace says. Raises EXCLUSIVE_PRODUCER, NOT_SUPPORTED where repeats cannot be told, and what prevents the
+        topic from taking messages.
         """

@@ -152,6 +152,8 @@ def refusal(status: int, body: bytes) -> RemoteError:
     """What an answer with an error says."""
     try:
         answer = json.loads(body)
+        if "error_code" not in answer:  # of a cluster behind the server
+            return RemoteError(status, 0, str(answer["reason"]))
         return RemoteError(status, int(answer["error_code"]), str(answer["message"]))
     except (ValueError, TypeError, KeyError):
         text = body[:200].decode(errors="replace").strip()

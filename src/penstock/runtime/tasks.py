@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
@@ -10,10 +10,21 @@ from typing import Any, Final, Generic, TypeVar
 
 log = logging.getLogger(__name__)
 
+A = TypeVar("A")
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 SLICE_S: Final = 0.002  # far below what a client notices, far above what a switch costs
+
+
+async def each(work: Callable[[A], Awaitable[T]], items: Sequence[A], at_once: int) -> list[T]:
+    """The results of `work` for each item, in their order, `at_once` at a time; raises the first error."""
+    if at_once == 1:
+        return [await work(item) for item in items]
+    results: list[T] = []
+    for start in range(0, len(items), at_once):
+        results += await asyncio.gather(*map(work, items[start : start + at_once]))
+    return results
 
 
 class Uncancellable(asyncio.Future[T]):

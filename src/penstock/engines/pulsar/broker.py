@@ -27,6 +27,7 @@ from .acting import ActingClusters
 from .cluster import PulsarCluster
 from .consumer import Consumer
 from .dead_letters import DeadLetters
+from .entries import EntryPublishing
 from .namespaces import PulsarNamespaces
 from .producer import Producer
 from .replies import Replies
@@ -35,7 +36,7 @@ from .schemas import Schemas
 from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics
-from .unsupported import ClusterPolicies, NoAdministration, NoStaging, NoWatches
+from .unsupported import ClusterPolicies, NoAdministration, NoWatches
 
 SWEEP_S: Final = 5.0
 
@@ -68,7 +69,7 @@ class PulsarBroker:
         self.topics.learners.append(self._learn_schema)
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
         self.administration = NoAdministration()
-        self.staging = NoStaging()
+        self.staging = EntryPublishing(self._acting_producer, self._in_force)
         self.requests = Requests(clock, own.request_timeout_ms_max)
         self._replies = Replies(self.cluster.context, clock, encoder, self.requests, self.tasks)
         self.watches = NoWatches()
@@ -83,8 +84,10 @@ class PulsarBroker:
         except BaseException:
             await self.cluster.close()
             raise
+        offers = [Capability.ENTRIES]
         if self.cluster.numbered:
-            self.capabilities = frozenset((Capability.OFFSETS,))
+            offers.append(Capability.OFFSETS)
+        self.capabilities = frozenset(offers)
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
         self.settings = msgspec.structs.replace(
             self.settings, max_message_bytes=min(bytes_max, self.settings.max_message_bytes)
@@ -126,8 +129,11 @@ class PulsarBroker:
         *,
         queued: Callable[[AnyProducer], None] | None = None,
     ) -> AnyProducer:
+        return await self._acting_producer(name, options or ProducerOptions())
+
+    async def _acting_producer(self, name: TopicName, options: ProducerOptions) -> Producer:
+        """A producer for the caller that is served now."""
         cluster = self._acting.of(ACTING.get())
-        options = options or ProducerOptions()
         return await self._open(Producer(cluster, self.topics, self.schemas, name, options, self._replies))
 
     async def _own_producer(self, name: TopicName, options: ProducerOptions) -> AnyProducer:
@@ -136,7 +142,7 @@ class PulsarBroker:
             Producer(self.cluster, self.topics, self.schemas, name, options, self._replies)
         )
 
-    async def _open(self, producer: Producer) -> AnyProducer:
+    async def _open(self, producer: Producer) -> Producer:
         await producer.open()
         return producer
 

@@ -95,6 +95,10 @@ class LogEnds:
         self._remember(found)
         return found
 
+    def place_before(self, position: int) -> Place | None:
+        """The entry that ends at a position, where it was read lately."""
+        return self._known.get(position)
+
     def _remember(self, entry: Entry) -> None:
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()

@@ -5,7 +5,8 @@ nothing: what the contract calls an entry's id is its position here.
 """
 
 import asyncio
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from penstock.client.errors import PulsarException
 from penstock.model.entry import Entry
@@ -17,12 +18,14 @@ from penstock.runtime.clock import Clock
 from .admin import admin_path
 from .cluster import PulsarCluster
 from .ends import LogEnds
-from .positions import BEFORE_ALL, opaque, place_of
+from .positions import BEFORE_ALL, Place, opaque, place_of
 from .reader import Reader
 from .readers import QUIET_S
 from .search import find_offset
+from .sizes import bytes_from, ledger_sizes, place_with
 
 READ_BYTES: Final = 1 << 20
+STATS_MS: Final = 500  # a request of many steps asks once
 FOLLOW_S: Final = 0.2  # how often it is looked whether a log grew that has followers
 
 
@@ -39,6 +42,8 @@ class PulsarLog(LogEnds):
         self.deleted = False
         self.read_bytes_max = READ_BYTES
         self._following: asyncio.Task[None] | None = None
+        self._stats: Mapping[str, Any] | None = None  # internalStats, and when it was asked for
+        self._stats_ms = 0
 
     @property
     def first_entry(self) -> int:
@@ -101,10 +106,36 @@ class PulsarLog(LogEnds):
         return self.next_offset if entry is None else entry.offset
 
     async def size_since(self, entry_id: int) -> int:
-        raise _no_sizes()
+        """As `broker.Log.size_since`, estimated: within a ledger, entries are taken for equally large."""
+        if entry_id >= self.next_offset or self._last == BEFORE_ALL:
+            return 0
+        stats = await self._internal_stats()
+        if entry_id <= self.first_offset:
+            return sum(one.bytes for one in ledger_sizes(stats))
+        return bytes_from(ledger_sizes(stats), await self._place_at(entry_id, stats))
 
     async def find_size(self, size_bytes: int) -> Entry | None:
-        raise _no_sizes()
+        """As `broker.Log.find_size`, estimated likewise."""
+        place = place_with(ledger_sizes(await self._internal_stats()), size_bytes)
+        return None if place is None else await self.entry_at_place(place, exact=False)
+
+    async def _place_at(self, position: int, stats: Mapping[str, Any]) -> Place:
+        """Where the entry lies that holds a position, or about there."""
+        known = self._known.get(position)
+        if known is not None:
+            return known[0], known[1] + 1
+        if not self._numbered:
+            return place_of(position)
+        return await find_offset(position, stats, self.entry_at_place) or BEFORE_ALL
+
+    async def _internal_stats(self) -> Mapping[str, Any]:
+        """What the cluster counts of the log's ledgers, at most STATS_MS old."""
+        now = self.clock.monotonic_ms()
+        if self._stats is None or now - self._stats_ms >= STATS_MS:
+            path = f"{admin_path(self.name)}/internalStats"
+            self._stats = await self._cluster.admin.get(path, missing=ErrorKind.TOPIC_NOT_FOUND)
+            self._stats_ms = now
+        return self._stats
 
     def id_of(self, entry: Entry, index: int) -> MessageId:
         if index < 0:
@@ -197,10 +228,7 @@ class PulsarLog(LogEnds):
             return (EARLIEST, True) if self._last == BEFORE_ALL else (MessageId(*self._last), False)
         if not self._numbered:
             return MessageId(*place_of(position)), True
-        stats = await self._cluster.admin.get(
-            f"{admin_path(self.name)}/internalStats", missing=ErrorKind.TOPIC_NOT_FOUND
-        )
-        place = await find_offset(position, stats, self.entry_at_place)
+        place = await find_offset(position, await self._internal_stats(), self.entry_at_place)
         return (EARLIEST if place is None else MessageId(*place)), True
 
     def sweep(self) -> None:
@@ -228,7 +256,3 @@ class PulsarLog(LogEnds):
             except (PenstockError, PulsarException):
                 await asyncio.sleep(1)  # the followers wait until their own time is over
             await asyncio.sleep(FOLLOW_S)
-
-
-def _no_sizes() -> PenstockError:
-    return PenstockError(ErrorKind.NOT_SUPPORTED, "the engine behind this server has no sizes of ranges")

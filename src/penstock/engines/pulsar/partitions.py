@@ -18,8 +18,9 @@ from penstock.model.schema import SchemaInfo
 from .acting import ActingCluster
 from .cluster import PulsarCluster
 from .errors import engine_error
-from .publishing import Numbers, PartitionProducer
+from .publishing import PartitionProducer
 from .schemas import Schemas
+from .sequence_ids import Numbers
 from .topic import PulsarTopic
 from .topics import PulsarTopics
 

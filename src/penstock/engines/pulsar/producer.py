@@ -10,6 +10,7 @@ from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
+from penstock.model.message_id import UNKNOWN_ID
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.model.schema import SchemaInfo
@@ -181,6 +182,18 @@ class Producer:
         for item, result in zip(items, results, strict=True):
             item.settle(result)
         return results
+
+    async def append(self, entries: Sequence[NewEntry]) -> list[Result]:
+        """Send entries of other producers to the one log; a result each, UNKNOWN_ID for what is a repeat. Under a name of
+        its own, a producer keeps their numbers, and sends none that is stored; else they get its own."""
+        (partition,) = await self._attached()
+        outgoing = [_outgoing(Item(entry)) for entry in entries]
+        if not self.options.name:
+            return await partition.post_entries(outgoing, renumber=True)
+        last = self.last_sequence_id
+        new = [entry for entry in outgoing if entry.highest > last]
+        posted = await partition.post_entries(new) if new else []
+        return [UNKNOWN_ID] * (len(outgoing) - len(new)) + posted
 
     async def schema_version(self, schema: SchemaInfo) -> int | None:
         key = (schema.type, schema.data, tuple(sorted(schema.properties.items())))

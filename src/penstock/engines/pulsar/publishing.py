@@ -19,42 +19,11 @@ from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
 
 from .errors import engine_error
+from .sequence_ids import Numbers
 from .topic import PulsarTopic
 
 _FORMAT: Final = WireFormat()
 _CLOCK: Final = LoopClock()
-
-
-class Numbers:
-    """The sequence ids of one producer, over all its partitions."""
-
-    __slots__ = ("next",)
-
-    def __init__(self) -> None:
-        self.next = 0
-
-    def give(self, message: OutMessage) -> int:
-        """Give a message the next one, unless it has one; returns it."""
-        number = message.sequence_id
-        if number is None:
-            number = message.sequence_id = self.next
-        if number >= self.next:
-            self.next = number + 1
-        return number
-
-    def give_all(self, messages: Sequence[OutMessage]) -> bool:
-        """The same for several; whether one of them had one."""
-        given, following = False, self.next
-        for message in messages:
-            number = message.sequence_id
-            if number is None:
-                message.sequence_id = following
-                following += 1
-            else:
-                given = True
-                following = max(following, number + 1)
-        self.next = following
-        return given
 
 
 class Posted(msgspec.Struct, gc=False):
@@ -138,10 +107,12 @@ class PartitionProducer:
         self._topic.published(entry.count, len(entry.data), _CLOCK.monotonic_ms() - sent_ms)
         return outcome
 
-    async def post_entries(self, entries: Sequence[Outgoing]) -> list[Result]:
-        """Send entries as they are; a result each."""
+    async def post_entries(self, entries: Sequence[Outgoing], *, renumber: bool = False) -> list[Result]:
+        """Send entries as they are; a result each. `renumber`: to the broker they have this producer's numbers."""
         async with self._turn:
             await self._room()
+            if renumber:
+                entries = [self._numbers.renumbered(entry) for entry in entries]
             self._highest = max(self._highest, *(entry.highest for entry in entries))
             future = self._go(entries)
         return [

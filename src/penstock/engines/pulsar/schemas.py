@@ -138,6 +138,13 @@ class Schemas:
             raise _no_version(topic, number)
         return found
 
+    async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
+        known = self._known(topic)
+        if known.versions.get(number) is None:
+            known.versions.pop(number, None)  # it may have come since
+            await self.fetch(topic, (number,))
+        return self.version(topic, number)
+
     def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
         if number is not None:
             for one in self.all(topic):

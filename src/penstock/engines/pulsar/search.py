@@ -6,6 +6,7 @@ from typing import Any, Final
 from penstock.model.entry import Entry
 
 from .positions import Place
+from .sizes import ledger_sizes
 
 STEPS_MAX: Final = 64  # each is one entry read; interpolation mostly needs two or three
 
@@ -48,11 +49,8 @@ async def find_offset(
 
 
 def ledgers_of(stats: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
-    """The ledgers with their numbers of entries, in order; the last one's is counted apart while it is written."""
-    found = [(int(one["ledgerId"]), int(one["entries"])) for one in stats.get("ledgers", ())]
-    if found and not found[-1][1]:
-        found[-1] = found[-1][0], int(stats.get("currentLedgerEntries", 0))
-    return [one for one in found if one[1] > 0]
+    """The ledgers with their numbers of entries, in order."""
+    return [(one.ledger, one.entries) for one in ledger_sizes(stats)]
 
 
 def place_at(ledgers: Sequence[tuple[int, int]], ordinal: int) -> Place:

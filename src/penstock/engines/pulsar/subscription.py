@@ -62,6 +62,7 @@ class Subscription:
         self.backlog = 0
         self.delayed = 0
         self.unacked = 0
+        self.connected = 0  # consumers, of any process
         self.redelivered = 0
         self.active: Receiver | None = None  # where it is a consumer of this process
         self._admin = admin
@@ -118,6 +119,7 @@ class Subscription:
         self.unacked = int(stats.get("unackedMessages", 0))
         self.durable = bool(stats.get("isDurable", self.durable))
         self.properties = dict(stats.get("subscriptionProperties") or {})
+        self.connected = len(stats.get("consumers") or ())
         if stats.get("consumers"):
             self.type = SubscriptionType.named(str(stats.get("type", ""))) or self.type
 

@@ -1,7 +1,7 @@
 """Subscriptions over all partitions of their topics: the cluster has them."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from penstock.broker.consumer import Consumer
@@ -14,6 +14,7 @@ from penstock.model.names import TopicName
 from .admin import admin_path
 from .cluster import PulsarCluster
 from .subscription import Subscription, attached_subscription, subscriptions_of
+from .topic import PulsarTopic
 from .topics import PulsarTopics
 
 _LARGEST: Final = 2**63 - 1
@@ -78,10 +79,19 @@ class PulsarSubscriptions:
             if error.kind is not ErrorKind.SUBSCRIPTION_NOT_FOUND:
                 raise
             await self.create(topic.name, subscription, EARLIEST)
-            await one.refresh()
-        if exact or offset > one.cursor.mark:
-            await one.move(offset)
-            await one.refresh()
+            one.cursor.learn(topic.first_offset, [])
+        if one.connected:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"{subscription} has consumers on {topic.name}: to move it would disconnect them",
+            )
+        if offset > one.cursor.mark or (exact and offset != one.cursor.mark):
+            before = cast(PulsarTopic, topic).place_before(offset)
+            if before is None:
+                await one.move(offset)
+            else:
+                await one.seek(MessageId(*before, topic.name.partition))
+            one.cursor.learn(offset, [])
         return one
 
     async def grow(self, name: TopicName, partitions: int) -> None:

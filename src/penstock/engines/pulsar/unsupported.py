@@ -40,7 +40,7 @@ class NoAdministration:
 
 
 class NoStaging:
-    """`broker.Staging`."""
+    """`broker.Staging`, but for `append`."""
 
     def batches(self, writer: str) -> Mapping[int, Any]:
         return {}
@@ -65,9 +65,6 @@ class NoStaging:
 
     async def abort(self, *_: Any) -> NoReturn:
         raise refuse(Capability.STAGED_PUBLISH.value)
-
-    async def append(self, *_: Any, **__: Any) -> NoReturn:
-        raise refuse(Capability.ENTRIES.value)
 
 
 class ClusterPolicies:

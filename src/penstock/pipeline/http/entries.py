@@ -22,9 +22,12 @@ _ERROR_BYTES_MAX: Final = 64 << 10
 
 
 class Entries(NamedTuple):
-    """An open stream of entries."""
+    """An open stream of entries of a log that lies between the offsets `earliest` and `latest`; `ledger` is -1 where the log
+    has many: then offsets may be missing that belong to no message, such as a cluster's own markers."""
 
     ledger: int
+    earliest: int
+    latest: int
     response: http.client.HTTPResponse
 
     def read(self, size: int) -> bytes:
@@ -62,7 +65,10 @@ def entries(access: Access, topic: TopicName, partition: int, start: int, end: i
             raise PenstockError(
                 ErrorKind.NOT_ACCEPTABLE, f"{access.url} answers {kind!r} instead of {ENTRIES}"
             )
-        yield Entries(int(response.headers.get("X-Penstock-Ledger", "-1")), response)
+        ledger, earliest, latest = (
+            int(response.headers.get(f"X-Penstock-{name}", "-1")) for name in ("Ledger", "Earliest", "Latest")
+        )
+        yield Entries(ledger, earliest, latest, response)
     finally:
         connection.close()
 

@@ -1,7 +1,7 @@
 """A topic's registered schemas over HTTP. Versions never change: a worker asks for each once."""
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,8 @@ from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
 
 from .retry import retrying
+
+_REFUSED: Final = "IncompatibleSchemaException"  # Pulsar's answer is a 500 then
 
 
 def all_versions(client: HttpClient, topic: str) -> dict[int, SchemaInfo]:
@@ -41,10 +43,22 @@ def register(client: HttpClient, topic: str, schema: SchemaInfo) -> int:
     """Register a schema, or find it: its version. Raises INCOMPATIBLE_SCHEMA where it may not follow."""
     path = schemas_path(TopicName.parse(topic))
     body = {"type": schema.type.name, "schema": _text(schema), "properties": schema.properties}
-    verdict = client.call("POST", f"{path}/compatibility", body=body)
-    if not verdict["isCompatibility"]:
+    try:
+        verdict = client.call("POST", f"{path}/compatibility", body=body)
+    except PenstockError as error:
+        if _REFUSED not in error.message:
+            raise
+        raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, _reason(error.message)) from None
+    if not verdict.get(
+        "isCompatibility", verdict.get("compatibility")
+    ):  # as documented, and as Pulsar names it
         raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, str(verdict.get("reason", "it may not follow")))
     return int(client.call("POST", f"{path}/schema", body=body)["version"]["version"])
+
+
+def _reason(text: str) -> str:
+    """What Pulsar says in an answer that has its stack trace, too."""
+    return " ".join(text.partition("Message: ")[2].partition("Stacktrace:")[0].split()) or text
 
 
 def _schema(found: dict[str, Any]) -> SchemaInfo:

@@ -25,11 +25,13 @@ RETRY_S: Final = 120.0  # how long a server may be away: a restart, with a store
 
 
 class Opened(NamedTuple):
-    """Topics and how many partitions each has (0: none), and how large a part and a message may be."""
+    """Topics and how many partitions each has (0: none), how large a part and a message may be, and whether parts can be
+    staged."""
 
     partitions: dict[TopicName, int]
     part_bytes_max: int
     message_bytes_max: int
+    staged: bool = True
 
 
 class StageCount(NamedTuple):
@@ -71,6 +73,7 @@ class Stages:
             {TopicName.parse(each["topic"]): each["partitions"] for each in answer["topics"]},
             answer["max_part_bytes"],
             answer["max_message_bytes"],
+            answer.get("staged", True),
         )
 
     def stage(self, writer: str, batch: int, stage: str, part: int, body: bytes) -> None:

@@ -1,7 +1,8 @@
 """Raw entries as they stream from a server, `application/vnd.penstock.entries`, and one entry opened.
 
 A frame is: offset u64 | count u32 | entry id u64 | length u32 | entry, all big endian. The offset is that of
-the entry's first message.
+the entry's first message. Where a log has many ledgers, a frame of no messages says by its entry id in which ledger the
+entries after it are.
 
 The columnar reader in `rows` knows batches only. A message that was sent alone is therefore rewritten here as
 a batch of one: the fields that it has in `MessageMetadata` are those of `SingleMessageMetadata` under other
@@ -27,6 +28,7 @@ ENTRY_BYTES_MAX: Final = 256 << 20  # what claims more is no frame
 _HEAD: Final = Struct(">QIQI")
 
 _SIZE: Final = Struct(">I")
+_LEDGER_MAX: Final = 2**63 - 1
 _UINT64_MAX: Final = 2**64 - 1
 
 # Fields of MessageMetadata that a message sent alone carries for itself, and their tags in a batch: properties,
@@ -36,12 +38,13 @@ _LONE_NUMBERS: Final = {12: b"\x28", 17: b"\x30", 25: b"\x48", 30: b"\x50"}
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """An entry with its place in the log."""
+    """An entry with its place in the log; `ledger` is -1 where the log has one for all."""
 
     offset: int
     count: int
     entry_id: int
     data: bytes
+    ledger: int = -1
 
 
 def read_frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
@@ -51,16 +54,21 @@ def read_frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
     """
     buffer = b""
     at = 0
+    ledger = -1
     size = _HEAD.size
     while True:
         while at + size <= len(buffer):
             offset, count, entry_id, length = _HEAD.unpack_from(buffer, at)
+            if not count and not length and entry_id <= _LEDGER_MAX:
+                ledger = entry_id
+                at += size
+                continue
             if length > ENTRY_BYTES_MAX or not count:
                 raise ValueError("the server's answer is not a stream of entries")
             end = at + size + length
             if end > len(buffer):
                 break
-            yield Frame(offset, count, entry_id, buffer[at + size : end])
+            yield Frame(offset, count, entry_id, buffer[at + size : end], ledger)
             at = end
         parts = [buffer[at:]]
         wanted = size

@@ -41,7 +41,11 @@ def decode(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages with offsets `start .. end-1` of `frames`, which are in order."""
     block = _Block(place, include)
+    ledger = -1
     for frame in frames:
+        if frame.ledger != ledger:  # a block's messages are in one
+            yield from block.flush(start, end)
+            ledger = frame.ledger
         block.add(frame)
         if block.rows >= BLOCK_ROWS or block.bytes >= BLOCK_BYTES:
             yield from block.flush(start, end)
@@ -190,8 +194,9 @@ class _Maker:
     def message_id(self) -> pa.Array:
         place = self.place
         alone = self._of_frames([e.lone_value >= 0 for e in self.entries]) != 0
+        ledger = self.frames[0].ledger
         return message_ids(
-            place.ledger,
+            place.ledger if ledger < 0 else ledger,
             place.partition if place.partitioned else -1,
             np.array([f.entry_id for f in self.frames], np.uint64)[self.owner].view(np.int64),
             np.where(alone, -1, self.index),

@@ -5,6 +5,7 @@ from penstock.client.paths import lookup_path
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.logs import look
 from penstock.pipeline.spec.spec import Spec
 
 
@@ -20,8 +21,10 @@ def preflight(spec: Spec) -> None:
                 _ask(client, spec, f"[sinks.{name}]", TopicName.parse(sink.topic), needed=False)
         if spec.dead_letters:
             _ask(client, spec, "dead_letters", TopicName.parse(spec.dead_letters), needed=False)
-        if all(source.pattern for source in spec.sources.values()):
-            client.call("GET", "/health/ready")
+        try:
+            look(client)  # none: whether the server is there, and tells offsets
+        except PenstockError as error:
+            raise PipelineError(error.message, error.kind) from None
 
 
 def _ask(client: HttpClient, spec: Spec, place: str, topic: TopicName, *, needed: bool) -> None:

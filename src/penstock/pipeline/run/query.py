@@ -16,7 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.options import server_options
+from penstock.pipeline.sink.options import Delivery, offered, parse_options
 from penstock.pipeline.spec.options import table_options, topic_options
 from penstock.pipeline.spec.spec import Spec
 
@@ -120,6 +122,19 @@ def _save(rows: DataFrame, format: str, options: dict[str, Any], writer: str, ba
     target.option("writer", writer).option("batch", str(batch)).save()
 
 
+def _deliveries(spec: Spec) -> list[str]:
+    """A line for each topic that is written otherwise than exactly once. Raises PipelineError for what the server lacks."""
+    with Stages(spec.server, retry_s=0) as client:
+        staged = client.open_topics([]).staged
+    lines: list[str] = []
+    for name, sink in spec.sinks.items():
+        if not sink.path:
+            delivery = offered(parse_options(topic_options(spec, sink), streaming=True), staged=staged)
+            if delivery is not Delivery.EXACTLY_ONCE:
+                lines.append(f"[sinks.{name}] delivery: {delivery}\n")
+    return lines
+
+
 class Checked(msgspec.Struct):
     """What a check found out: the columns of every view and sink, and the plan, as text."""
 
@@ -149,7 +164,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
     return Checked(
         views={name: dict(view.frame.dtypes) for name, view in views.items()},
         sinks=sinks,
-        plan=outputs.frame._jdf.queryExecution().analyzed().treeString(),
+        plan="".join([outputs.frame._jdf.queryExecution().analyzed().treeString(), *_deliveries(spec)]),
         direct=is_direct(spec, outputs),
         branches=outputs.branches,
     )

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from penstock.client.access import Access
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
@@ -46,6 +46,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     topic: TopicName | None
     dead_letter_topic: TopicName | None
     delivery: Delivery
+    delivery_named: bool  # by the user
     writer: str
     batch: int
     compression: int
@@ -69,6 +70,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         topic=_topic(texts, "topic"),
         dead_letter_topic=_topic(texts, "deadLetterTopic"),
         delivery=delivery,
+        delivery_named="delivery" in texts,
         writer=writer,
         batch=batch,
         compression=_compression(texts),
@@ -89,6 +91,19 @@ def _delivery(texts: Mapping[str, str]) -> Delivery:
             " ordered=true where the plan has no shuffle, or leave delivery=exactly_once"
         )
     return delivery
+
+
+def offered(options: Options, *, staged: bool) -> Delivery:
+    """The delivery of a write to a server that can stage (`staged`) or not; raises PipelineError for one that it lacks."""
+    if staged or options.delivery is not Delivery.EXACTLY_ONCE:
+        return options.delivery
+    if options.delivery_named:
+        raise PipelineError(
+            "option delivery: the server has no staged publishing, as it stands before a Pulsar cluster, so that nothing is"
+            " written exactly once; leave the option out, or say delivery=at_least_once",
+            ErrorKind.NOT_SUPPORTED,
+        )
+    return Delivery.AT_LEAST_ONCE
 
 
 def _batch(texts: Mapping[str, str]) -> int:

@@ -27,7 +27,7 @@ from penstock.pipeline.http.stages import StageCount, Stages
 
 from .columns import check_columns
 from .entries import EntryWriter, PublishingWriter, StagingWriter, drop
-from .options import Delivery, Options, parse_options
+from .options import Delivery, Options, offered, parse_options
 from .task import Identity, Plans, Task
 
 log = logging.getLogger(__name__)
@@ -119,18 +119,23 @@ class TopicSink:
         # Of a stream this may be any batch: it outlasts a restart.
         most_s = AWAY_S if streaming else PLAN_RETRY_S
         self._plans = retrying(lambda: Plans(options, schema), most_s)
-        retrying(lambda: _open_topics(options), most_s)
+        self._delivery = offered(options, staged=retrying(lambda: _open_topics(options), most_s))
+        if self._delivery is not options.delivery:
+            log.warning(
+                "%s is written at least once: the server has no staged publishing, as it stands before a Pulsar cluster",
+                options.topic or "what column topic names",
+            )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         identity, stage = self._identify()
         entry_writer: EntryWriter
-        if self._options.delivery is Delivery.EXACTLY_ONCE:
+        if self._delivery is Delivery.EXACTLY_ONCE:
             entry_writer = StagingWriter(
                 self._options.server, StageKey(identity.writer, identity.batch, stage)
             )
         else:
-            deduplicate = self._options.delivery is Delivery.SEQUENCE
+            deduplicate = self._delivery is Delivery.SEQUENCE
             entry_writer = PublishingWriter(self._options.server, deduplicate=deduplicate)
         with entry_writer:
             task = Task(self._options, identity, entry_writer, self._plans)
@@ -164,7 +169,7 @@ class TopicSink:
         """
         written = [message for message in messages if isinstance(message, Written)]
         stages = [message.stage for message in written if message.stage is not None]
-        if self._options.delivery is not Delivery.EXACTLY_ONCE or not written:
+        if self._delivery is not Delivery.EXACTLY_ONCE or not written:
             return
         if not stages and self._once:
             return  # its name is for this write alone: nothing comes after it
@@ -204,9 +209,9 @@ class TopicStreamWriter(TopicSink, DataSourceStreamArrowWriter):
         super().__init__(given, schema, streaming=True)
 
 
-def _open_topics(options: Options) -> None:
-    """Have the topics that the options name made, so that a wrong one fails before anything runs."""
+def _open_topics(options: Options) -> bool:
+    """Have the topics that the options name made, so that a wrong one fails before anything runs; whether the server can
+    stage."""
     topics: list[TopicName] = [t for t in (options.topic, options.dead_letter_topic) if t is not None]
-    if topics:
-        with Stages(options.server, retry_s=0) as client:
-            client.open_topics(topics)
+    with Stages(options.server, retry_s=0) as client:
+        return client.open_topics(topics).staged

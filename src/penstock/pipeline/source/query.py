@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
 from penstock.client.http import HttpClient
-from penstock.model.errors import ErrorKind
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.decode.plan import Plan, make_plan
 from penstock.pipeline.errors import PipelineError
@@ -42,7 +42,12 @@ def ask(
     """The logs of the query as they are now, with the offsets of `times`; None where nothing changed since `seen`."""
     pattern = options.pattern
     patterns = [] if pattern is None else [(pattern.namespace, pattern.local)]
-    found = look(client, list(options.topics), patterns, times=times, seen=seen, wait_ms=wait_ms)
+    try:
+        found = look(client, list(options.topics), patterns, times=times, seen=seen, wait_ms=wait_ms)
+    except PenstockError as error:
+        if error.kind is not ErrorKind.NOT_SUPPORTED:
+            raise
+        raise PipelineError(f"topics cannot be read here: {error.message}", error.kind) from None
     if found.logs is None:
         return found
     wanted = [log for log in found.logs if options.wants(TopicName.parse(log.topic), log.partition)]

@@ -84,7 +84,9 @@ def topic_options(spec: Spec, sink: Sink) -> dict[str, str]:
         options["topic"] = sink.topic
     if sink.ordered:
         options["ordered"] = "true"
-    return options | {"delivery": sink.delivery, "value.encode": sink.encode}
+    if sink.delivery:
+        options["delivery"] = sink.delivery
+    return options | {"value.encode": sink.encode}
 
 
 def table_options(sink: Sink) -> dict[str, str]:

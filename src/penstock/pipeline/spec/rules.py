@@ -142,7 +142,7 @@ class _Checker:
                 self.topic(place, "topic", sink.topic)
             if sink.partition_by:
                 raise self.fail(place, "partition_by belongs to tables")
-            if sink.delivery != "exactly_once" and self.spec.dead_letters:
+            if sink.delivery not in ("", "exactly_once") and self.spec.dead_letters:
                 raise self.fail(place, f"delivery: {sink.delivery} cannot be combined with dead_letters")
         else:
             if sink.format != "delta":

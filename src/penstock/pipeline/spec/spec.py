@@ -84,7 +84,7 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
     event_time: str = ""
     ordering_key: str = ""
     encode: str = "auto"
-    delivery: Literal["exactly_once", "sequence", "at_least_once"] = "exactly_once"
+    delivery: Literal["", "exactly_once", "sequence", "at_least_once"] = ""  # the best that the server offers
     ordered: bool = False  # rows come in the same order when a task is repeated: for `sequence`
     path: str = ""
     format: Literal["delta", "parquet"] = "delta"

@@ -1,14 +1,16 @@
 """Administration and lookups of the cluster behind the server: requests are passed on to it, and its answers back.
 
 The cluster answers the server; whether the caller may ask is decided here: superusers everything, administrators of a
-tenant all that is the tenant's, and whoever may use a topic where it is served.
+tenant all that is the tenant's, and whoever may use a topic where it is served, how many partitions it has, and its schemas;
+who may produce registers them.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 from urllib.parse import unquote
 
 from penstock.broker.cluster import Cluster
+from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
@@ -42,7 +44,7 @@ def forwarding(context: ServerContext, cluster: Cluster, own: Endpoint) -> Endpo
 
 async def _forward(context: ServerContext, cluster: Cluster, path: str, exchange: Exchange) -> None:
     caller = await Caller.admit(context, exchange.authorization, exchange.scope)
-    await _check(context, caller, path)
+    await _check(context, caller, exchange.method, path)
     body = await exchange.body(context.limits.max_request_bytes, encoded=True)
     answer = await cluster.request(
         exchange.method, path, exchange.scope["query_string"], exchange.scope["headers"], body
@@ -52,7 +54,7 @@ async def _forward(context: ServerContext, cluster: Cluster, path: str, exchange
     await exchange.whole(answer.status, answer.headers, None if answer.status == 204 else answer.body)
 
 
-async def _check(context: ServerContext, caller: Caller, path: str) -> None:
+async def _check(context: ServerContext, caller: Caller, method: str, path: str) -> None:
     """Raise FORBIDDEN unless the caller may ask for what is at a path; INVALID_NAME."""
     if caller.is_super:
         return
@@ -64,6 +66,30 @@ async def _check(context: ServerContext, caller: Caller, path: str) -> None:
     elif len(segments) > 3 and segments[2] in _OF_TENANTS:
         if len(segments) > 4:
             await context.broker.topics.learn_names(NamespaceName.of(segments[3], segments[4]))
+        if _is_users(caller, method, segments):
+            return
         caller.may_administer_tenant(segments[3])
     else:
         caller.may_administer()
+
+
+def _is_users(caller: Caller, method: str, segments: Sequence[str]) -> bool:
+    """Whether a request is one of those for who uses a topic, and the caller does: about its partitions or its schemas
+    (POST registers one, or asks whether it may follow)."""
+    if len(segments) < 7:
+        return False
+    of_schemas = segments[2] == "schemas"
+    if method != "GET" and not (of_schemas and method == "POST"):
+        return False
+    if not of_schemas and segments[6:] != ["partitions"]:
+        return False
+    domain = "persistent" if of_schemas else segments[2]
+    try:
+        topic = TopicName.of(domain, segments[3], segments[4], segments[5])
+        if method == "POST":
+            caller.may_produce(topic)
+        else:
+            caller.may_look(topic)
+    except PenstockError:
+        return False  # administrators of the tenant may all the same
+    return True

@@ -8,7 +8,6 @@ from penstock.broker.broker import Broker
 from penstock.broker.topic import Topic
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
@@ -66,11 +65,12 @@ async def sections_of(broker: Broker, caller: Caller, body: bytes) -> Sections:
             entry, version = admit_versioned(blob)
             entries.append(entry)
             versions.add(version)
+        await broker.topics.learn(name)
         for version in versions:
             if version is None:
                 broker.schemas.check_unversioned(name)
             else:
-                broker.schemas.version(name, version)
+                await broker.schemas.find_version(name, version)
         if entries:
             found.append((name, entries))
     if not found:
@@ -108,14 +108,15 @@ async def publish(context: ServerContext, caller: Caller, names: Any, exchange: 
         topic.check_open()
     results: list[Appended] = []
     for topic, entries in sections:
-        placed, repeats = await context.broker.staging.append(topic, entries, deduplicate=deduplicate)
-        done = Appended(
-            topic=str(topic.name), messages=sum(entry.count for entry in entries), repeats=repeats
+        done = await context.broker.staging.append(topic, entries, deduplicate=deduplicate)
+        results.append(
+            Appended(
+                topic=str(topic.name),
+                messages=sum(entry.count for entry in entries),
+                repeats=done.repeats,
+                offset=done.offset,
+                message_id=None if done.first is None else str(done.first),
+                last_sequence_id=done.last_sequence_id,
+            )
         )
-        if deduplicate and entries:
-            done.last_sequence_id = topic.last_sequence_id(entries[-1].producer)
-        if placed is not None:
-            done.offset = placed.offset
-            done.message_id = str(MessageId(topic.ledger, placed.entry_id, topic.name.partition))
-        results.append(done)
     return AppendAnswer(results=results)

@@ -21,7 +21,7 @@ from penstock.protocols.http.answers import to_json
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.http.operations import Table
-from penstock.runtime.tasks import Slices
+from penstock.runtime.tasks import Slices, each
 
 from .logs_shapes import (
     LogOffsets,
@@ -45,6 +45,7 @@ _offsets_request: Final = msgspec.json.Decoder(OffsetsRequest)
 _sizes_request: Final = msgspec.json.Decoder(SizesRequest)
 _marks_request: Final = msgspec.json.Decoder(MarksRequest)
 
+LOGS_AT_ONCE: Final = 16
 
 operations: Final = Table("read")
 
@@ -66,25 +67,35 @@ async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exch
     if wanted.wait_ms and wanted.publish_times:
         raise PenstockError(ErrorKind.BAD_PARAMETER, "wait_ms and publish_times exclude one another")
     names = Names(rest.broker.topics, caller, wanted)
+    at_once = _at_once(rest.broker)
     found: ManyOffsets | None = None
     if wanted.wait_ms and wanted.seen is not None:
         async with LongPoll(rest.polls, exchange) as poll:
             poll.watch(caller, names.check)
-            found = await poll.until(_changed(rest.broker.topics, names, wanted.seen), wanted.wait_ms)
+            found = await poll.until(
+                _changed(rest.broker.topics, names, wanted.seen, at_once), wanted.wait_ms
+            )
             if poll.lapsed is not None:
                 raise poll.lapsed
     else:
-        found = await _offsets(rest.broker.topics, await names.now(), wanted.publish_times)
+        found = await _offsets(rest.broker.topics, await names.now(), wanted.publish_times, at_once)
     if found is None or found.seen == wanted.seen:
         found = ManyOffsets(seen=wanted.seen or "", changed=False, topics=[], missing=[])
     await exchange.answer(to_json(found))
 
 
-async def _offsets(known: Topics, names: Sequence[TopicName], times: Sequence[int]) -> ManyOffsets:
+def _at_once(broker: Broker) -> int:
+    """How many logs are asked for at a time: a cluster is waited for, the engine's own log is not."""
+    return 1 if broker.cluster is None else LOGS_AT_ONCE
+
+
+async def _offsets(
+    known: Topics, names: Sequence[TopicName], times: Sequence[int], at_once: int
+) -> ManyOffsets:
     topics: list[TopicOffsets] = []
     missing: list[str] = []
+    await each(known.learn, names, at_once)
     for name in names:
-        await known.learn(name)
         try:
             partitioned = known.partitions(name) > 0
             logs = await known.all_of(name, create=False)
@@ -93,7 +104,7 @@ async def _offsets(known: Topics, names: Sequence[TopicName], times: Sequence[in
                 raise
             missing.append(str(name))
             continue
-        partitions = [await _log(topic, times) for topic in logs]
+        partitions = await each(lambda topic: _log(topic, times), logs, at_once)
         topics.append(TopicOffsets(topic=str(name), partitioned=partitioned, partitions=partitions))
     digest = blake2b(to_json((topics, missing)), digest_size=8).hexdigest()
     return ManyOffsets(seen=digest, changed=True, topics=topics, missing=missing)
@@ -110,13 +121,13 @@ async def _log(topic: Topic, times: Sequence[int]) -> LogOffsets:
     return found
 
 
-async def _changed(topics: Topics, names: "Names", seen: str) -> ManyOffsets:
+async def _changed(topics: Topics, names: "Names", seen: str, at_once: int) -> ManyOffsets:
     """Wait until the offsets are others than were `seen`; an idle reader costs one look."""
     event = asyncio.Event()
     while True:
         current = await names.now()
         with _following(topics, set(current), event.set) as count:
-            found = await _offsets(topics, current, ())
+            found = await _offsets(topics, current, (), at_once)
             if found.seen != seen:
                 return found
             if count < sum(len(topic.partitions) for topic in found.topics):
@@ -186,6 +197,7 @@ class Names:
     "POST",
     "/topics/sizes",
     summary="How many bytes there are in ranges of offsets.",
+    description="Before a cluster these are estimates: it counts the bytes of whole ledgers.",
     request=SizesRequest,
     answer=SizesAnswer,
     errors=(*READING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
@@ -193,15 +205,16 @@ class Names:
 async def sizes(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     require(rest.broker, Capability.OFFSETS)
     wanted = await exchange.json(_sizes_request, rest.limits.max_request_bytes)
-    names = [TopicName.parse(each.topic) for each in wanted.ranges]
+    names = [TopicName.parse(one.topic) for one in wanted.ranges]
     for name in set(names):
         caller.may_consume(name)
-    for name in set(names):
-        await rest.broker.topics.learn(name)
-    found = [
-        await _size(await log_of(rest.broker, name, each.partition), each)
-        for name, each in zip(names, wanted.ranges, strict=True)
-    ]
+    at_once = _at_once(rest.broker)
+    await each(rest.broker.topics.learn, sorted(set(names)), at_once)
+
+    async def measure(one: tuple[TopicName, Size]) -> SizeResult:
+        return await _size(await log_of(rest.broker, one[0], one[1].partition), one[1])
+
+    found = await each(measure, list(zip(names, wanted.ranges, strict=True)), at_once)
     await exchange.answer(to_json(SizesAnswer(ranges=found)))
 
 
@@ -212,12 +225,17 @@ async def _size(topic: Topic, wanted: Size) -> SizeResult:
         return SizeResult(total=total, bytes=total, end=max(wanted.offset, topic.next_offset))
     # The entry whose end goes past what is asked for is the one before the first that has so much after it.
     after = await topic.find_size(total - wanted.bytes)
-    end = topic.next_entry if after is None else after.entry_id
+    end = topic.next_entry
+    if after is not None:  # in a log of many ledgers, entries go by their offsets
+        end = max(first + 1, after.entry_id if topic.ledger >= 0 else after.offset)
     left = await topic.size_since(end)
     if total - left > wanted.bytes and end - 1 > first:
         end -= 1
         left = await topic.size_since(end)
-    offset = topic.next_offset if end >= topic.next_entry else (await topic.entry(end)).offset
+    offset = topic.next_offset
+    if end < topic.next_entry:
+        entry = await topic.entry(end)
+        offset = entry.offset if entry.offset > wanted.offset else entry.end  # one entry at least
     return SizeResult(total=total, bytes=total - left, end=offset)
 
 
@@ -238,17 +256,20 @@ async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exch
     names = [TopicName.parse(mark.topic) for mark in wanted.marks]
     for name in set(names):
         caller.may_consume(name, wanted.subscription)
-    results: list[MarkResult] = []
     moved: set[Subscription] = set()
-    for name, mark in zip(names, wanted.marks, strict=True):
+
+    async def move(one: tuple[TopicName, Mark]) -> MarkResult:
+        name, mark = one
         result = MarkResult(topic=mark.topic, partition=mark.partition, offset=None)
         try:
-            one = await _move(rest.broker, name, mark, wanted)
-            result.offset = one.cursor.mark
-            moved.add(one)
+            subscription = await _move(rest.broker, name, mark, wanted)
+            result.offset = subscription.cursor.mark
+            moved.add(subscription)
         except PenstockError as error:
             result.error_code, result.error = error_code(error), error.message
-        results.append(result)
+        return result
+
+    results = await each(move, list(zip(names, wanted.marks, strict=True)), _at_once(rest.broker))
     await asyncio.gather(*(one.flush() for one in moved))
     await exchange.answer(to_json(MarksAnswer(marks=results)))
 

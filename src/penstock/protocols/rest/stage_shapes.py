@@ -32,9 +32,11 @@ class OpenTopic(Struct, kw_only=True):
 
 
 class OpenAnswer(Struct, kw_only=True):
-    """The topics in the order of the request, and what one part and one message may be at most."""
+    """The topics in the order of the request, what one part and one message may be at most, and whether parts can be
+    `staged`: else entries are published at once."""
 
     topics: list[OpenTopic]
+    staged: bool
     max_part_bytes: int
     max_message_bytes: int
 

@@ -109,7 +109,7 @@ async def writers(context: ServerContext, caller: Caller, names: Names, exchange
 @operations.on(
     "POST",
     "/stages",
-    summary="Name the topics that are about to be published to.",
+    summary="Name the topics that are about to be published to, staged or at once.",
     request=OpenRequest,
     answer=OpenAnswer,
     errors=(*_JSON, ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.TOPIC_TERMINATED),
@@ -127,6 +127,7 @@ async def open_topics(context: ServerContext, caller: Caller, names: Names, exch
         found.append(OpenTopic(topic=str(name), partitions=topics.partitions(name)))
     return OpenAnswer(
         topics=found,
+        staged=Capability.STAGED_PUBLISH in context.broker.capabilities,
         max_part_bytes=context.limits.max_request_bytes,
         max_message_bytes=context.broker.settings.max_message_bytes,
     )
@@ -297,8 +298,8 @@ class StagesEndpoint:
         try:
             handler, names = self._find(exchange)
             caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
-            whole = segments_of(exchange.scope)[0] == "entries"
-            require(self._context.broker, Capability.ENTRIES if whole else Capability.STAGED_PUBLISH)
+            at_once = handler in (open_topics, entries.publish)
+            require(self._context.broker, Capability.ENTRIES if at_once else Capability.STAGED_PUBLISH)
             await exchange.answer(to_json(await handler(self._context, caller, names, exchange)))
         except Exception as error:
             await exchange.fail(error, self._context, Dialect.REST)

@@ -127,12 +127,18 @@ async def stream_entries(
     """Raw entries that hold the offsets `start .. end - 1`, up to the log's end as it is now.
 
     `check` raises where the client may have no more of it. Frame: offset u64 | count u32 | entry id u64 |
-    length u32 | entry, all big endian.
+    length u32 | entry, all big endian. In a log of many ledgers, a frame without messages and without an entry goes
+    before the first entry of each ledger: its entry id is the ledger.
     """
     end = topic.next_offset if end is None else min(end, topic.next_offset)
     await exchange.head(
-        200, (b"content-type", ENTRIES.encode()), (b"x-penstock-ledger", b"%d" % topic.ledger)
+        200,
+        (b"content-type", ENTRIES.encode()),
+        (b"x-penstock-ledger", b"%d" % topic.ledger),
+        (b"x-penstock-earliest", b"%d" % topic.first_offset),
+        (b"x-penstock-latest", b"%d" % topic.next_offset),
     )
+    frames = Frames(topic.ledger)
     by_offset = topic.ledger < 0  # ids of entries do not rise in a log of many ledgers
     entry_id = topic.next_entry
     if start < end:
@@ -144,7 +150,7 @@ async def stream_entries(
             read = topic.read_at if by_offset else topic.read
             entries = await read(entry_id, _BLOCK_ENTRIES, _BLOCK_BYTES)
             check()
-            block, entry_id = _block(entries, start, end)
+            block, entry_id = frames.block(entries, start, end)
             if by_offset and entry_id >= 0:
                 entry_id = entries[-1].end
             answered.count(len(block))
@@ -156,13 +162,23 @@ async def stream_entries(
     await exchange.end()
 
 
-def _block(entries: Sequence[Entry], start: int, end: int) -> tuple[bytes, int]:
-    """The frames of entries before `end`, and the entry to go on with; -1: none."""
-    frames: list[bytes] = []
-    for entry in entries:
-        if entry.offset >= end or start >= end:
-            return b"".join(frames), -1
-        data = entry.data
-        frames += (_HEAD.pack(entry.offset, entry.count, entry.entry_id, len(data)), data)
-    done = not entries or entries[-1].end >= end
-    return b"".join(frames), -1 if done else entries[-1].entry_id + 1
+class Frames:
+    """The frames of a log's entries; `ledger` is the one they are in, -1 where each names its own."""
+
+    def __init__(self, ledger: int) -> None:
+        self._many = ledger < 0
+        self._ledger = ledger
+
+    def block(self, entries: Sequence[Entry], start: int, end: int) -> tuple[bytes, int]:
+        """The frames of entries before `end`, and the entry to go on with; -1: none."""
+        frames: list[bytes] = []
+        for entry in entries:
+            if entry.offset >= end or start >= end:
+                return b"".join(frames), -1
+            if self._many and entry.ledger != self._ledger:
+                self._ledger = entry.ledger
+                frames.append(_HEAD.pack(entry.offset, 0, entry.ledger, 0))
+            data = entry.data
+            frames += (_HEAD.pack(entry.offset, entry.count, entry.entry_id, len(data)), data)
+        done = not entries or entries[-1].end >= end
+        return b"".join(frames), -1 if done else entries[-1].entry_id + 1

@@ -28,6 +28,18 @@ def test_frames_come_out_as_they_went_in(several: list[Frame], size: int) -> Non
     assert list(read_frames(by(stream(several), size))) == several
 
 
+def test_a_frame_without_messages_names_the_ledger() -> None:
+    sent = [
+        Frame(0, 0, 7, b""),
+        Frame(0, 2, 0, b"a"),
+        Frame(2, 1, 1, b"b"),
+        Frame(3, 0, 9, b""),
+        Frame(3, 1, 0, b"c"),
+    ]
+    found = [(frame.ledger, frame.entry_id, frame.data) for frame in read_frames(by(stream(sent), 30))]
+    assert found == [(7, 0, b"a"), (7, 1, b"b"), (9, 0, b"c")]
+
+
 @given(frames.filter(bool), st.integers(1, 300), st.data())
 def test_a_stream_cut_short_is_an_error_after_its_whole_frames(
     several: list[Frame], size: int, data: st.DataObject

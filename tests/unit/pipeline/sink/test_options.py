@@ -5,7 +5,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.sink.columns import came_from_topic, check_columns
-from penstock.pipeline.sink.options import Delivery, parse_options
+from penstock.pipeline.sink.options import Delivery, offered, parse_options
 
 URL = {"url": "http://127.0.0.1:1"}
 
@@ -15,6 +15,17 @@ def test_defaults() -> None:
     assert options.delivery is Delivery.EXACTLY_ONCE
     assert str(options.topic) == "persistent://public/default/a"
     assert (options.writer, options.batch, options.compression) == ("", -1, 0)
+
+
+def test_without_staged_publishing_nothing_is_exactly_once() -> None:
+    default = parse_options({**URL, "topic": "a"}, streaming=True)
+    named = parse_options({**URL, "topic": "a", "delivery": "exactly_once"}, streaming=True)
+    sequence = parse_options({**URL, "topic": "a", "delivery": "sequence", "ordered": "true"}, streaming=True)
+    assert offered(default, staged=True) is offered(named, staged=True) is Delivery.EXACTLY_ONCE
+    assert offered(default, staged=False) is Delivery.AT_LEAST_ONCE
+    assert offered(sequence, staged=False) is Delivery.SEQUENCE
+    with pytest.raises(PipelineError, match="no staged publishing"):
+        offered(named, staged=False)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ SIZE = 24 + 3
 class Stream(NamedTuple):
     ledger: int
     body: BytesIO
+    earliest: int = -1
+    latest: int = -1
 
     def read(self, size: int) -> bytes:
         return self.body.read(size)
@@ -106,6 +108,45 @@ def test_what_is_gone_is_said(server: Scripted, said: str, read: list[int]) -> N
         server.read()
     assert len(server.slept) <= ATTEMPTS_MAX, "it is not waited for"
     assert server.read(fail_on_data_loss=False) == read
+
+
+class Cluster(Scripted):
+    """A log of many ledgers between two offsets, in which `missing` entries are markers of the cluster's own."""
+
+    def __init__(self, *missing: int, earliest: int, latest: int) -> None:
+        super().__init__(ledger=-1)
+        self.missing, self.earliest, self.latest = missing, earliest, latest
+
+    @contextmanager
+    def entries(
+        self, server: Access, topic: TopicName, partition: int, start: int, end: int
+    ) -> Iterator[Stream]:
+        self.asked.append((start, end))
+        body = b"".join(
+            struct.pack(">QIQI", at, 10, at, 3) + b"abc"
+            for at in range(self.earliest, self.latest, 10)
+            if at + 10 > start and at < end and at not in self.missing
+        )
+        yield Stream(-1, BytesIO(body), self.earliest, self.latest)
+
+
+MANY = Range(WANTED.topic, 0, False, -1, 10, 40)
+
+
+@pytest.mark.parametrize(
+    ("missing", "read"), [((), [10, 20, 30]), ((20,), [10, 30]), ((10, 30), [20]), ((10, 20, 30), [])]
+)
+def test_markers_of_a_cluster_are_no_loss(missing: tuple[int, ...], read: list[int]) -> None:
+    server = Cluster(*missing, earliest=0, latest=100)
+    assert server.read(MANY) == read
+    assert len(server.asked) == 1
+
+
+def test_what_a_cluster_does_not_keep_is_lost() -> None:
+    with pytest.raises(DataLoss, match="offsets 10 to 19 are gone"):
+        Cluster(earliest=20, latest=100).read(MANY)
+    with pytest.raises(DataLoss, match="the log ends at 30, before 40"):
+        Cluster(earliest=0, latest=30).read(MANY)
 
 
 def test_a_server_that_repeats_itself() -> None:

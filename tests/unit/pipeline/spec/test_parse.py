@@ -50,7 +50,6 @@ def test_the_least_that_is_a_pipeline() -> None:
     assert topic_options(spec, spec.sinks["k"]) == {
         "url": "http://127.0.0.1:8080",
         "topic": "u",
-        "delivery": "exactly_once",
         "value.encode": "auto",
     }
 

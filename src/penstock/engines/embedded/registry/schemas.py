@@ -67,6 +67,9 @@ class Schemas:
     def version(self, topic: TopicName, number: int) -> SchemaVersion:
         return self._numbered(topic, number, self.all(topic, deleted=True))
 
+    async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
+        return self.version(topic, number)
+
     def _numbered(self, topic: TopicName, number: int, among: list[SchemaVersion]) -> SchemaVersion:
         for found in among:
             if found.version == number:

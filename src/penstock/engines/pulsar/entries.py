@@ -1,0 +1,67 @@
+"""Publishing of whole entries, as clients made them. The cluster stores them one by one: what was stored before an error stays."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
+from typing import Final
+
+from penstock.broker.acting import acting_role
+from penstock.broker.staging import Published
+from penstock.broker.topic import Topic
+from penstock.model.entry import NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import UNKNOWN_ID
+from penstock.model.names import TopicName
+from penstock.model.policy import InForce, ProducerOptions
+
+from .producer import Producer
+from .unsupported import NoStaging
+
+PRODUCERS_MAX: Final = 1024  # that are kept; each leaves its topic by itself when it is not used
+
+Open = Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
+
+
+class EntryPublishing(NoStaging):
+    """`broker.Staging`, of which a cluster has `append`."""
+
+    def __init__(self, open_producer: Open, in_force: Callable[[TopicName], InForce]) -> None:
+        self._open = open_producer
+        self._in_force = in_force
+        self._producers: OrderedDict[tuple[TopicName, str, str], Producer] = OrderedDict()
+
+    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
+        """As `broker.Staging.append`, but not all or none. `deduplicate` needs deduplication in the cluster, and then
+        each producer of the entries has its name there; else one producer publishes them all, under numbers of its own."""
+        if deduplicate and not self._in_force(topic.name).deduplication:
+            raise PenstockError(
+                ErrorKind.NOT_SUPPORTED,
+                f"the cluster does not tell repeats in {topic.name.namespace_name}: deduplication is off there"
+                " (brokerDeduplicationEnabled, or the namespace's policy)",
+            )
+        done = Published()
+        for name, run in groupby(entries, lambda entry: entry.producer if deduplicate else ""):
+            await self._publish(await self._producer(topic.name, name), list(run), done)
+        return done
+
+    async def _publish(self, producer: Producer, entries: Sequence[NewEntry], done: Published) -> None:
+        for result in await producer.append(entries):
+            if isinstance(result, PenstockError):
+                raise result
+            if result == UNKNOWN_ID:
+                done.repeats += 1
+            elif done.first is None:
+                done.first = result
+        if producer.options.name:
+            done.last_sequence_id = producer.last_sequence_id
+
+    async def _producer(self, name: TopicName, producer_name: str) -> Producer:
+        key = name, producer_name, acting_role()
+        found = self._producers.pop(key, None)
+        if found is None or found.closed:
+            found = await self._open(name, ProducerOptions(name=producer_name, shared_name=True))
+        self._producers[key] = found
+        if len(self._producers) > PRODUCERS_MAX:
+            _, oldest = self._producers.popitem(last=False)
+            oldest.close()
+        return found
