@@ -15,7 +15,7 @@ STAMPS := .venv/.stamps
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ## ---- setting up -------------------------------------------------------------------------------
 # Every step leaves a stamp: what is done and unchanged is not done again.
@@ -53,9 +53,9 @@ $(CLIENTS): tests/clients/build/%/.built: tests/clients/build.sh $(STAMPS)/toolc
 
 # The real brokers that tests stand before.
 BROKERS := $(foreach broker,pulsar,tests/clusters/build/$(broker)/.built)
-$(BROKERS): tests/clusters/build/%/.built: tests/clusters/build.sh $(STAMPS)/toolchains
+$(BROKERS): tests/clusters/build/%/.built: scripts/%.sh $(STAMPS)/toolchains
 	@echo "Fetching the $* broker (minutes, the first time) …"
-	@tests/clusters/build.sh $*
+	@scripts/$*.sh fetch
 	@touch $@
 
 $(STAMPS)/toolchains: scripts/toolchains.sh
@@ -67,6 +67,10 @@ $(STAMPS)/toolchains: scripts/toolchains.sh
 .PHONY: demo
 demo: $(STAMPS)/project ## Show what Penstock does (ONCE=1: run through and leave)
 	@$(BIN)/penstock demo $(if $(ONCE),--once) $(ARGS)
+
+.PHONY: demo-pulsar
+demo-pulsar: $(STAMPS)/project $(BROKERS) ## The same through an Apache Pulsar that is started for it
+	@PYTHON=$(BIN)/python scripts/pulsar.sh demo $(if $(ONCE),--once) $(ARGS)
 
 .PHONY: run
 run: $(STAMPS)/project ## Serve, with the defaults

@@ -1,5 +1,6 @@
 """A whole server before a real broker, from outside."""
 
+import json
 import struct
 import threading
 from collections.abc import Iterator
@@ -110,6 +111,18 @@ def test_raw_entries_are_streamed(rest: httpx.Client, topic: str) -> None:
         frames.append((offset, count))
         body = body[24 + size :]
     assert frames == [(0, 0), (0, 2), (2, 1)], "the first one names the ledger"
+
+
+def test_a_long_log_of_large_batches_is_read_to_its_end(rest: httpx.Client, topic: str) -> None:
+    """The broker overdraws the permits of its readers by whole batches, many at once."""
+    count, batch = 60_000, 1000
+    for first in range(0, count, batch):
+        publish(rest, topic, *(f"{number:0100}" for number in range(first, first + batch)))
+    asked = {"offset": 0, "end_offset": count}
+    lines = {"accept": "application/x-ndjson"}
+    answer = rest.get(f"{topic}/partitions/0/messages", params=asked, headers=lines)
+    found = [json.loads(line)["offset"] for line in answer.text.splitlines()]
+    assert found == list(range(count))
 
 
 def test_a_read_waits_for_the_first_message(rest: httpx.Client, topic: str) -> None:

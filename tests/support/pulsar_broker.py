@@ -1,6 +1,6 @@
 """A real Apache Pulsar standalone for tests: one process with a broker, a bookie and its metadata.
 
-The distribution is fetched by tests/clusters/build.sh. A broker takes 8 to 30 s to be ready, so that tests share one.
+The distribution is fetched by `scripts/pulsar.sh fetch`. A broker takes 8 to 30 s to be ready, so that tests share one.
 """
 
 import os
@@ -84,7 +84,7 @@ def standalone(
     if not (HOME / "home").exists():
         missing = HOME / "missing"
         pytest.skip(
-            missing.read_text().strip() if missing.exists() else "tests/clusters/build.sh pulsar has not run"
+            missing.read_text().strip() if missing.exists() else "scripts/pulsar.sh fetch has not run"
         )
     broker, web, bookie = _free_ports(3)
     conf = folder / "standalone.conf"

@@ -58,11 +58,18 @@ def group() -> None:
 @click.command("demo")
 @click.option("--once", is_flag=True, help="Stop everything at the end.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
-def demo_command(once: bool, port: int) -> None:
+@click.option("--engine", metavar="URL", help="Through an Apache Pulsar cluster: pulsar://HOST:PORT.")
+@click.option("--admin", metavar="URL", help="Where that cluster is administered: http://HOST:PORT.")
+def demo_command(once: bool, port: int, engine: str | None, admin: str | None) -> None:
     """Show what Penstock does, on 336,776 real flights."""
-    from penstock.demo.show import show
+    from penstock.demo import cluster, show
 
-    show(port=port, once=once)
+    if (engine is None) != (admin is None):
+        raise click.UsageError("--engine and --admin go together")
+    if engine is not None and admin is not None:
+        cluster.show(engine, admin, port=port, once=once)
+    else:
+        show.show(port=port, once=once)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -143,7 +143,8 @@ class Reader:
         most = FIRST_PERMITS if not self._mean else max(1, min(PERMITS_MAX, int(room / self._mean)))
         if self._bytes >= AHEAD_BYTES or waiting >= PERMITS_MAX:
             return
-        missing = most - max(0, self._consumer.permits)
+        # Below zero where batches overdrew them: the broker sends nothing before that is paid back.
+        missing = most - self._consumer.permits
         if missing > most // 2:
             self._consumer.flow(missing)
 

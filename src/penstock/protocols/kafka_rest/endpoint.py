@@ -83,6 +83,7 @@ _READING: Final[dict[str, Any]] = {
         ErrorKind.PARTITION_NOT_FOUND,
         ErrorKind.NOT_ACCEPTABLE,
         ErrorKind.RANGE_NOT_SATISFIABLE,
+        ErrorKind.NOT_SUPPORTED,
     ),
 }
 

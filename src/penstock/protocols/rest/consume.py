@@ -93,6 +93,7 @@ operations: Final = Table("consume", TOPIC, SHIPPED)
     answer=ConsumerAnswer,
     errors=(
         *ALWAYS,
+        ErrorKind.MOVED,
         ErrorKind.TOPIC_NOT_FOUND,
         ErrorKind.CONSUMER_BUSY,
         ErrorKind.SUBSCRIPTION_BUSY,
@@ -136,7 +137,7 @@ async def create(rest: Services, caller: Caller, target: Target, exchange: Excha
     *_CONSUMER,
     summary="Remove a consumer instance; what it had goes to the others.",
     status=204,
-    errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
+    errors=(*CONSUMING, ErrorKind.MOVED, ErrorKind.CONSUMER_NOT_FOUND),
 )
 async def delete(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     caller.may_consume(target.topic, target.subscription)
@@ -150,7 +151,7 @@ async def delete(rest: Services, caller: Caller, target: Target, exchange: Excha
     summary="Fetch messages.",
     parameters=FETCH,
     answer=FetchAnswer,
-    errors=(*CONSUMING, ErrorKind.CONSUMER_NOT_FOUND),
+    errors=(*CONSUMING, ErrorKind.MOVED, ErrorKind.CONSUMER_NOT_FOUND),
 )
 async def fetch(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     """What is handed out and not written is given back at once."""

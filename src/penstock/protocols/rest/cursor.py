@@ -95,7 +95,7 @@ async def show(rest: Services, caller: Caller, target: Target, exchange: Exchang
     summary="Acknowledge messages, give them back, or seek.",
     request=CursorRequest,
     answer=CursorResult,
-    errors=(*CONSUMING, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    errors=(*CONSUMING, ErrorKind.MOVED, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
 )
 async def change(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     """What it answers is durable."""

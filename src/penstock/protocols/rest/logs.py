@@ -57,7 +57,7 @@ operations: Final = Table("read")
     description="With what an answer before said it had `seen`, waits until there is something new.",
     request=OffsetsRequest,
     answer=ManyOffsets,
-    errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE, ErrorKind.NOT_SUPPORTED),
 )
 async def offsets(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     require(rest.broker, Capability.OFFSETS)
@@ -246,7 +246,7 @@ async def _size(topic: Topic, wanted: Size) -> SizeResult:
     summary="Have a durable subscription follow a reader, by offsets.",
     request=MarksRequest,
     answer=MarksAnswer,
-    errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE),
+    errors=(*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE, ErrorKind.NOT_SUPPORTED),
 )
 async def cursors(rest: Services, caller: Caller, target: Target, exchange: Exchange) -> None:
     """What it answers is durable."""

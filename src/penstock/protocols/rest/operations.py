@@ -46,6 +46,7 @@ READING: Final = (
     ErrorKind.TOPIC_NOT_FOUND,
     ErrorKind.PARTITION_NOT_FOUND,
     ErrorKind.NOT_ACCEPTABLE,
+    ErrorKind.NOT_SUPPORTED,
 )
 CONSUMING: Final = (*ALWAYS, ErrorKind.TOPIC_NOT_FOUND, ErrorKind.SUBSCRIPTION_NOT_FOUND)
 

@@ -54,8 +54,8 @@ _commit_request: Final = msgspec.json.Decoder(CommitRequest)
 
 _WRITER: Final = "/stages/{writer}"
 _BATCH: Final = f"{_WRITER}/{{batch}}"
-_JSON: Final = (*ALWAYS, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE)
-_ABORTING: Final = (*ALWAYS, ErrorKind.STAGE_CONFLICT)
+_JSON: Final = (*ALWAYS, ErrorKind.NOT_SUPPORTED, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE)
+_ABORTING: Final = (*ALWAYS, ErrorKind.NOT_SUPPORTED, ErrorKind.STAGE_CONFLICT)
 _NUMBER: Final = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 _NUMBERS: Final = tuple(
     Parameter(name, text, _NUMBER, "path")
@@ -138,7 +138,7 @@ async def open_topics(context: ServerContext, caller: Caller, names: Names, exch
     _WRITER,
     summary="A writer's last commits, and what it has staged.",
     answer=WriterAnswer,
-    errors=ALWAYS,
+    errors=(*ALWAYS, ErrorKind.NOT_SUPPORTED),
 )
 async def status(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> WriterAnswer:
     staging, name = context.broker.staging, _writer(names)
