@@ -3,13 +3,13 @@
 The distribution is fetched by `scripts/pulsar.sh fetch`. A broker takes 8 to 30 s to be ready, so that tests share one.
 """
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from socket import socket
 from typing import Final
@@ -52,6 +52,7 @@ class PulsarCluster(msgspec.Struct):
     admin_url: str
     pid: int = 0
     token: str = ""  # of an administrator, where the broker asks who comes
+    again: Callable[[], int] | None = None  # starts it again, and says its process
 
     def admin(self, method: str, path: str, **more: object) -> httpx.Response:
         """A request to the admin interface, `path` from /admin/v2 on; fails for what is no success."""
@@ -66,6 +67,11 @@ class PulsarCluster(msgspec.Struct):
         assert self.pid, "the broker is not ours"
         os.kill(self.pid, number)
 
+    def restart(self) -> None:
+        """Start the broker that was killed again, on the same data and ports; returns when it is ready."""
+        assert self.again is not None, "the broker is not ours"
+        self.pid = self.again()
+
 
 def given() -> PulsarCluster | None:
     """The cluster that the environment names, for work at one test: PULSAR_URL and PULSAR_ADMIN."""
@@ -73,49 +79,94 @@ def given() -> PulsarCluster | None:
     return PulsarCluster(url, admin) if url and admin else None
 
 
-@contextmanager
+@contextlib.contextmanager
 def standalone(
-    folder: Path, settings: Mapping[str, str] = NUMBERED, token: str = ""
+    folder: Path,
+    settings: Mapping[str, str] = NUMBERED,
+    token: str = "",
+    reached_at: Callable[[int], int] | None = None,
 ) -> Iterator[PulsarCluster]:
     """Start a broker with its data in `folder`; `settings` are added to those of its standalone.conf.
 
-    `token` is an administrator's, where they turn authentication on.
+    `token` is an administrator's, where they turn authentication on. `reached_at` makes the port that clients are to use of
+    the broker's own.
     """
     if not (HOME / "home").exists():
         missing = HOME / "missing"
         pytest.skip(
             missing.read_text().strip() if missing.exists() else "scripts/pulsar.sh fetch has not run"
         )
-    broker, web, bookie = _free_ports(3)
-    conf = folder / "standalone.conf"
-    _configure(conf, {**SMALL, **settings, "brokerServicePort": str(broker), "webServicePort": str(web)})
-    environment = {
-        **os.environ,
-        "PULSAR_STANDALONE_CONF": str(conf),
-        "PULSAR_MEM": MEMORY,
-        "PULSAR_GC": "-Dpenstock=tests",  # in place of its own choice of collector
-        "PULSAR_LOG_ROOT_LEVEL": "warn",
-        "PULSAR_LOG_DIR": str(folder),
-        "PULSAR_STOP_TIMEOUT": "5",
-    }
-    command = [
-        str(HOME / "home" / "bin" / "pulsar"), "standalone", "-nfw", "-nss", "--wipe-data",
-        "--metadata-dir", str(folder / "metadata"), "--bookkeeper-dir", str(folder / "bookkeeper"),
-        "--bookkeeper-port", str(bookie),
-    ]  # fmt: skip
-    output = folder / "output"
-    with output.open("wb") as out, subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-    ) as process:  # fmt: skip
-        try:
-            cluster = PulsarCluster(
-                f"pulsar://127.0.0.1:{broker}", f"http://127.0.0.1:{web}", process.pid, token
+    process = _Process(folder, settings, token, reached_at)
+    try:
+        process.start("--wipe-data")
+        yield process.cluster
+    finally:
+        process.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Process:
+    """A broker's, which may be started again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str],
+        token: str,
+        reached_at: Callable[[int], int] | None,
+    ) -> None:
+        broker, web, bookie = _free_ports(3)
+        port = broker
+        if reached_at is not None:
+            port = reached_at(broker)
+            listener = f"internal:pulsar://127.0.0.1:{port}"
+            advertised = {"advertisedListeners": listener, "internalListenerName": "internal"}
+            settings = {"advertisedAddress": "", **advertised, **settings}
+        conf = folder / "standalone.conf"
+        ports = {"brokerServicePort": str(broker), "webServicePort": str(web)}
+        _configure(conf, {**SMALL, **settings, **ports})
+        self._environment = {
+            **os.environ,
+            "PULSAR_STANDALONE_CONF": str(conf),
+            "PULSAR_MEM": MEMORY,
+            "PULSAR_GC": "-Dpenstock=tests",  # in place of its own choice of collector
+            "PULSAR_LOG_ROOT_LEVEL": "warn",
+            "PULSAR_LOG_DIR": str(folder),
+            "PULSAR_STOP_TIMEOUT": "5",
+        }
+        self._command = [
+            str(HOME / "home" / "bin" / "pulsar"), "standalone", "-nfw", "-nss",
+            "--metadata-dir", str(folder / "metadata"), "--bookkeeper-dir", str(folder / "bookkeeper"),
+            "--bookkeeper-port", str(bookie),
+        ]  # fmt: skip
+        self._output = folder / "output"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.cluster = PulsarCluster(
+            f"pulsar://127.0.0.1:{port}", f"http://127.0.0.1:{web}", 0, token, self.start
+        )
+
+    def start(self, *more: str) -> int:
+        """Start it, and wait until it is ready; what ran before has been killed. Returns the id of the process."""
+        self.end()
+        with self._output.open("ab") as out:
+            self._process = subprocess.Popen(
+                [*self._command, *more],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
-            _wait_ready(cluster, process, output)
-            yield cluster
-        finally:
-            _end(process)
-            shutil.rmtree(folder, ignore_errors=True)
+        self.cluster.pid = self._process.pid
+        _wait_ready(self.cluster, self._process, self._output)
+        return self._process.pid
+
+    def end(self) -> None:
+        """Kill it: its data is thrown away, or is to stand that."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(STOP_S)
 
 
 def _wait_ready(cluster: PulsarCluster, process: subprocess.Popen[bytes], output: Path) -> None:
@@ -129,12 +180,6 @@ def _wait_ready(cluster: PulsarCluster, process: subprocess.Popen[bytes], output
         over = process.poll() is not None or time.monotonic() > end
         assert not over, f"Pulsar does not start: {output.read_text(errors='replace')[-3000:]}"
         time.sleep(LOOK_S)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Its data is thrown away: nothing has to be saved."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(STOP_S)
 
 
 def _configure(conf: Path, settings: Mapping[str, str]) -> None:
