@@ -76,9 +76,9 @@ class CapabilityTests(EngineTests):
         if not bench.can(Capability.ENTRIES):
             await refused(call)
             return
-        placed, repeats = await call
-        assert placed is not None
-        assert repeats == 0
+        published = await call
+        assert published.first is not None
+        assert published.repeats == 0
         assert await bench.contents() == ["a", "b"]
 
     async def test_staged_publishing(self, bench: Bench) -> None:
