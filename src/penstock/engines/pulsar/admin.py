@@ -47,7 +47,7 @@ _KINDS: Final = {
     501: ErrorKind.NOT_SUPPORTED,
     502: ErrorKind.UNAVAILABLE,
     503: ErrorKind.UNAVAILABLE,
-    504: ErrorKind.REQUEST_TIMEOUT,
+    504: ErrorKind.UNAVAILABLE,
 }
 
 
@@ -123,7 +123,7 @@ class Admin:
                 error = failed
             except httpx.TimeoutException:
                 raise PenstockError(
-                    ErrorKind.REQUEST_TIMEOUT, f"the cluster at {root} did not answer in time"
+                    ErrorKind.UNAVAILABLE, f"the cluster at {root} did not answer in time"
                 ) from None
             except httpx.HTTPError as failed:
                 raise _unreachable(root, failed) from None
