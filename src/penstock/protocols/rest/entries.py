@@ -29,6 +29,7 @@ SECTIONS: Final = (
 )
 PUBLISHING: Final = (
     *ALWAYS,
+    ErrorKind.NOT_SUPPORTED,
     ErrorKind.BAD_ENCODING,
     ErrorKind.CHECKSUM,
     ErrorKind.BAD_MEDIA_TYPE,
