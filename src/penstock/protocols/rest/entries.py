@@ -28,6 +28,7 @@ SECTIONS: Final = (
 )
 PUBLISHING: Final = (
     *ALWAYS,
+    ErrorKind.NOT_SUPPORTED,
     ErrorKind.BAD_ENCODING,
     ErrorKind.CHECKSUM,
     ErrorKind.BAD_MEDIA_TYPE,

@@ -83,7 +83,7 @@ operations: Final = Table("stage")
     summary="The writers, with their last commits: those of the role, or all for a superuser.",
     parameters=_LIST,
     answer=WritersAnswer,
-    errors=LISTING,
+    errors=(*LISTING, ErrorKind.NOT_SUPPORTED),
 )
 async def writers(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> WritersAnswer:
     staging = context.broker.staging
