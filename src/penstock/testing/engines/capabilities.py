@@ -51,8 +51,10 @@ class CapabilityTests(EngineTests):
         await bench.publish("a", "b", "c")
         log = await bench.log()
         if not bench.can(Capability.BYTE_POSITIONS):
-            await refused(log.find_size(1))
-            await refused(log.size_since(log.first_entry))
+            # Sizes are estimates.
+            assert await log.size_since(log.first_entry) > 0
+            assert await log.size_since(log.next_entry) == 0
+            assert await log.find_size(0) is None
             return
         entries = await log.read_at(log.first_offset, 10)
         sizes = [len(one.data) for one in entries]
@@ -76,9 +78,9 @@ class CapabilityTests(EngineTests):
         if not bench.can(Capability.ENTRIES):
             await refused(call)
             return
-        published = await call
-        assert published.first is not None
-        assert published.repeats == 0
+        done = await call
+        assert done.first is not None
+        assert done.repeats == 0
         assert await bench.contents() == ["a", "b"]
 
     async def test_staged_publishing(self, bench: Bench) -> None:
