@@ -270,11 +270,18 @@ async def test_the_broker_is_killed(way: Way, server: Launched, known: str) -> N
     async with loads(server.url, cluster) as clients:
         loop = asyncio.get_running_loop()
 
+        killed = 0.0
+
         def kill() -> None:
+            nonlocal killed
+            killed = loop.time()
             cluster.kill(signal.SIGKILL)
-            for load in clients:
-                load.crashes.append(loop.time())  # not before: what is answered until then may be forgotten
+
+        def restart() -> None:
+            for load in clients:  # answers of the killed broker may be on their way until now
+                load.crashes.append((killed, loop.time()))
+            cluster.restart()
 
         for _ in range(ROUNDS):
-            await away(server, known, clients, kill, cluster.restart)
+            await away(server, known, clients, kill, restart)
     check_refusals(clients)

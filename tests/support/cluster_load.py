@@ -52,7 +52,8 @@ class Load:
         }  # values that were acknowledged, or held back
         self.came_again: list[tuple[str, str]] = []
         self.refusals: Counter[tuple[str, int, int]] = Counter()  # of what, status, code
-        self.crashes: list[float] = []  # of the broker: it may forget the acknowledgements of just before
+        # When a broker was killed, and when the next one started: it may know nothing of the acknowledgements of just before.
+        self.crashes: list[tuple[float, float]] = []
         self._instances: list[str] = []  # of the REST consumer
         self._over = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -318,7 +319,7 @@ class Load:
             client.close()
 
     def _in_crash(self, when: float) -> bool:
-        return any(crash - LATE_S < when <= crash for crash in self.crashes)
+        return any(crash - LATE_S < when <= start for crash, start in self.crashes)
 
     def _check_log(self, found: list[str]) -> None:
         counts = Counter(found)
