@@ -17,6 +17,7 @@ from penstock.broker.patterns import Pattern
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.storage_health import StorageHealth
+from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
@@ -36,7 +37,6 @@ from .schemas import Schemas
 from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics
-from .unsupported import ClusterPolicies, NoAdministration, NoWatches
 
 SWEEP_S: Final = 5.0
 

@@ -10,7 +10,7 @@ from penstock.client.entries.producer import EntryProducer
 from penstock.client.enums import ProducerAccessMode
 from penstock.client.errors import IncompatibleSchema, ProducerBusy, PulsarException
 from penstock.client.session.commands import Publication
-from penstock.engines.routing import Router
+from penstock.engines.shared.routing import Router
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo

@@ -6,7 +6,7 @@ from typing import Final
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import Topic
 from penstock.client.entries.pending import Outgoing
-from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads

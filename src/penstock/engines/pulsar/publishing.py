@@ -10,7 +10,7 @@ from penstock.broker.producer import Result
 from penstock.client.entries.pending import DUPLICATE, Outcome, Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.errors import PulsarException
-from penstock.engines.batching import batch_sizes, cut
+from penstock.engines.shared.batching import batch_sizes, cut
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads

@@ -8,6 +8,8 @@ from penstock.broker.delivery import Delivery
 from penstock.client.entries.arrived import Arrived
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import PulsarException
+from penstock.engines.shared.outstanding import Outstanding, Place, Row
+from penstock.engines.shared.redelivery import Redelivery
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -16,10 +18,8 @@ from penstock.runtime.tasks import Tasks
 
 from .burying import Bury, Burying
 from .errors import engine_error
-from .outstanding import Outstanding, Place, Row
 from .owner import ArrivingSchemas, Owner
 from .positions import entry_of
-from .redelivery import Redelivery
 from .requests import REPLY_TO
 from .subscription import Subscription
 

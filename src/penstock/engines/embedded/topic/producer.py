@@ -7,8 +7,8 @@ from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
-from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
-from penstock.engines.routing import Router
+from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
+from penstock.engines.shared.routing import Router
 from penstock.model.entry import NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
