@@ -17,6 +17,7 @@ from penstock.broker.patterns import Pattern
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.storage_health import StorageHealth
+from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -27,7 +28,6 @@ from penstock.runtime.tasks import Tasks
 from .acting import ActingClusters
 from .cluster import PulsarCluster
 from .consumer import Consumer
-from .dead_letters import DeadLetters
 from .entries import EntryPublishing
 from .namespaces import PulsarNamespaces
 from .producer import Producer
@@ -73,7 +73,8 @@ class PulsarBroker:
         self.requests = Requests(clock, own.request_timeout_ms_max)
         self._replies = Replies(self.cluster.context, clock, encoder, self.requests, self.tasks)
         self.watches = NoWatches()
-        self._dead_letters = DeadLetters(encoder, self._own_producer, self.schemas)
+        self._letter_producers = KeptProducers(self._own_producer)
+        self._dead_letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         self._instance = secrets.token_hex(4)
         self._names = 0
 
@@ -100,7 +101,7 @@ class PulsarBroker:
     async def close(self) -> None:
         """Leave every topic; what was out with consumers is the cluster's to deliver again."""
         self.requests.close()
-        self._dead_letters.close()
+        self._letter_producers.close()
         leaving: list[Consumer] = []
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
