@@ -18,6 +18,8 @@ from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.storage_health import StorageHealth
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
+from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
@@ -31,8 +33,7 @@ from .consumer import Consumer
 from .entries import EntryPublishing
 from .namespaces import PulsarNamespaces
 from .producer import Producer
-from .replies import Replies
-from .requests import Requests
+from .replies import ReplyTopics
 from .schemas import Schemas
 from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
@@ -70,8 +71,9 @@ class PulsarBroker:
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
         self.administration = NoAdministration()
         self.staging = EntryPublishing(self._acting_producer, self._in_force)
-        self.requests = Requests(clock, own.request_timeout_ms_max)
-        self._replies = Replies(self.cluster.context, clock, encoder, self.requests, self.tasks)
+        self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
+        topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests.arrived)
+        self._replies = Replies(topics, clock, encoder, self.requests)
         self.watches = NoWatches()
         self._letter_producers = KeptProducers(self._own_producer)
         self._dead_letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)

@@ -7,6 +7,8 @@ from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import Topic
 from penstock.client.entries.pending import Outgoing
 from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.requests import request_reply, settle_all
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -21,7 +23,6 @@ from .acting import ActingCluster
 from .cluster import PulsarCluster
 from .partitions import Partitions
 from .publishing import PartitionProducer
-from .replies import Replies
 from .schemas import Schemas
 from .topics import PulsarTopics
 
@@ -107,12 +108,7 @@ class Producer:
             results = await self._publish(messages, batch=batch)
         except PenstockError as error:
             results = [error] * len(messages)
-        for request, result in zip(requests, results, strict=True):
-            if request is not None:
-                if isinstance(result, PenstockError):
-                    request.fail(result)
-                else:
-                    request.placed(result)
+        settle_all(requests, results)
         return results
 
     async def _publish(self, messages: Sequence[OutMessage], *, batch: bool) -> list[Result]:
@@ -212,13 +208,7 @@ class Producer:
         return self._replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
-        (request,) = self.ask((message,), (timeout_ms,))
-        assert request is not None
-        try:
-            await self.publish((message,), batch=False, requests=(request,))
-            return await request.reply()
-        finally:
-            request.withdraw()
+        return await request_reply(self, message, timeout_ms)
 
 
 def _outgoing(item: Item[NewEntry]) -> Outgoing:
