@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from penstock.engines.shared.outstanding import Outstanding, Place, Row
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
@@ -12,6 +11,7 @@ from penstock.model.policy import DeadLetter
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from .outstanding import Outstanding, Place, Row
 from .subscription import Subscription
 
 AGAIN_MS: Final = 1000  # after a dead-letter topic did not take a message

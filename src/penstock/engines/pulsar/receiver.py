@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.delivery import Budget, Delivery
-from penstock.engines.shared.permits import MessageSize, share_of, to_grant
 from penstock.model.bits import lowest_bits
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
 from penstock.runtime.clock import Clock
 
+from .permits import MessageSize, share_of, to_grant
 from .subscription import Subscription
 from .topic_consumer import TopicConsumer
 

@@ -8,8 +8,6 @@ from penstock.broker.delivery import Delivery
 from penstock.client.entries.arrived import Arrived
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import PulsarException
-from penstock.engines.shared.outstanding import Outstanding, Place, Row
-from penstock.engines.shared.redelivery import Redelivery
 from penstock.engines.shared.remote_requests import REPLY_TO
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -19,8 +17,10 @@ from penstock.runtime.tasks import Tasks
 
 from .burying import Bury, Burying
 from .errors import engine_error
+from .outstanding import Outstanding, Place, Row
 from .owner import ArrivingSchemas, Owner
 from .positions import entry_of
+from .redelivery import Redelivery
 from .subscription import Subscription
 
 LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched

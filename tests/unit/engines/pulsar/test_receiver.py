@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from penstock.broker.delivery import Delivery
+from penstock.engines.pulsar.outstanding import Outstanding
 from penstock.engines.pulsar.receiver import COUNT_BYTES, Receiver
-from penstock.engines.shared.outstanding import Outstanding
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.policy import ConsumerOptions, SubscriptionType

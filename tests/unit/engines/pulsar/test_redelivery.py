@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.engines.shared.outstanding import Outstanding, Place
-from penstock.engines.shared.redelivery import Redelivery
+from penstock.engines.pulsar.outstanding import Outstanding, Place
+from penstock.engines.pulsar.redelivery import Redelivery
 from penstock.model.entry import Entry
 from penstock.testing.clock import ManualClock
 

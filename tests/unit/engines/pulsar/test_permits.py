@@ -3,7 +3,7 @@
 import hypothesis.strategies as st
 from hypothesis import given
 
-from penstock.engines.shared.permits import FIRST_BYTES, MessageSize, share_of, to_grant
+from penstock.engines.pulsar.permits import FIRST_BYTES, MessageSize, share_of, to_grant
 
 
 def test_until_a_message_has_come_they_are_taken_for_large() -> None:

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from penstock.engines.shared import outstanding
-from penstock.engines.shared.outstanding import Outstanding
+from penstock.engines.pulsar import outstanding
+from penstock.engines.pulsar.outstanding import Outstanding
 from penstock.model.entry import Entry
 
 
