@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -241,8 +241,8 @@ class Arriving:
 
     def __init__(self, schemas: Schemas) -> None:
         self.knows = schemas.knows
-        self._fetch: Any = schemas.fetch
+        self._schemas = schemas
 
     async def fetch(self, topic: TopicName, version: int) -> None:
         """Learn a version that an entry names."""
-        await self._fetch(topic, (version,))
+        await self._schemas.fetch(topic, (version,))
