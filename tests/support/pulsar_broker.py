@@ -115,7 +115,7 @@ class _Process:
         token: str,
         reached_at: Callable[[int], int] | None,
     ) -> None:
-        broker, web, bookie = _free_ports(3)
+        broker, web, bookie = free_ports(3)
         port = broker
         if reached_at is not None:
             port = reached_at(broker)
@@ -189,7 +189,7 @@ def _configure(conf: Path, settings: Mapping[str, str]) -> None:
     conf.write_text("\n".join([*kept, *(f"{key}={value}" for key, value in settings.items())]) + "\n")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago: the broker cannot be told to choose, and to say which."""
     held = [socket() for _ in range(count)]
     try:
