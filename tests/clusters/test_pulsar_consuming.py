@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.support.budgets import StubBudget
 from tests.support.cutter import cutter_before
 from tests.support.pulsar_broker import PulsarCluster
 from tests.support.waiting import until_async
@@ -883,36 +884,9 @@ async def test_topics_that_match_a_pattern_are_joined_when_they_come(
     await client.stop()
 
 
-class FullBudget:
-    """Nothing more may be had until `free`."""
-
-    def __init__(self) -> None:
-        self.over = True
-        self.size = 0
-        self._callbacks: list[Any] = []
-
-    def send(self, size: int) -> None:
-        self.size += size
-
-    def has_room(self, size: int) -> bool:
-        return not self.over
-
-    def reserve(self, size: int) -> bool:
-        return not self.over
-
-    def call_when_room(self, callback: Any) -> None:
-        self._callbacks.append(callback)
-
-    def free(self) -> None:
-        self.over = False
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
-
-
 async def test_an_exceeded_budget_lets_one_message_come_at_a_time(world: World) -> None:
     await world.publish(*[f"m{n}" for n in range(20)])
-    budget = FullBudget()
+    budget = StubBudget(over=True)
     consumer = await world.open(SHARED, budget=budget)
     await until_async(lambda: len(consumer.outbox) == 1)
     await next(iter(consumer.parts.values())).entries.last_message_id()
