@@ -5,9 +5,9 @@ from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.names import dead_letter_topic
-from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic.producer import Producer
+from penstock.engines.registry.schemas import Schemas
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
