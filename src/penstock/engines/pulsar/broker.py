@@ -28,6 +28,7 @@ from .cluster import PulsarCluster
 from .consumer import Consumer
 from .dead_letters import DeadLetters
 from .entries import EntryPublishing
+from .journals import PulsarJournals
 from .namespaces import PulsarNamespaces
 from .producer import Producer
 from .replies import Replies
@@ -70,6 +71,7 @@ class PulsarBroker:
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
         self.administration = NoAdministration()
         self.staging = EntryPublishing(self._acting_producer, self._in_force)
+        self.journals = PulsarJournals(self.cluster, self.topics, encoder, self._own_producer)
         self.requests = Requests(clock, own.request_timeout_ms_max)
         self._replies = Replies(self.cluster.context, clock, encoder, self.requests, self.tasks)
         self.watches = NoWatches()
@@ -86,7 +88,7 @@ class PulsarBroker:
             raise
         offers = [Capability.ENTRIES]
         if self.cluster.numbered:
-            offers.append(Capability.OFFSETS)
+            offers += [Capability.OFFSETS, Capability.BYTE_POSITIONS]
         self.capabilities = frozenset(offers)
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
         self.settings = msgspec.structs.replace(
