@@ -26,7 +26,7 @@ from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
-from .errors import engine_error
+from .errors import own_error
 from .requests import CORRELATION_ID, IS_ERROR, SCHEMA_VERSION, Address, Requests, address_of
 
 log = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ class Replies:
             try:
                 await sender.send(self._encoder, address, reply, now_ms)
             except PulsarException as error:
-                raise engine_error(error) from None
+                raise own_error(error) from None
         return Outcome.DELIVERED
 
     def _sender(self, topic: TopicName) -> "asyncio.Task[ReplySender]":
@@ -202,7 +202,7 @@ class Replies:
         try:
             return await asyncio.shield(starting)
         except PulsarException as error:
-            raise engine_error(error) from None
+            raise own_error(error) from None
 
     async def close(self) -> None:
         """Leave every topic."""
