@@ -69,7 +69,7 @@ async def test_what_a_batch_overdrew_is_paid_before_more_comes(cluster: Cluster)
     await taking.come(1)
     assert consumer.permits == -2
     await cluster.admin("PUT", "/unload")
-    await until_async(lambda: taking.resets == 1)
+    await until_async(lambda: taking.resets >= 1)
     await until_async(lambda: consumer.connected)
     taking.entries.clear()
     consumer.flow(2)
@@ -86,7 +86,7 @@ async def test_what_was_out_comes_again_after_an_unload_and_permits_are_given_ag
     await taking.come(3)
     consumer.acknowledge(taking.places[:1])  # not flushed: goes on whichever connection there is
     await cluster.admin("PUT", "/unload")
-    await until_async(lambda: taking.resets == 1)
+    await until_async(lambda: taking.resets >= 1)
     taking.entries.clear()
     await taking.come(2)
     assert taking.payloads == ["b", "c"]
@@ -104,7 +104,7 @@ async def test_acknowledgements_given_without_a_connection_go_before_the_permits
     link = consumer._link
     assert link is not None
     link.abort(errors.ReadError("cut by the test"))
-    await until_async(lambda: taking.resets == 1)
+    await until_async(lambda: taking.resets >= 1)
     consumer.acknowledge(taking.places[:2])
     taking.entries.clear()
     await consumer.flush()

@@ -42,7 +42,7 @@ async def test_a_cut_connection_gives_permits_again_and_loses_no_acknowledgement
     await taking.come(3)
     assert consumer._link is not None
     consumer._link.abort(ReadError("cut by the test"))
-    await until_async(lambda: taking.resets == 1)
+    await until_async(lambda: taking.resets >= 1)
     consumer.acknowledge(taking.places[:2])
     taking.entries.clear()
     await consumer.flush()
