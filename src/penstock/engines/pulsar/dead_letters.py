@@ -23,8 +23,6 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 REASON: Final = "DEAD_LETTER_REASON"
 PRODUCERS_MAX: Final = 100  # that are kept open
 
-_PRODUCER: Final = ProducerOptions()
-
 
 class DeadLetters:
     """Publishes messages to dead-letter topics with where they came from. Producers are kept for the next letter."""
@@ -38,8 +36,8 @@ class DeadLetters:
         self._encoder = encoder
         self._producer = producer
         self._schemas = schemas
-        self._producers: dict[TopicName, Producer] = {}
-        self._opening: Locks[TopicName] = Locks()
+        self._producers: dict[tuple[TopicName, bool], Producer] = {}
+        self._opening: Locks[tuple[TopicName, bool]] = Locks()
 
     async def bury(
         self, subscription: Subscription, entry: Entry, index: int, letter: DeadLetter, redeliveries: int
@@ -54,7 +52,8 @@ class DeadLetters:
         properties[REAL_SUBSCRIPTION] = subscription.name
         properties[ORIGIN_MESSAGE_ID] = str(source.id_of(entry, -1 if alone else index))
         properties[REASON] = f"not acknowledged after {redeliveries + 1} deliveries"
-        producer = await self._opened(dead_letter_topic(source.name, subscription.name, letter.topic))
+        target = dead_letter_topic(source.name, subscription.name, letter.topic)
+        producer = await self._opened(target, encrypted=message.encryption is not None)
         (result,) = await producer.publish(
             [
                 OutMessage(
@@ -65,6 +64,7 @@ class DeadLetters:
                     properties=properties,
                     event_time=message.event_time,
                     null_value=message.null_value,
+                    encryption=message.encryption,
                     schema_version=await self._version(source.name, message.schema_version, producer),
                 )
             ]
@@ -72,12 +72,13 @@ class DeadLetters:
         if isinstance(result, PenstockError):
             raise result
 
-    async def _opened(self, target: TopicName) -> Producer:
-        async with self._opening.hold(target):
-            found = self._producers.pop(target, None)
+    async def _opened(self, target: TopicName, *, encrypted: bool) -> Producer:
+        key = target, encrypted
+        async with self._opening.hold(key):
+            found = self._producers.pop(key, None)
             if found is None or found.closed:
-                found = await self._producer(target, _PRODUCER)
-            self._producers[target] = found  # the last one used is the last to go
+                found = await self._producer(target, ProducerOptions(encrypted=encrypted))
+            self._producers[key] = found  # the last one used is the last to go
             if len(self._producers) > PRODUCERS_MAX:
                 self._producers.pop(next(iter(self._producers))).close()
             return found

@@ -62,6 +62,7 @@ class DeadLetters:
                         properties=properties,
                         event_time=message.event_time,
                         null_value=message.null_value,
+                        encryption=message.encryption,
                         schema_version=await self._version(source.name, message.schema_version, producer),
                     )
                 ]
