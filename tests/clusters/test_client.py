@@ -5,10 +5,12 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from tests.support.pulsar_broker import EARLY_MS, PulsarCluster
+from tests.support.waiting import until
 
 import penstock
 from penstock import (
@@ -70,6 +72,27 @@ def test_a_message_larger_than_the_broker_takes_goes_in_chunks(client: Client, t
     large = bytes(range(256)) * 40_000
     producer.send(large)
     assert consumer.receive(WAIT_MS).data() == large
+
+
+def test_a_batch_that_the_broker_refuses_fails_alone(
+    client: Client, topic: str, pulsar_cluster: PulsarCluster
+) -> None:
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    path = f"{admin_path(topic)}/maxMessageSize"
+    pulsar_cluster.admin("POST", path, json=1000)
+    until(lambda: pulsar_cluster.admin("GET", path).text == "1000")
+    results: dict[str, Any] = {}
+
+    def send(name: str, size: int) -> None:
+        producer.send_async(b"x" * size, lambda result, _id: results.setdefault(name, result))
+
+    for number in range(3):
+        send(f"large {number}", 500)
+    producer.flush()
+    send("small", 10)
+    producer.flush()
+    refused = penstock.Result.NotAllowedError
+    assert results == {**{f"large {number}": refused for number in range(3)}, "small": penstock.Result.Ok}
 
 
 def test_keys_keep_their_order_over_partitions(
