@@ -47,7 +47,7 @@ async def test_what_a_batch_overdrew_is_paid_before_more_comes(cluster: Cluster)
     await taking.come(1)
     assert consumer.permits == -2
     await cluster.admin("PUT", "/unload")
-    await until_async(lambda: taking.resets == 1)
+    await until_async(lambda: taking.resets >= 1)
     await until_async(lambda: consumer.connected)
     taking.entries.clear()
     consumer.flow(2)
@@ -64,7 +64,7 @@ async def test_what_was_out_comes_again_after_an_unload_and_permits_are_given_ag
     await taking.come(3)
     consumer.acknowledge(taking.places[:1])  # not flushed: goes on whichever connection there is
     await cluster.admin("PUT", "/unload")
-    await until_async(lambda: taking.resets == 1)
+    await until_async(lambda: taking.resets >= 1)
     taking.entries.clear()
     await taking.come(2)
     assert taking.payloads == ["b", "c"]

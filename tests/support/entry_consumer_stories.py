@@ -56,7 +56,7 @@ class EntryConsumerStories:
         link = consumer._link
         assert link is not None
         link.abort(errors.ReadError("cut by the test"))
-        await until_async(lambda: taking.resets == 1)
+        await until_async(lambda: taking.resets >= 1)
         consumer.acknowledge(taking.places[:2])
         taking.entries.clear()
         await consumer.flush()
