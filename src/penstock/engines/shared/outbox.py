@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.broker.delivery import Budget, Delivery
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import EARLIEST, LATEST, MessageId
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
 
 PERMITS_MAX: Final = 2**31 - 1
@@ -64,6 +65,18 @@ class Outbox(ABC):
         if permits <= 0:
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"permits must be positive, not {permits}")
         self.permits = min(PERMITS_MAX, self.permits + permits)
+
+    def check_cumulative(self, message_id: MessageId) -> None:
+        """Raise BAD_PARAMETER where everything up to a message cannot be acknowledged at once."""
+        if self.options.type.shared:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"cumulative acknowledgement is not for {self.options.type.value} subscriptions",
+            )
+        if message_id in (LATEST, EARLIEST):
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, "cumulative acknowledgement needs a message's own id"
+            )
 
     def stop_flow(self) -> None:
         self.permits = 0
