@@ -85,7 +85,7 @@ def messages_of(answer: Mapping[str, Any]) -> Counter[str]:
     """By topic, without its partitions, the messages in a commit's answer."""
     found: Counter[str] = Counter()
     for span in answer["spans"]:
-        found[str(TopicName.parse(span["topic"]).base)] += span["end_offset"] - span["offset"]
+        found[str(TopicName.parse(span["topic"]).base)] += span["messages"]
     return +found
 
 
