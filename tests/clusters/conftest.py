@@ -6,6 +6,8 @@ from uuid import uuid4
 import pytest
 from tests.support.pulsar_broker import PulsarCluster, given, standalone
 
+pytest.register_assert_rewrite("penstock.testing.engines")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder is marked, and may take as long as a broker needs to start on a busy machine."""

@@ -14,7 +14,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import httpx
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
 from tests.support.pulsar_broker import NUMBERED, PulsarCluster, given, standalone
 from tests.support.stages import refused, stage, topic
 
@@ -34,6 +38,7 @@ from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.model.stage import StageKey
 from penstock.pipeline.http.stages import StageCount, Stages
+from penstock.testing.engines.capabilities import CapabilityTests
 from penstock.testing.server import Address, running
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections
@@ -250,8 +255,10 @@ def test_a_commit_that_a_topic_refuses_changes_nothing(
 
 def test_a_large_batch(server: Address, client: Stages, name: str) -> None:
     """Entries as large as they may be, more than is in flight at once."""
-    size = 5 * 1024 * 1024 - 2000
-    entry = batch_entry(pack_plain([bytes(size)]), 1, producer="p", sequence_id=0, publish_time=1)
+    whole = 5 * 1024 * 1024
+    head = len(batch_entry(b"", 1, producer="p", sequence_id=0, publish_time=1))
+    entry = batch_entry(pack_plain([bytes(whole - head - 6)]), 1, producer="p", sequence_id=0, publish_time=1)
+    assert len(entry) == whole
     for part in range(4):
         client.stage(name, 0, "s", part, b"".join(pack_sections([(str(topic(name)), [entry])])))
     client.commit(name, 0, [StageCount("s", 4, 4, 4 * len(entry))], [topic(name)])
@@ -431,6 +438,63 @@ async def test_a_process_is_killed_within_a_commit(
         assert caught.value.kind is ErrorKind.BATCH_CONFLICT
     for one in names:
         assert await asyncio.to_thread(values, server, one.local) == expected(0) + expected(1)
+
+
+# -- the suite of engines, and Spark
+
+
+class TestCapabilities(CapabilityTests):
+    @pytest.fixture(autouse=True)
+    def found(self, cluster: PulsarCluster) -> None:
+        self.namespace = f"public/t{uuid4().hex[:12]}"
+        cluster.admin("PUT", f"namespaces/{self.namespace}")
+        self.settings = settings_of(cluster)
+
+    def make(self, folder: Path) -> Broker:
+        return open_pulsar(self.settings, BrokerSettings(), FORMAT)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_stream_is_written_exactly_once(
+    server: Address,
+    name: str,
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Each task fails once after it staged, and a batch is run again that was committed: no row is there twice."""
+    source, target = topic(name), topic(f"{name}-copy")
+    with HttpClient(server.url) as http:
+        http.create_topic(target, 2)
+        http.produce(source, [{"key": f"k{n}", "value": str(n)} for n in range(300)])
+
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails after its last row")
+
+    def copy() -> None:
+        frame = spark.readStream.format("penstock").option("url", server.url)
+        frame = frame.option("subscribe", str(source)).option("startingOffsets", "earliest").load()
+        rows = frame.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")
+        rows = rows.mapInArrow(fail_once, "key string, value string")
+        writer = rows.writeStream.format("penstock").option("url", server.url).option("topic", str(target))
+        writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+        assert writer.start().awaitTermination(200)
+
+    def there() -> DataFrame:
+        frame = spark.read.format("penstock").option("url", server.url)
+        return frame.option("subscribe", str(target)).load()
+
+    copy()
+    assert there().count() == 300
+    last = max((tmp_path / "c" / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    last.unlink()  # the driver was killed after the commit, and before it wrote that down
+    copy()
+    rows = there().collect()
+    assert sorted(int(row.value) for row in rows) == list(range(300))
+    assert len({(row.partition, row.offset) for row in rows}) == 300
 
 
 if __name__ == "__main__":

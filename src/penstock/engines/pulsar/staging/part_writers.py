@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.client.errors import TopicNotFound
 from penstock.engines.pulsar.positions import Place
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -15,6 +16,7 @@ from .space import StagingSpace
 
 IDLE_MS: Final = 5_000  # then the topic of a batch is left, so that it can be deleted
 DELETING_MS: Final = 120_000  # how long it is tried; then it is the cluster's to delete, as nobody uses it
+ATTEMPTS: Final = 3
 _GONE: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.NAMESPACE_NOT_FOUND)
 
 log = logging.getLogger(__name__)
@@ -35,15 +37,22 @@ class PartWriters:
         async with self._locks.hold(topic):
             found = self._open.get(topic)
             if found is None or found.ended:
-                found = PartWriter(self._space, topic, self._clock)
-                try:
-                    await found.open()
-                except BaseException:
-                    await found.close()
-                    raise
-                self._open[topic] = found
+                found = self._open[topic] = await self._connect(topic)
             found.busy += 1
             return found
+
+    async def _connect(self, topic: TopicName) -> PartWriter:
+        for left in reversed(range(ATTEMPTS)):
+            made = PartWriter(self._space, topic, self._clock)
+            try:
+                await made.open()
+            except BaseException as error:
+                await made.close()
+                if not left or not isinstance(error, TopicNotFound):  # deleted just now, after another commit
+                    raise
+            else:
+                return made
+        raise AssertionError("the last attempt returns or raises")
 
     def give_back(self, writer: PartWriter) -> None:
         """It is not used by this caller any more."""
