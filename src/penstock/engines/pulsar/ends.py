@@ -11,7 +11,7 @@ from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 
 from .cluster import PulsarCluster
-from .followers import Followers
+from penstock.engines.followers import Followers
 from .positions import BEFORE_ALL, Place, opaque_end
 from .readers import Readers
 

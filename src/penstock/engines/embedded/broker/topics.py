@@ -9,7 +9,7 @@ import msgspec
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topics import TopicDocument, TopicObserver
-from penstock.engines.embedded.log.tail import TailCache
+from penstock.engines.tail import TailCache
 from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.registry.namespaces import Namespaces
 from penstock.engines.embedded.topic.topic import Topic, TopicParts

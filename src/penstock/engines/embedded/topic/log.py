@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.engines.embedded.log.tail import Tail, TailCache
+from penstock.engines.tail import Tail, TailCache
 from penstock.engines.embedded.ports import LogState, Store
 from penstock.engines.embedded.ports.log import READ_BYTES
 from penstock.model.entry import Entry
