@@ -13,8 +13,6 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from .config import OFF, Config, StartError
 from .listeners import SOCKETS, bind
 from .logs import configure
@@ -25,13 +23,6 @@ RESTART_S: Final = 0.5  # before the first restart of a worker; twice as long be
 RESTART_S_MAX: Final = 30.0
 STEADY_S: Final = 60.0  # a worker that lived so long is started again without delay
 READY: Final = b"penstock ready "
-
-
-class Reached(msgspec.Struct):
-    """What a worker printed once it was ready, shared by all workers: the addresses that all of them have."""
-
-    urls: list[str] = []
-    waiting: int = 0
 
 
 class Worker:

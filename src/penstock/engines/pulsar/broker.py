@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,6 +17,10 @@ from penstock.broker.patterns import Pattern
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.storage_health import StorageHealth
+from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
+from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
@@ -26,17 +30,14 @@ from penstock.runtime.tasks import Tasks
 from .acting import ActingClusters
 from .cluster import PulsarCluster
 from .consumer import Consumer
-from .dead_letters import DeadLetters
 from .entries import EntryPublishing
 from .namespaces import PulsarNamespaces
 from .producer import Producer
-from .replies import Replies
-from .requests import Requests
+from .replies import ReplyTopics
 from .schemas import Schemas
 from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics
-from .unsupported import ClusterPolicies, NoAdministration, NoWatches
 
 SWEEP_S: Final = 5.0
 
@@ -70,10 +71,12 @@ class PulsarBroker:
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
         self.administration = NoAdministration()
         self.staging = EntryPublishing(self._acting_producer, self._in_force)
-        self.requests = Requests(clock, own.request_timeout_ms_max)
-        self._replies = Replies(self.cluster.context, clock, encoder, self.requests, self.tasks)
+        self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
+        topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests.arrived)
+        self._replies = Replies(topics, clock, encoder, self.requests)
         self.watches = NoWatches()
-        self._dead_letters = DeadLetters(encoder, self._own_producer, self.schemas)
+        self._letter_producers = KeptProducers(self._own_producer)
+        self._dead_letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         self._instance = secrets.token_hex(4)
         self._names = 0
 
@@ -100,7 +103,7 @@ class PulsarBroker:
     async def close(self) -> None:
         """Leave every topic; what was out with consumers is the cluster's to deliver again."""
         self.requests.close()
-        self._dead_letters.close()
+        self._letter_producers.close()
         leaving: list[Consumer] = []
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
@@ -238,8 +241,8 @@ class Arriving:
 
     def __init__(self, schemas: Schemas) -> None:
         self.knows = schemas.knows
-        self._fetch: Any = schemas.fetch
+        self._schemas = schemas
 
     async def fetch(self, topic: TopicName, version: int) -> None:
         """Learn a version that an entry names."""
-        await self._fetch(topic, (version,))
+        await self._schemas.fetch(topic, (version,))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from penstock.engines.shared.followers import Followers
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, MessageId
@@ -11,7 +12,6 @@ from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 
 from .cluster import PulsarCluster
-from penstock.engines.followers import Followers
 from .positions import BEFORE_ALL, Place, opaque_end
 from .readers import Readers
 

@@ -8,6 +8,7 @@ from typing import Final
 from penstock.broker.acting import acting_role
 from penstock.broker.staging import Published
 from penstock.broker.topic import Topic
+from penstock.engines.shared.unsupported import NoStaging
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import UNKNOWN_ID
@@ -15,7 +16,6 @@ from penstock.model.names import TopicName
 from penstock.model.policy import InForce, ProducerOptions
 
 from .producer import Producer
-from .unsupported import NoStaging
 
 PRODUCERS_MAX: Final = 1024  # that are kept; each leaves its topic by itself when it is not used
 

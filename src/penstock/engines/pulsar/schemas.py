@@ -14,6 +14,7 @@ import msgspec
 from penstock.client.aio.link import Link
 from penstock.client.errors import IncompatibleSchema, PulsarException, TopicNotFound, server_error
 from penstock.client.session.commands import schema_info, wire_schema
+from penstock.engines.shared.schemas import check_schema, schema_needed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
@@ -190,22 +191,12 @@ class Schemas:
         """Nothing to do: the cluster checks it when the consumer subscribes."""
 
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:
-        from penstock.codec.definition import check_definition
-
-        size = len(schema.data) + len(schema.name.encode())
-        size += sum(len(name.encode()) + len(value.encode()) for name, value in schema.properties.items())
-        if size > self._bytes_max:
-            raise PenstockError(
-                ErrorKind.BAD_VALUE_SCHEMA, f"a schema of {size} bytes; the most is {self._bytes_max}"
-            )
-        check_definition(schema, max_schema_bytes=self._bytes_max)
+        check_schema(schema, self._bytes_max)
 
     def check_unversioned(self, topic: TopicName) -> None:
         known = self._topics.get(topic.base)
         if known is not None and not known.unversioned:
-            raise PenstockError(
-                ErrorKind.INCOMPATIBLE_SCHEMA, f"{topic} has a schema and takes no messages without one"
-            )
+            raise schema_needed(topic)
 
     # -- changing
 

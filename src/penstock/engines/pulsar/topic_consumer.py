@@ -8,6 +8,7 @@ from penstock.broker.delivery import Delivery
 from penstock.client.entries.arrived import Arrived
 from penstock.client.entries.consumer import EntryConsumer
 from penstock.client.errors import PulsarException
+from penstock.engines.shared.remote_requests import REPLY_TO
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -20,7 +21,6 @@ from .outstanding import Outstanding, Place, Row
 from .owner import ArrivingSchemas, Owner
 from .positions import entry_of
 from .redelivery import Redelivery
-from .requests import REPLY_TO
 from .subscription import Subscription
 
 LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from penstock.engines.tail import TailCache
+from penstock.engines.shared.tail import TailCache
+from penstock.runtime.tasks import Tasks
 
+from .admin import KafkaAdmin
+from .ends import EndLookup, Ends
 from .reader import Found
 from .readers import READERS_MAX, Readers
 from .record import At
@@ -17,11 +20,33 @@ THREADS_MAX: Final = READERS_MAX + 4  # for what waits; made as they are needed
 class Fetcher:
     """Made on the loop; `tails` holds the newest entries of all logs that are followed."""
 
-    def __init__(self, properties: Mapping[str, Any], tail_bytes: int) -> None:
+    def __init__(
+        self, properties: Mapping[str, Any], admin: KafkaAdmin, tasks: Tasks, tail_bytes: int
+    ) -> None:
         self.tails = TailCache(tail_bytes)
+        self.tasks = tasks
+        self._admin = admin
+        self._ends = EndLookup(admin, tasks)
         self._executor = ThreadPoolExecutor(THREADS_MAX, "kafka-read")
         self._tail = TailReader(properties, self._executor)
         self._readers = Readers(properties, self._executor)
+
+    # -- positions
+
+    async def ends(self, place: At) -> Ends:
+        """Where a log begins and ends now. Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
+        return await self._ends.ends(place)
+
+    async def at_time(self, place: At, time_ms: int) -> int:
+        """The offset of the first record of a time (ms) or after it; -1 where there is none."""
+        return (await self._admin.at_time((place,), time_ms))[place]
+
+    async def topic_id(self, topic: str) -> str | None:
+        """The id of a topic; None where there is none of that name."""
+        found = await self._admin.describe(topic)
+        return None if found is None else found.id
+
+    # -- records
 
     async def follow(self, place: At, offset: int, follower: Follower) -> None:
         """Deliver what comes to a log from an offset on, until `leave`."""

@@ -98,7 +98,9 @@ class Reader:
                 self.position = self._end
                 return Found((), self._end)
             if monotonic() > deadline:
-                raise PenstockError(ErrorKind.UNAVAILABLE, f"the cluster did not deliver {self._what} in time")
+                raise PenstockError(
+                    ErrorKind.UNAVAILABLE, f"the cluster did not deliver {self._what} in time"
+                )
             self._take_in(await self._run(self._wait, entries_max))
         return self._give(entries_max, bytes_max)
 
@@ -156,5 +158,3 @@ class Reader:
             running.add_done_callback(lambda _: self._consumer.close())
         else:
             self._executor.submit(self._consumer.close)
-
-

@@ -21,7 +21,9 @@ WAIT_S: Final = 0.25  # of one wait of the thread
 FETCH_WAIT_MS: Final = 100  # the broker's where nothing comes; who begins to follow may wait so long
 AHEAD_KB: Final = 16_384  # that librdkafka holds for the loop, about
 
-STALE_MAX: Final = 2  # batches with records of a log that was just left: one waits for the loop, and the thread has one
+STALE_MAX: Final = (
+    2  # batches with records of a log that was just left: one waits for the loop, and the thread has one
+)
 
 
 class Follower(Protocol):
@@ -144,7 +146,7 @@ def _place(message: Message) -> At:
 
 def _hand(follower: Follower, messages: list[Message]) -> None:
     """Records as they are, and what is said between them."""
-    if not any([message.error() for message in messages]):
+    if all(message.error() is None for message in messages):
         follower.arrived(messages)
         return
     for said, run in groupby(messages, lambda message: message.error() is not None):
@@ -157,5 +159,9 @@ def _hand(follower: Follower, messages: list[Message]) -> None:
                 follower.reached(message.offset())
             elif code == KafkaError._AUTO_OFFSET_RESET:
                 follower.lost(missing=False)
-            elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+            elif code in (
+                KafkaError.UNKNOWN_TOPIC_OR_PART,
+                KafkaError._UNKNOWN_TOPIC,
+                KafkaError._UNKNOWN_PARTITION,
+            ):
                 follower.lost(missing=True)

@@ -4,7 +4,8 @@ from base64 import b64decode, b64encode
 
 import msgspec
 
-from penstock.engines.embedded.ports import MetaStore
+from penstock.broker.topic import MetaStore
+from penstock.engines.shared.schemas import check_schema, schema_needed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import NamespacePolicies
@@ -134,21 +135,11 @@ class Schemas:
             raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
 
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:
-        from penstock.codec.definition import check_definition
-
-        size = len(schema.data) + len(schema.name.encode())
-        size += sum(len(name.encode()) + len(value.encode()) for name, value in schema.properties.items())
-        if size > self._bytes_max:
-            raise PenstockError(
-                ErrorKind.BAD_VALUE_SCHEMA, f"a schema of {size} bytes; the most is {self._bytes_max}"
-            )
-        check_definition(schema, max_schema_bytes=self._bytes_max)
+        check_schema(schema, self._bytes_max)
 
     def check_unversioned(self, topic: TopicName) -> None:
         if self._policies(topic).schema_validation_enforced and self.latest(topic) is not None:
-            raise PenstockError(
-                ErrorKind.INCOMPATIBLE_SCHEMA, f"{topic} has a schema and takes no messages without one"
-            )
+            raise schema_needed(topic)
 
     async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
         if schema.type in (SchemaType.NONE, SchemaType.BYTES, SchemaType.AUTO_CONSUME):

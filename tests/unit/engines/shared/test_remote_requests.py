@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from penstock.broker.producer import Reply, ReplyOrError
-from penstock.engines.pulsar.requests import CORRELATION_ID, REPLY_TO, Address, Request, Requests, address_of
+from penstock.engines.shared.remote_requests import (
+    CORRELATION_ID,
+    REPLY_TO,
+    Address,
+    RemoteRequests,
+    Request,
+    address_of,
+)
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
@@ -25,16 +32,16 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def requests(clock: ManualClock) -> Requests:
-    return Requests(clock, 300_000)
+def requests(clock: ManualClock) -> RemoteRequests:
+    return RemoteRequests(clock, 300_000)
 
 
-def ask(requests: Requests, timeout_ms: int = 1000) -> tuple[Request, OutMessage]:
+def ask(requests: RemoteRequests, timeout_ms: int = 1000) -> tuple[Request, OutMessage]:
     message = OutMessage(payload=b"?", properties={"own": "1"})
     return requests.ask(TOPIC, NAMES, message, timeout_ms), message
 
 
-def test_a_request_names_the_topic_and_the_number_of_its_reply(requests: Requests) -> None:
+def test_a_request_names_the_topic_and_the_number_of_its_reply(requests: RemoteRequests) -> None:
     request, message = ask(requests)
     assert message.properties == {
         "own": "1",
@@ -45,7 +52,7 @@ def test_a_request_names_the_topic_and_the_number_of_its_reply(requests: Request
     assert message.properties[REPLY_TO].startswith("non-persistent://public/default/penstock-replies-")
 
 
-async def test_the_first_reply_ends_the_wait_and_others_are_late(requests: Requests) -> None:
+async def test_the_first_reply_ends_the_wait_and_others_are_late(requests: RemoteRequests) -> None:
     request, _ = ask(requests)
     request.placed(PLACED)
     assert requests.answer(request.correlation_id, REPLY)
@@ -54,7 +61,7 @@ async def test_the_first_reply_ends_the_wait_and_others_are_late(requests: Reque
     assert (requests.opened, requests.answered, requests.late, len(requests)) == (1, 1, 1, 0)
 
 
-async def test_a_reply_that_overtakes_the_receipt_waits_for_it(requests: Requests) -> None:
+async def test_a_reply_that_overtakes_the_receipt_waits_for_it(requests: RemoteRequests) -> None:
     request, _ = ask(requests)
     requests.answer(request.correlation_id, REPLY)
     requests.answer(request.correlation_id, Reply(EARLIEST, b"second", False))
@@ -66,7 +73,7 @@ async def test_a_reply_that_overtakes_the_receipt_waits_for_it(requests: Request
     assert waiting.result() == msgspec.structs.replace(REPLY, request_id=PLACED)
 
 
-async def test_a_request_that_is_not_stored_fails_although_a_reply_came(requests: Requests) -> None:
+async def test_a_request_that_is_not_stored_fails_although_a_reply_came(requests: RemoteRequests) -> None:
     request, _ = ask(requests)
     requests.answer(request.correlation_id, REPLY)
     request.fail(PenstockError(ErrorKind.TOPIC_TERMINATED, "over"))
@@ -76,7 +83,7 @@ async def test_a_request_that_is_not_stored_fails_although_a_reply_came(requests
     assert requests.answered == 0
 
 
-async def test_a_wait_ends_in_time(requests: Requests, clock: ManualClock) -> None:
+async def test_a_wait_ends_in_time(requests: RemoteRequests, clock: ManualClock) -> None:
     request, _ = ask(requests, 500)
     await clock.advance(499)
     assert request.waiting
@@ -87,7 +94,7 @@ async def test_a_wait_ends_in_time(requests: Requests, clock: ManualClock) -> No
     assert (requests.timed_out, requests.answered, len(requests)) == (1, 0, 0)
 
 
-def test_who_hangs_up_is_not_called(requests: Requests) -> None:
+def test_who_hangs_up_is_not_called(requests: RemoteRequests) -> None:
     request, _ = ask(requests)
     called: list[ReplyOrError] = []
     request.call_when_ended(lambda _, ended: called.append(ended))
@@ -97,7 +104,7 @@ def test_who_hangs_up_is_not_called(requests: Requests) -> None:
     assert (called, requests.withdrawn, len(requests)) == ([], 1, 0)
 
 
-def test_a_stopping_server_ends_every_wait(requests: Requests) -> None:
+def test_a_stopping_server_ends_every_wait(requests: RemoteRequests) -> None:
     ended: list[ReplyOrError] = []
     for _ in range(3):
         ask(requests)[0].call_when_ended(lambda _, error: ended.append(error))
@@ -106,7 +113,7 @@ def test_a_stopping_server_ends_every_wait(requests: Requests) -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 300_001])
-def test_a_senseless_timeout_is_refused(requests: Requests, timeout_ms: int) -> None:
+def test_a_senseless_timeout_is_refused(requests: RemoteRequests, timeout_ms: int) -> None:
     with pytest.raises(PenstockError):
         ask(requests, timeout_ms)
     assert len(requests) == 0

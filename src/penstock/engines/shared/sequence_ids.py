@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from penstock.client.entries.pending import Outgoing
 from penstock.model.message import OutMessage
 
 
@@ -37,7 +36,7 @@ class Numbers:
         self.next = following
         return given
 
-    def renumbered(self, entry: Outgoing) -> Outgoing:
-        """An entry under the next ones, whatever it says itself."""
-        first, self.next = self.next, self.next + entry.count
-        return Outgoing(entry.data, first, self.next - 1, entry.count)
+    def take(self, count: int) -> int:
+        """Take the next `count`; returns the first of them."""
+        first, self.next = self.next, self.next + count
+        return first

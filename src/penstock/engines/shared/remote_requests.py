@@ -5,11 +5,9 @@ namespace, and a number of the request. A reply is an ordinary message there, so
 one. The first reply ends the wait; a reply to a wait that ended is counted and dropped.
 """
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import count
 from operator import attrgetter
 from typing import Final
@@ -17,11 +15,13 @@ from typing import Final
 import msgspec
 
 from penstock.broker.producer import Reply, ReplyOrError
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
-from penstock.model.message_id import MessageId
+from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.clock import Clock, Timers
+
+from .requests import check_timeout, no_reply, reply_of, shutting_down
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,16 @@ def _is_for_replies(topic: TopicName) -> bool:
     return topic.local.startswith(REPLY_TOPICS) and topic.partition < 0
 
 
+def reply_message(reply: Reply, correlation_id: str) -> OutMessage:
+    """The message that carries a reply; `RemoteRequests.arrived` reads it."""
+    properties = {CORRELATION_ID: correlation_id}
+    if reply.is_error:
+        properties[IS_ERROR] = "true"
+    if reply.schema_version is not None:
+        properties[SCHEMA_VERSION] = str(reply.schema_version)
+    return OutMessage(payload=reply.content, properties=properties)
+
+
 class Request:
     """`broker.Request`: one wait."""
 
@@ -80,7 +90,7 @@ class Request:
     )
 
     def __init__(
-        self, requests: "Requests", names: tuple[str, str, int], correlation_id: str, timeout_ms: int
+        self, requests: "RemoteRequests", names: tuple[str, str, int], correlation_id: str, timeout_ms: int
     ) -> None:
         self._requests = requests
         self._id: MessageId | None = None
@@ -105,12 +115,7 @@ class Request:
             on_end(self, ended)
 
     async def reply(self) -> Reply:
-        future: asyncio.Future[ReplyOrError] = asyncio.get_running_loop().create_future()
-        self.call_when_ended(partial(_complete, future))
-        ended = await future
-        if isinstance(ended, PenstockError):
-            raise ended
-        return ended
+        return await reply_of(self)
 
     def fail(self, error: PenstockError) -> None:
         if self.waiting:
@@ -142,7 +147,7 @@ class Request:
             self._requests.forget(self, None)
 
 
-class Requests:
+class RemoteRequests:
     """`broker.Requests`: every wait of this process, and what became of them."""
 
     def __init__(self, clock: Clock, timeout_ms_max: int) -> None:
@@ -158,11 +163,7 @@ class Requests:
         return len(self._waits)
 
     def check(self, timeout_ms: int) -> None:
-        if not 1 <= timeout_ms <= self._timeout_ms_max:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"a request's timeout must be within 1 and {self._timeout_ms_max} ms, not {timeout_ms}",
-            )
+        check_timeout(timeout_ms, self._timeout_ms_max)
 
     def reply_topic(self, namespace: NamespaceName) -> TopicName:
         """Where replies to requests of a namespace come."""
@@ -209,6 +210,17 @@ class Requests:
         self.opened += 1
         return request
 
+    def arrived(self, message: Message) -> None:
+        """A message came on a topic for replies."""
+        version = message.properties.get(SCHEMA_VERSION, "")
+        reply = Reply(
+            EARLIEST,  # the wait knows the request's id
+            message.payload,
+            message.properties.get(IS_ERROR) == "true",
+            int(version) if version.isascii() and version.isdigit() else None,
+        )
+        self.answer(message.properties.get(CORRELATION_ID, ""), reply)
+
     def answer(self, correlation_id: str, reply: Reply) -> bool:
         """Give a reply to who waits for it; False where nobody does (any more)."""
         request = self._waits.get(correlation_id)
@@ -229,19 +241,11 @@ class Requests:
     def _time_over(self, request: Request) -> None:
         if request.waiting:
             self.timed_out += 1
-            request.fail(PenstockError(ErrorKind.REQUEST_TIMEOUT, f"no reply within {request.timeout_ms} ms"))
+            request.fail(no_reply(request.timeout_ms))
 
     def close(self) -> None:
         """The server stops: every wait ends; the messages stay."""
-        gone = PenstockError(
-            ErrorKind.UNAVAILABLE,
-            "the server is shutting down; the request is stored, nobody waits for its reply",
-        )
+        gone = shutting_down()
         for request in list(self._waits.values()):
             request.fail(gone)
         self._timers.close()
-
-
-def _complete(future: "asyncio.Future[ReplyOrError]", _: Request, ended: ReplyOrError) -> None:
-    if not future.done():  # else its task is being cancelled
-        future.set_result(ended)

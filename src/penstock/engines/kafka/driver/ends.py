@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks
 
-from .driver.record import At
+from .record import At
 
 Ends = tuple[int, int]  # the first offset, and the one after the last
 
@@ -52,7 +52,9 @@ class EndLookup:
         try:
             begins, ends = await asyncio.gather(self._positions.begins(wanted), self._positions.ends(wanted))
         except PenstockError as error:
-            if len(wanted) > 1 and error.kind is not ErrorKind.UNAVAILABLE:  # one of them: each is asked for alone
+            if (
+                len(wanted) > 1 and error.kind is not ErrorKind.UNAVAILABLE
+            ):  # one of them: each is asked for alone
                 for place, future in wanted.items():
                     await self._answer({place: future})
                 return

@@ -1,43 +1,44 @@
 """Where messages go that no consumer could process."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
+from penstock.broker.delivery import DeliverySource
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.names import dead_letter_topic
-from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.topic.producer import Producer
+from penstock.broker.producer import Producer
+from penstock.broker.schemas import SchemaVersions
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
 from penstock.model.policy import DeadLetter, ProducerOptions
+from penstock.runtime.tasks import Locks
 
 # What a dead letter says of itself; the first three are the names that Pulsar's clients use.
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_SUBSCRIPTION: Final = "REAL_SUBSCRIPTION"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 REASON: Final = "DEAD_LETTER_REASON"
+PRODUCERS_MAX: Final = 100  # that are kept open
 
-_PRODUCER: Final = ProducerOptions(name="penstock-dead-letters", shared_name=True)
+_PRODUCER: Final = ProducerOptions()
+
+# A producer of a topic, for one letter.
+Lend = Callable[[TopicName], AbstractAsyncContextManager[Producer]]
 
 
 class DeadLetters:
     """Publishes messages to dead-letter topics with where they came from."""
 
-    def __init__(
-        self,
-        encoder: EntryFormat,
-        producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]],
-        schemas: Schemas,
-    ) -> None:
+    def __init__(self, encoder: EntryFormat, lend: Lend, schemas: SchemaVersions) -> None:
         self._encoder = encoder
-        self._producer = producer
+        self._lend = lend
         self._schemas = schemas
 
     async def bury(
-        self, subscription: Subscription, entry: Entry, index: int, letter: DeadLetter, redeliveries: int
+        self, subscription: DeliverySource, entry: Entry, index: int, letter: DeadLetter, redeliveries: int
     ) -> None:
         """Publish message `index` of `entry` to the dead-letter topic; completes when durable there."""
         source = subscription.topic
@@ -49,9 +50,7 @@ class DeadLetters:
         properties[REAL_SUBSCRIPTION] = subscription.name
         properties[ORIGIN_MESSAGE_ID] = str(source.id_of(entry, -1 if alone else index))
         properties[REASON] = f"not acknowledged after {redeliveries + 1} deliveries"
-        target = dead_letter_topic(source.name, subscription.name, letter.topic)
-        producer = await self._producer(target, _PRODUCER)
-        try:
+        async with self._lend(dead_letter_topic(source.name, subscription.name, letter.topic)) as producer:
             (result,) = await producer.publish(
                 [
                     OutMessage(
@@ -66,8 +65,6 @@ class DeadLetters:
                     )
                 ]
             )
-        finally:
-            producer.close()
         if isinstance(result, PenstockError):
             raise result
 
@@ -82,3 +79,30 @@ class DeadLetters:
             return await producer.schema_version(self._schemas.version(source, version).schema)
         except PenstockError:
             return None
+
+
+class KeptProducers:
+    """Producers of dead-letter topics, each kept for the next letter: of a cluster, they cost a lookup to open."""
+
+    def __init__(self, open_producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]]) -> None:
+        self._open = open_producer
+        self._producers: dict[TopicName, Producer] = {}
+        self._opening: Locks[TopicName] = Locks()
+
+    @asynccontextmanager
+    async def lend(self, target: TopicName) -> AsyncIterator[Producer]:
+        """The producer of a topic; raises why it cannot be opened."""
+        async with self._opening.hold(target):
+            found = self._producers.pop(target, None)
+            if found is None or found.closed:
+                found = await self._open(target, _PRODUCER)
+            self._producers[target] = found  # the last one used is the last to go
+            if len(self._producers) > PRODUCERS_MAX:
+                self._producers.pop(next(iter(self._producers))).close()
+        yield found
+
+    def close(self) -> None:
+        """Close the producers."""
+        for producer in self._producers.values():
+            producer.close()
+        self._producers.clear()
