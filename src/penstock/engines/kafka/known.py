@@ -58,6 +58,7 @@ class KnownTopics:
         self._known: OrderedDict[TopicName, _Known] = OrderedDict()
         self._names: dict[NamespaceName, list[TopicName]] = {}
         self._names_ms = NEVER
+        self._listed = False
         self._locks: Locks[TopicName] = Locks()
         self._listing: Locks[str] = Locks()
 
@@ -136,20 +137,19 @@ class KnownTopics:
             if name is None:
                 continue
             names.setdefault(name.namespace_name, []).append(name)
-            known = self._known.get(name)
-            if known is None or known.topic is None or known.topic.partitions != partitions:
-                id = "" if known is None or known.topic is None else known.topic.id
-                first = known is None and self._names_ms == NEVER and not self._names
-                if first:
-                    self._known[name] = _Known(NEVER, Described(id, partitions))
-                else:
-                    self._known.setdefault(name, _Known(NEVER, None))
-                    self.put(name, Described(id, partitions), at_ms=NEVER)
+            before = self._known.get(name)
+            was = None if before is None else before.topic
+            if was is None or was.partitions != partitions:
+                # The list does not say which id a topic has: it is asked for when the topic is used.
+                if before is None and self._listed:
+                    self._known[name] = _Known(NEVER, None)  # it came
+                self.put(name, Described("" if was is None else was.id, partitions), at_ms=NEVER)
         for name, known in list(self._known.items()):
             if known.topic is not None and name not in names.get(name.namespace_name, ()):
                 self._known[name] = _Known(NEVER, known.topic)  # asked again before it counts as gone
         self._names = {namespace: sorted(found) for namespace, found in names.items()}
         self._names_ms = now
+        self._listed = True
 
     def _name_of(self, kafka: str) -> TopicName | None:
         try:

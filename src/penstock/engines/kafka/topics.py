@@ -194,9 +194,11 @@ class KafkaTopics(KnownTopics):
 
     async def _await(self, name: TopicName, holds: Callable[[Described | None], bool]) -> None:
         """Ask until the broker that is asked has heard of a change."""
-        async with asyncio.timeout(self._cluster.timeout_s):
-            while not holds(await self.ask(name)):
-                await asyncio.sleep(CREATED_S)
+        until = self._clock.monotonic_ms() + self._cluster.settings.timeout_ms
+        while not holds(await self.ask(name)):
+            if self._clock.monotonic_ms() > until:
+                raise PenstockError(ErrorKind.UNAVAILABLE, f"the brokers do not show what became of {name}")
+            await asyncio.sleep(CREATED_S)
 
     async def _check_room(self, namespace: NamespaceName, logs: int) -> None:
         """Raise TOO_MANY_TOPICS unless the namespace may have so many logs more."""

@@ -7,10 +7,7 @@ from penstock.broker.entry_format import EntryFormat
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topics import TopicDocument
-from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.subscription.cursors import CursorFlusher
 from penstock.engines.embedded.topic.access import Access, Epochs
 from penstock.engines.embedded.topic.requests import Requests
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
@@ -19,6 +16,9 @@ from penstock.engines.registry.policies import Policies
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters
 from penstock.engines.shared.watches import Watches
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.cursors import CursorFlusher
+from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import SubscriptionType

@@ -9,9 +9,9 @@ from penstock.broker.delivery import Budget
 from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.watches import Watch
-from penstock.engines.embedded.subscription import Consumer
 from penstock.engines.embedded.topic.topic import Topic
 from penstock.engines.shared.watches import Watches
+from penstock.engines.subscription import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.model.policy import ConsumerOptions

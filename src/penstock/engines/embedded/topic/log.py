@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.engines.embedded.ports import LogState, Store
-from penstock.engines.embedded.ports.log import READ_BYTES
 from penstock.engines.shared.tail import Tail, TailCache
+from penstock.engines.subscription.store import READ_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.broker.delivery import Budget
-from penstock.engines.embedded.ports.log import READ_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.runtime.tasks import Tasks
 
 from .receiver import SubscribedLog
+from .store import READ_BYTES
 
 AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once
 RETRY_MS: Final = 1000  # after the store failed

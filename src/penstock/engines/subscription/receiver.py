@@ -11,11 +11,12 @@ from typing import Protocol
 
 from penstock.broker.delivery import Budget, Delivery
 from penstock.broker.log import Log
-from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
 from penstock.runtime.statistics import Rate
+
+from .offsets import OffsetSet
 
 PERMITS_MAX = 2**31 - 1
 COUNT_BYTES = 32 * 1024  # of deliveries are counted in the budget at a time: none pays for it alone

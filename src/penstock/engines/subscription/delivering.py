@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.delivery import Budget, Delivery
-from penstock.engines.embedded.log.compaction import Compaction
-from penstock.engines.embedded.log.offsets import CHUNK
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
+from .compaction import Compaction
+from .offsets import CHUNK
 from .outstanding import Outstanding
 from .pending import Pending, Slice
 from .reading import AHEAD_ENTRIES_MAX, Reading

@@ -8,7 +8,7 @@ from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.subscription import Consumer
+from penstock.engines.subscription import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
