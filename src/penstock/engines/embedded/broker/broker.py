@@ -44,6 +44,7 @@ class Broker:
 
     capabilities = frozenset(Capability)
     cluster = None  # it is its own
+    journals = None  # of a cluster
 
     def __init__(
         self,
