@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -49,6 +49,8 @@ class KafkaTopics(KnownTopics):
         super().__init__(cluster.admin, naming, namespaces, clock, auto, cluster.settings.learned_ms)
         self.listeners: set[Callable[[TopicName], None]] = set()
         self.observers: list[TopicObserver] = []
+        # Called with a topic that is there, to enter the subscriptions that nobody here consumes.
+        self.learners: list[Callable[[TopicName], Awaitable[None]]] = []
         self.gone = self._forget_all
         self.changed = self._tell
         self._cluster = cluster
@@ -75,6 +77,15 @@ class KafkaTopics(KnownTopics):
             self.properties.pop(name, None)
         else:
             self.properties[name] = msgspec.json.decode(document, type=dict[str, str])
+
+    async def learn_whole(self, name: TopicName) -> None:
+        await self.learn(name)
+        if not self.exists(name):
+            return
+        logs = await self.all_of(name, create=False)
+        await asyncio.gather(*(log.refresh() for log in logs))
+        for learner in self.learners:
+            await learner(name)
 
     # -- those in use
 
