@@ -8,12 +8,12 @@ from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topics import TopicDocument
 from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.registry.namespaces import Namespaces
-from penstock.engines.embedded.registry.policies import Policies
-from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.topic.access import Access, Epochs
 from penstock.engines.embedded.topic.requests import Requests
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
+from penstock.engines.registry.namespaces import Namespaces
+from penstock.engines.registry.policies import Policies
+from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.cursors import CursorFlusher

@@ -7,9 +7,9 @@ from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.storage_health import StorageHealth
-from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.engines.embedded.topic.requests import Requests
+from penstock.engines.registry.schemas import Schemas
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock

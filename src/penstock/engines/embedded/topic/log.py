@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.engines.embedded.log.tail import Tail, TailCache
 from penstock.engines.embedded.ports import LogState, Store
+from penstock.engines.shared.tail import Tail, TailCache
 from penstock.engines.subscription.store import READ_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError

@@ -89,4 +89,6 @@ def engine_error(error: KafkaError | KafkaException, what: str = "") -> Penstock
     kind = _KINDS.get(found.code(), ErrorKind.UNAVAILABLE)
     if found.code() in _CREDENTIALS:
         text = f"the cluster refuses the credentials of this server: {text}"
-    return PenstockError(kind, f"{what}: {text}" if what else f"the cluster refuses it: {text}")
+    elif kind is ErrorKind.UNAVAILABLE:
+        text = f"the cluster does not do it now: {text}"
+    return PenstockError(kind, f"{what}: {text}" if what else text)

@@ -4,7 +4,7 @@ from base64 import b64decode, b64encode
 
 import msgspec
 
-from penstock.engines.embedded.ports import MetaStore
+from penstock.broker.topic import MetaStore
 from penstock.engines.shared.schemas import check_schema, schema_needed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName

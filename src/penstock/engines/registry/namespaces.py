@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from penstock.broker.namespaces import TenantInfo
-from penstock.engines.embedded.ports import MetaStore
+from penstock.broker.topic import MetaStore
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName, check_entity
 from penstock.model.policy import NamespacePolicies

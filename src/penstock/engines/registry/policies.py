@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.ports import MetaStore
+from penstock.broker.topic import MetaStore
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce, Quota, QuotaAction, Retention, TopicPolicies
 

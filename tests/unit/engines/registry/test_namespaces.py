@@ -5,7 +5,7 @@ from tests.unit.engines.embedded.brokers import bench
 
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.registry.namespaces import Namespaces
+from penstock.engines.registry.namespaces import Namespaces
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions, DeadLetter, NamespacePolicies, SubscriptionType
