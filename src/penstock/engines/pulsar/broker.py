@@ -31,6 +31,7 @@ from .acting import ActingClusters
 from .cluster import PulsarCluster
 from .consumer import Consumer
 from .entries import EntryPublishing
+from .journals import PulsarJournals
 from .namespaces import PulsarNamespaces
 from .producer import Producer
 from .replies import ReplyTopics
@@ -74,6 +75,7 @@ class PulsarBroker:
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
         topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests.arrived)
         self._replies = Replies(topics, clock, encoder, self.requests)
+        self.journals = PulsarJournals(self.cluster, self.topics, encoder, self._own_producer)
         self.watches = NoWatches()
         self._letter_producers = KeptProducers(self._own_producer)
         self._dead_letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
@@ -89,7 +91,7 @@ class PulsarBroker:
             raise
         offers = [Capability.ENTRIES]
         if self.cluster.numbered:
-            offers.append(Capability.OFFSETS)
+            offers += [Capability.OFFSETS, Capability.BYTE_POSITIONS]
         self.capabilities = frozenset(offers)
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
         self.settings = msgspec.structs.replace(
