@@ -73,15 +73,7 @@ class Consumer(Subscriber):
         return acknowledged
 
     async def acknowledge_cumulative(self, message_id: MessageId) -> None:
-        if self.options.type.shared:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"cumulative acknowledgement is not for {self.options.type.value} subscriptions",
-            )
-        if message_id in (LATEST, EARLIEST):
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER, "cumulative acknowledgement needs a message's own id"
-            )
+        self.check_cumulative(message_id)
         self.settled(self._part_of(message_id).acknowledge_up_to(message_id))
 
     def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:
