@@ -31,6 +31,13 @@ class SubscribedLog(Log, Protocol):
     def peek_all(self, entry_id: int, entries_max: int) -> Sequence[Entry]:
         """Entries from `entry_id` on that are in memory, up to `entries_max`."""
 
+    def gap_end(self, entry_id: int) -> int:
+        """The id after a gap that begins at `entry_id`, as far as reads have seen it; `entry_id` where there is none.
+
+        A log whose ids may skip has entries of one message each, whose ids are their offsets. What a read returns has no
+        gap in it, and its first entry may lie beyond the id that was asked for.
+        """
+
 
 class Source(Protocol):
     """A subscription as its parts and its consumers see it."""

@@ -82,6 +82,10 @@ class TopicLog:
     def peek_all(self, entry_id: int, entries_max: int) -> Sequence[Entry]:
         return self._tail.slice(entry_id, entries_max, READ_BYTES)
 
+    def gap_end(self, entry_id: int) -> int:
+        """No id is skipped."""
+        return entry_id
+
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
         entry_id = max(entry_id, self.first_entry)
         if entry_id >= self.next_entry:
