@@ -67,7 +67,12 @@ class KafkaBroker:
         self.staging = EntryPublishing(self.producer)
         self.subscriptions = _NoSubscriptions()
         self.naming = Naming(settings.namespaces)
-        self.documents = Documents(self.cluster, settings.documents_topic, settings.replication_factor)
+        self.documents = Documents(
+            self.cluster,
+            settings.documents_topic,
+            settings.replication_factor,
+            once=(schemas_module.KIND,),
+        )
         self.namespaces = KafkaNamespaces(
             self.documents,
             auto_create=own.auto_create_namespaces,
