@@ -7,6 +7,9 @@ import pytest
 from tests.support import kafka_broker
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.pulsar_broker import PulsarCluster, given, standalone
+from tests.support.pulsar_secure import SecureCluster, secure_standalone
+
+pytest.register_assert_rewrite("penstock.testing.engines")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,6 +27,13 @@ def pulsar_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarC
         yield there
         return
     with standalone(tmp_path_factory.mktemp("pulsar")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def secure_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
+    """A standalone that asks who comes, with ports of TLS."""
+    with secure_standalone(tmp_path_factory.mktemp("secure")) as cluster:
         yield cluster
 
 

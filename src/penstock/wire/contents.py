@@ -17,7 +17,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .batch import split
 from .compression import compress, decompress
-from .metadata import parse_metadata, signed
+from .metadata import integer, parse_metadata, signed, unsigned
 from .pulsar_pb2 import NONE, MessageMetadata, SingleMessageMetadata
 
 MAGIC: Final = b"\x0e\x01"
@@ -122,6 +122,19 @@ def compressed(data: bytes, kind: int) -> bytes:
     metadata.compression = kind  # type: ignore[assignment]
     metadata.uncompressed_size = len(payload)
     return join(metadata.SerializeToString(), compress(kind, payload))
+
+
+def in_transaction(data: bytes, transaction: tuple[int, int], publish_time: int) -> bytes:
+    """The entry as one of a transaction, whose most and least bits its metadata name, published at `publish_time`.
+
+    Of a field that comes twice the last counts, so that the metadata is not taken apart. Raises CHECKSUM or BAD_ENCODING.
+    """
+    body, until = open_body(data)
+    most, least = transaction
+    added = b"".join(
+        (b"\x18", integer(publish_time), b"\xb0\x01", unsigned(least), b"\xb8\x01", unsigned(most))
+    )
+    return join(body[METADATA_AT:until] + added, body[until:])
 
 
 def excerpt(data: bytes, mask: int) -> bytes | None:

@@ -24,6 +24,16 @@ from penstock.wire.pulsar_pb2 import BaseCommand
 from .tasks import log
 
 CLOSE_S: Final = 1.0  # for a broker to answer that a connection is closed
+# Answers that may say an error themselves.
+_WITH_ERROR: Final = frozenset(
+    (
+        BaseCommand.ACK_RESPONSE,
+        BaseCommand.TC_CLIENT_CONNECT_RESPONSE,
+        BaseCommand.NEW_TXN_RESPONSE,
+        BaseCommand.ADD_PARTITION_TO_TXN_RESPONSE,
+        BaseCommand.END_TXN_RESPONSE,
+    )
+)
 LINGER_S: Final = 0.005  # how long a connection stays lent; moving it costs as much as sending a message
 
 
@@ -239,7 +249,7 @@ class Link(asyncio.Protocol):
         answer = self._answers.pop(body.request_id, None)
         if answer is None or answer.done():
             return
-        if kind == BaseCommand.ERROR or (kind == BaseCommand.ACK_RESPONSE and body.HasField("error")):
+        if kind == BaseCommand.ERROR or (kind in _WITH_ERROR and body.HasField("error")):
             answer.set_exception(server_error(body.error, body.message))
         else:
             answer.set_result(body)

@@ -31,6 +31,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     highest: int
     count: int = 1
     chunk: bool = False
+    transaction: tuple[int, int] | None = None  # that it is stored in, whose id its metadata name
 
 
 class Group:
@@ -78,7 +79,11 @@ class PendingEntries:
         queue, producer_id = self._queue, self._producer_id
         for at, one in enumerate(entries):
             data = one.data
-            head = commands.send(producer_id, one.sequence_id, one.highest, one.count, data, chunk=one.chunk)
+            head = commands.send(
+                *(producer_id, one.sequence_id, one.highest, one.count, data),
+                chunk=one.chunk,
+                transaction=one.transaction,
+            )
             queue.append(_Entry(one.sequence_id, one.highest, (head, data), group, at, now))
             self.size += len(data)
             frames += (head, data)

@@ -42,7 +42,8 @@ class EntryProducer:
     """Sends entries in order, and again on a new connection those that have no receipt.
 
     `given` is a name that the broker has given, to another partition's producer, say. `on_ended` is called when the producer
-    cannot go on: it was fenced, the topic was terminated, it may not publish any more.
+    cannot go on: it was fenced, the topic was terminated, it may not publish any more. With `once` it ends with its
+    connection: nothing is sent twice.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class EntryProducer:
         pending_bytes_max: int = PENDING_BYTES_MAX,
         timeout_s: float = TIMEOUT_S,
         on_ended: Callable[[PulsarException], None] | None = None,
+        once: bool = False,
     ) -> None:
         self.topic = how.topic
         self.name = how.name or given
@@ -66,6 +68,7 @@ class EntryProducer:
         self._bytes_max = pending_bytes_max
         self._timeout_s = timeout_s
         self._on_ended = on_ended
+        self._once = once
         self._id = next(context.numbers)
         self._pending = PendingEntries(self._id)
         self._link: Link | None = None
@@ -146,11 +149,19 @@ class EntryProducer:
         """The connection is gone, or the broker closed the producer."""
         if self._link is link:  # else an attempt notices it itself
             self._link = None
-            self._reconnecting.lost()
+            if self._once:
+                self._end(error)
+            else:
+                self._reconnecting.lost()
 
     def _restart(self, error: PulsarException) -> None:
         """Make the producer again: what has no receipt is sent again, in order."""
-        if self._link is not None:
+        if self._once:
+            link = self._link
+            self._end(error)
+            if link is not None:
+                self._context.tasks.spawn(self._withdraw(link), f"withdraw the producer of {self.topic}")
+        elif self._link is not None:
             log.warning("the producer of %s is made again: %s", self.topic, error)
             self._leaving, self._link = self._link, None
             self._reconnecting.lost()

@@ -12,7 +12,7 @@ from penstock.client.message_id import MessageId
 from penstock.client.policies import ConsumerKeySharedPolicy
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.wire.frames import FIELD, encode
-from penstock.wire.metadata import Memo, integer
+from penstock.wire.metadata import Memo, integer, unsigned
 from penstock.wire.pulsar_pb2 import (
     BaseCommand,
     CommandAck,
@@ -48,6 +48,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     access_mode: ProducerAccessMode = ProducerAccessMode.Shared
     properties: dict[str, str] = {}
     initial_subscription: str | None = None
+    transactions: bool = False  # the topic takes part in some
+    encrypted: bool = False  # all its messages are: brokers that want that ask for it here
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +114,7 @@ def producer(
     return CommandProducer(
         topic=how.topic,
         producer_id=producer_id,
+        encrypted=how.encrypted or None,
         epoch=epoch,
         user_provided_producer_name=how.name is not None,
         producer_name=given if how.name is None else how.name,
@@ -120,14 +123,26 @@ def producer(
         producer_access_mode=int(how.access_mode),  # type: ignore[arg-type]
         topic_epoch=topic_epoch,
         initial_subscription_name=how.initial_subscription or None,
+        txn_enabled=how.transactions or None,
     )
 
 
-def send(producer_id: int, sequence_id: int, highest: int, count: int, entry: bytes, *, chunk: bool) -> bytes:
-    """What goes before an entry. By hand, because each entry pays for it."""
+def send(
+    producer_id: int,
+    sequence_id: int,
+    highest: int,
+    count: int,
+    entry: bytes,
+    *,
+    chunk: bool,
+    transaction: tuple[int, int] | None = None,
+) -> bytes:
+    """What goes before an entry. By hand, because each entry pays for it. `transaction`: its most and least bits."""
     body = _PRODUCER_ID[producer_id] + integer(sequence_id)
     if count != 1:
         body += b"\x18" + integer(count) + b"\x30" + integer(highest)
+    if transaction is not None:
+        body += b"\x28" + unsigned(transaction[0]) + b"\x20" + unsigned(transaction[1])
     if chunk:
         body += b"\x38\x01"
     front = _FRONTS[len(body)]

@@ -68,10 +68,11 @@ class LogEnds:
             ErrorKind.UNAVAILABLE, f"the cluster did not deliver the entries of {self.name} in time"
         )
 
-    async def _learn_first(self) -> None:
+    async def _learn_first(self, *, again: bool = False) -> None:
         """Offsets of a log that is trimmed begin later; opaque positions may begin anywhere."""
         now = self.clock.monotonic_ms()
-        if not self._numbered or (self._first_ms is not None and now - self._first_ms < FIRST_MS):
+        fresh = self._first_ms is not None and now - self._first_ms < FIRST_MS and not again
+        if not self._numbered or fresh:
             return
         if self._last == BEFORE_ALL:
             self.first_offset = self.next_offset

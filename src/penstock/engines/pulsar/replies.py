@@ -24,7 +24,7 @@ from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
-from .errors import engine_error
+from .errors import own_error
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ class ReplyTopics:
             try:
                 await sender.send(self._encoder, message, self._clock.now_ms())
             except PulsarException as error:
-                raise engine_error(error) from None
+                raise own_error(error) from None
 
     def _sender(self, topic: TopicName) -> "asyncio.Task[ReplySender]":
         found = self._senders.get(topic)
@@ -168,7 +168,7 @@ class ReplyTopics:
         try:
             return await asyncio.shield(starting)
         except PulsarException as error:
-            raise engine_error(error) from None
+            raise own_error(error) from None
 
     async def close(self) -> None:
         """Leave every topic."""

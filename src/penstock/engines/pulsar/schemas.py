@@ -22,7 +22,7 @@ from penstock.wire.metadata import schema_version_bytes, schema_version_number
 from penstock.wire.pulsar_pb2 import CommandGetOrCreateSchema, CommandGetSchema
 
 from .cluster import PulsarCluster
-from .errors import engine_error
+from .errors import own_error
 
 LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
 TOPICS_MAX: Final = 10_000  # whose schemas are remembered
@@ -105,7 +105,7 @@ class Schemas:
         try:
             return await self._cluster.context.lookup.link(str(topic.base))
         except PulsarException as error:
-            raise engine_error(error, str(topic.base)) from None
+            raise own_error(error, str(topic.base)) from None
 
     async def _ask(self, link: Link, topic: TopicName, number: int | None) -> SchemaVersion | None:
         """One version, or the newest; None where there is none."""
@@ -118,7 +118,7 @@ class Schemas:
         except TopicNotFound:
             return None
         except PulsarException as error:
-            raise engine_error(error, str(topic.base)) from None
+            raise own_error(error, str(topic.base)) from None
         version = schema_version_number(answer.schema_version)
         found = number if version is None else version
         if found is None:
@@ -225,9 +225,9 @@ class Schemas:
             if answer.HasField("error_code"):
                 raise server_error(answer.error_code, answer.error_message)
         except IncompatibleSchema as error:
-            raise engine_error(error) from None
+            raise own_error(error) from None
         except PulsarException as error:
-            raise engine_error(error, str(topic.base)) from None
+            raise own_error(error, str(topic.base)) from None
         return schema_version_number(answer.schema_version)
 
     async def _served(self, topic: TopicName) -> str:

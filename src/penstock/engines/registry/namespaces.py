@@ -1,7 +1,7 @@
 """Tenants and namespaces, with their policies."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -12,21 +12,24 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName, check_entity
 from penstock.model.policy import NamespacePolicies
 
-_KIND = "namespace"
-_TENANT = "tenant"
+KIND: Final = "namespace"
+TENANT: Final = "tenant"
 
 ALWAYS: Final = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE)  # exist without being created
 
 
 class Namespaces:
-    """`broker.Namespaces`: every namespace there is; those of `ALWAYS` always are.
+    """`broker.Namespaces`: every namespace there is; those of `always` always are.
 
     `auto_create`: a namespace is created with its first topic, and a tenant with its first namespace.
     `listeners` are called after any change that may concern who is allowed to do what.
     """
 
-    def __init__(self, store: MetaStore, *, auto_create: bool = False) -> None:
+    def __init__(
+        self, store: MetaStore, *, auto_create: bool = False, always: Sequence[NamespaceName] = ALWAYS
+    ) -> None:
         self.auto_create = auto_create
+        self._always = always
         self._store = store
         self._policies: dict[NamespaceName, NamespacePolicies] = {}
         self._tenants: dict[str, TenantInfo] = {}
@@ -36,14 +39,35 @@ class Namespaces:
 
     async def load(self) -> None:
         """Read what is stored."""
-        for key, document in (await self._store.load_meta(_KIND)).items():
+        for key, document in (await self._store.load_meta(KIND)).items():
             self._policies[NamespaceName.parse(key)] = msgspec.json.decode(document, type=NamespacePolicies)
-        tenants = await self._store.load_meta(_TENANT)
+        tenants = await self._store.load_meta(TENANT)
         self._tenants = {name: msgspec.json.decode(info, type=TenantInfo) for name, info in tenants.items()}
-        for always in ALWAYS:
+        for always in self._always:
             self._policies.setdefault(always, NamespacePolicies())
         for name in self._policies:
             self._tenants.setdefault(name.tenant, TenantInfo())
+
+    def learned(self, key: str, document: bytes | None) -> None:
+        """Another process has stored a namespace, or deleted it (None)."""
+        name = NamespaceName.parse(key)
+        if document is not None:
+            self._policies[name] = msgspec.json.decode(document, type=NamespacePolicies)
+            self._tenants.setdefault(name.tenant, TenantInfo())
+        elif name in self._always:
+            self._policies[name] = NamespacePolicies()
+        else:
+            self._policies.pop(name, None)
+        self._permissions_changed()
+        self.changed(name)
+
+    def learned_tenant(self, tenant: str, document: bytes | None) -> None:
+        """Another process has stored a tenant, or deleted it (None)."""
+        if document is None:
+            self._tenants.pop(tenant, None)
+        else:
+            self._tenants[tenant] = msgspec.json.decode(document, type=TenantInfo)
+        self._permissions_changed()
 
     def exists(self, name: NamespaceName) -> bool:
         return name in self._policies
@@ -79,9 +103,9 @@ class Namespaces:
 
     async def update(self, name: NamespaceName, policies: NamespacePolicies) -> None:
         """Set a namespace's policies, durably before they count."""
-        documents: list[tuple[str, str, bytes | None]] = [(_KIND, str(name), msgspec.json.encode(policies))]
+        documents: list[tuple[str, str, bytes | None]] = [(KIND, str(name), msgspec.json.encode(policies))]
         if name.tenant not in self._tenants:
-            documents.append((_TENANT, name.tenant, b"{}"))
+            documents.append((TENANT, name.tenant, b"{}"))
         await self._store.save_meta(documents)
         self._policies[name] = policies
         self._tenants.setdefault(name.tenant, TenantInfo())
@@ -112,11 +136,11 @@ class Namespaces:
     async def delete(self, name: NamespaceName) -> None:
         """Forget a namespace, or the policies of one that always exists; the caller saw to it that it is empty."""
         self.policies(name)
-        await self._store.save_meta([(_KIND, str(name), None)])
-        if name in ALWAYS:
+        await self._store.save_meta([(KIND, str(name), None)])
+        if name in self._always:
             self._policies[name] = NamespacePolicies()
         else:
-            del self._policies[name]
+            self._policies.pop(name, None)  # where it was heard of already
         self._permissions_changed()
 
     def of_tenant(self, tenant: str) -> list[NamespaceName]:
@@ -156,7 +180,7 @@ class Namespaces:
         await self._save_tenant(tenant, info)
 
     async def _save_tenant(self, tenant: str, info: TenantInfo) -> None:
-        await self._store.save_meta([(_TENANT, tenant, msgspec.json.encode(info))])
+        await self._store.save_meta([(TENANT, tenant, msgspec.json.encode(info))])
         self._tenants[tenant] = info
         self._permissions_changed()
 
@@ -164,6 +188,6 @@ class Namespaces:
         """Forget a tenant; raises NOT_FOUND, NAMESPACE_IN_USE while it has namespaces."""
         if self.of_tenant(tenant):
             raise PenstockError(ErrorKind.NAMESPACE_IN_USE, f"tenant {tenant} still has namespaces")
-        await self._store.save_meta([(_TENANT, tenant, None)])
+        await self._store.save_meta([(TENANT, tenant, None)])
         self._tenants.pop(tenant, None)
         self._permissions_changed()

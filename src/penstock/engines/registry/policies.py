@@ -13,7 +13,7 @@ from penstock.model.policy import AutoTopics, InForce, Quota, QuotaAction, Reten
 
 from .namespaces import Namespaces
 
-_KIND: Final = "topic-policies"
+KIND: Final = "topic-policies"
 _NOTHING: Final = TopicPolicies()
 
 
@@ -44,8 +44,17 @@ class Policies:
 
     async def load(self) -> None:
         """Read what is stored."""
-        for key, document in (await self._store.load_meta(_KIND)).items():
+        for key, document in (await self._store.load_meta(KIND)).items():
             self._own[TopicName.parse(key)] = msgspec.json.decode(document, type=TopicPolicies)
+
+    def learned(self, key: str, document: bytes | None) -> None:
+        """Another process has stored what a topic has of its own, or removed it (None)."""
+        name = TopicName.parse(key)
+        if document is None:
+            self._own.pop(name, None)
+        else:
+            self._own[name] = msgspec.json.decode(document, type=TopicPolicies)
+        self.changed(name)
 
     # -- what holds
 
@@ -87,7 +96,7 @@ class Policies:
     async def _set(self, name: TopicName, policies: TopicPolicies) -> None:
         document = None if policies == _NOTHING else msgspec.json.encode(policies)
         if name.persistent:
-            await self._store.save_meta([(_KIND, str(name), document)])
+            await self._store.save_meta([(KIND, str(name), document)])
         if document is None:
             self._own.pop(name, None)
         else:

@@ -1,6 +1,7 @@
 """The schema registry: versions per topic, and which schema may come next (PIP-43; docs/schemas.md)."""
 
 from base64 import b64decode, b64encode
+from typing import Final
 
 import msgspec
 
@@ -15,7 +16,7 @@ from penstock.runtime.tasks import Locks
 
 from .namespaces import Namespaces
 
-_KIND = "schema"
+KIND: Final = "schema"
 DEFAULT_STRATEGY = Compatibility.FULL
 
 
@@ -48,16 +49,24 @@ class Schemas:
 
     async def load(self) -> None:
         """Read what is stored."""
-        documents = await self._store.load_meta(_KIND)
+        documents = await self._store.load_meta(KIND)
         for key in sorted(documents):
-            topic, _, number = key.rpartition("\0")
-            document = msgspec.json.decode(documents[key], type=_Document)
-            info = SchemaInfo(
-                SchemaType(document.type), b64decode(document.data), document.name, document.properties
-            )
-            self._versions.setdefault(topic, []).append(
-                SchemaVersion(int(number), info, document.timestamp, document.deleted)
-            )
+            self.learned(key, documents[key])
+
+    def learned(self, key: str, document: bytes | None) -> None:
+        """A version of a schema is stored under this key, or was deleted (None)."""
+        topic, _, text = key.rpartition("\0")
+        number = int(text)
+        versions = [one for one in self._versions.get(topic, ()) if one.version != number]
+        if document is not None:
+            found = msgspec.json.decode(document, type=_Document)
+            info = SchemaInfo(SchemaType(found.type), b64decode(found.data), found.name, found.properties)
+            versions.append(SchemaVersion(number, info, found.timestamp, found.deleted))
+            versions.sort(key=lambda one: one.version)
+        self._versions[topic] = versions
+        if not versions:
+            del self._versions[topic]
+        self.changes += 1
 
     # -- reading
 
@@ -182,12 +191,19 @@ class Schemas:
         versions = self._versions.get(key, [])
         number = versions[-1].version + 1 if versions else 0
         now = self._clock.now_ms()
-        document = _Document(
-            int(schema.type), now, b64encode(schema.data).decode(), schema.name, schema.properties, deleted
+        content = msgspec.json.encode(
+            _Document(
+                int(schema.type),
+                now,
+                b64encode(schema.data).decode(),
+                schema.name,
+                schema.properties,
+                deleted,
+            )
         )
-        await self._store.save_meta([(_KIND, f"{key}\0{number:010}", msgspec.json.encode(document))])
-        self._versions.setdefault(key, []).append(SchemaVersion(number, schema, now, deleted))
-        self.changes += 1
+        stored = f"{key}\0{number:010}"
+        await self._store.save_meta([(KIND, stored, content)])
+        self.learned(stored, content)
         return number
 
     async def delete(self, topic: TopicName, *, force: bool = False) -> int:
@@ -205,4 +221,4 @@ class Schemas:
         versions = self._versions.pop(key, [])
         self.changes += 1
         if versions:
-            await self._store.save_meta([(_KIND, f"{key}\0{v.version:010}", None) for v in versions])
+            await self._store.save_meta([(KIND, f"{key}\0{v.version:010}", None) for v in versions])

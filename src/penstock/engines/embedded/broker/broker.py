@@ -7,10 +7,7 @@ from penstock.broker.entry_format import EntryFormat
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topics import TopicDocument
-from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.subscription.cursors import CursorFlusher
 from penstock.engines.embedded.topic.access import Access, Epochs
 from penstock.engines.embedded.topic.requests import Requests
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
@@ -18,6 +15,10 @@ from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.policies import Policies
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters
+from penstock.engines.shared.watches import Watches
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.cursors import CursorFlusher
+from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import SubscriptionType
@@ -33,7 +34,6 @@ from .retention_task import RetentionTask
 from .staging import Staging
 from .subscriptions import Subscriptions
 from .topics import Topics
-from .watches import Watches
 
 
 class Broker:
@@ -44,6 +44,7 @@ class Broker:
 
     capabilities = frozenset(Capability)
     cluster = None  # it is its own
+    journals = None  # of a cluster
 
     def __init__(
         self,

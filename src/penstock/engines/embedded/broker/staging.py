@@ -16,6 +16,19 @@ from penstock.broker.topic import Topic as AnyTopic
 from penstock.engines.embedded.ports import Store
 from penstock.engines.embedded.topic.publish import publish_bulk
 from penstock.engines.embedded.topic.topic import Topic
+from penstock.engines.shared.batches import (
+    Batch,
+    Share,
+    bases_of,
+    below,
+    check_kept,
+    check_same,
+    counts_of,
+    declared,
+    digest_of,
+    names_of,
+    skipped,
+)
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -24,8 +37,8 @@ from penstock.model.stage import Commit, StagedRun, StageKey, StageRun, Target, 
 from penstock.runtime.clock import Clock, Timer
 from penstock.runtime.tasks import Locks, finished
 
-from .commits import below, check_kept, check_same, check_there, declared, names_of, skipped
-from .staged import Batch, Batches, Share, bases_of, check_room, counts_of, digest_of
+from .commits import check_there
+from .staged import Batches, check_room
 from .topics import Topics
 from .writers import Writers
 

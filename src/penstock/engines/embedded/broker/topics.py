@@ -86,6 +86,9 @@ class Topics:
     async def learn_names(self, namespace: NamespaceName) -> None:
         """Nothing to do, likewise."""
 
+    async def learn_whole(self, name: TopicName) -> None:
+        """Nothing to do, likewise."""
+
     # -- which there are
 
     def document(self, name: TopicName) -> TopicDocument | None:

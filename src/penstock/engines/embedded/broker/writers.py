@@ -15,12 +15,11 @@ import msgspec
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Caller
 from penstock.engines.embedded.ports import Store
+from penstock.engines.shared.batches import shown_topics
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Target, Targets, Writer
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks, finished
-
-from .commits import shown_topics
 
 TARGETS_MAX: Final = 1_000  # of one writer; an answer tells of them all
 LISTED_BYTES_MAX: Final = 1 << 20  # of one answer, roughly; its last writer may exceed it

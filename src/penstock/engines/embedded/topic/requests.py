@@ -16,8 +16,6 @@ import msgspec
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply, ReplyOrError
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.subscription.receiver import Receiver
 from penstock.engines.shared.requests import (
     REPLY_BYTES_MAX,
     check_size,
@@ -26,6 +24,8 @@ from penstock.engines.shared.requests import (
     reply_of,
     shutting_down,
 )
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId

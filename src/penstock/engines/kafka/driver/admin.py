@@ -161,9 +161,16 @@ class KafkaAdmin:
         found = await self._all(
             lambda: self.client.list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, **self.bound
-            )
+            ),
+            lambda: self._check_there({at.topic for at in wanted}),
         )
         return {(at.topic, at.partition): result.offset for at, result in found.items()}
+
+    async def _check_there(self, topics: Iterable[str]) -> None:
+        """Raise TOPIC_NOT_FOUND unless all topics are there; those that were just created have no leaders yet."""
+        for topic in topics:
+            if await self.describe(topic) is None:
+                raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic} is not there")
 
     # -- answers
 
@@ -172,8 +179,13 @@ class KafkaAdmin:
         """How long librdkafka waits for an answer, as its functions take it."""
         return {"request_timeout": self._timeout_s}
 
-    async def _all(self, ask: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
-        """The answers of one request for many; the first that fails is raised."""
+    async def _all(
+        self,
+        ask: Callable[[], Mapping[Any, "Future[Any]"]],
+        check: Callable[[], Awaitable[None]] | None = None,
+    ) -> dict[Any, Any]:
+        """The answers of one request for many; the first that fails is raised. `check` raises where it does not help to
+        ask again."""
 
         async def answers() -> dict[Any, Any]:
             futures = ask()
@@ -185,7 +197,7 @@ class KafkaAdmin:
                     raise result
             return dict(zip(futures, results, strict=True))
 
-        return await _patiently(answers)
+        return await _patiently(answers, check=check)
 
     def refused(self, error: object, what: str) -> PenstockError:
         """An error within an answer."""
@@ -201,13 +213,17 @@ class KafkaAdmin:
         return await _patiently(answered, what)
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]], what: str = "") -> T:
+async def _patiently(
+    ask: Callable[[], Awaitable[T]], what: str = "", check: Callable[[], Awaitable[None]] | None = None
+) -> T:
     for left in range(AGAIN, -1, -1):
         try:
             return await ask()
         except KafkaException as error:
             if not (left and passes(error)):
                 raise engine_error(error, what) from None
+        if check is not None:
+            await check()
         await asyncio.sleep(AGAIN_S)
     raise AssertionError("not reached")
 

@@ -62,6 +62,7 @@ _PASSING: Final = frozenset(
         _E._WAIT_CACHE,
         _E._NODE_UPDATE,
         _E._RETRY,
+        _E._NOENT,  # no leaders are known: of a topic that was just created, or that is not there
     )
 )
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from penstock.engines.embedded.subscription import Consumer
-from penstock.engines.embedded.subscription.key_shared import KeyShared
-from penstock.engines.embedded.subscription.pending import Pending
-from penstock.engines.embedded.subscription.receiver import Receiver
-from penstock.engines.embedded.subscription.selection import Hashes
+from penstock.engines.subscription import Consumer
+from penstock.engines.subscription.key_shared import KeyShared
+from penstock.engines.subscription.pending import Pending
+from penstock.engines.subscription.receiver import Receiver
+from penstock.engines.subscription.selection import Hashes
 from penstock.model.entry import Entry
 from penstock.model.hashing import sticky_hash
 from penstock.model.message import OutMessage

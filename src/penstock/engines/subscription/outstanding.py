@@ -6,7 +6,6 @@ A message that came back too often goes to the dead-letter topic instead.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.model.bits import bits_of
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -14,6 +13,7 @@ from penstock.model.policy import DeadLetter
 from penstock.runtime.clock import Timers
 from penstock.runtime.tasks import Tasks
 
+from .offsets import OffsetSet
 from .pending import Pending, PendingTable, Replay, Slice
 from .receiver import Receiver, Source, SubscribedLog
 from .selection import Selection
@@ -106,6 +106,11 @@ class Outstanding:
                 for index in bits_of(new):
                     self._times.pop(offset + index, None)
             self._moved()
+
+    def passed(self, start: int, end: int) -> None:
+        """Count offsets as done that no message has."""
+        self._cursor.add_range(start, end)
+        self._moved()
 
     def acknowledged_below(self, end: int) -> None:
         """Count everything below the offset `end` as done."""

@@ -10,9 +10,6 @@ from typing import Final, Protocol
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
-from penstock.engines.embedded.log.compaction import Compaction
-from penstock.engines.embedded.log.offsets import OffsetSet
-from penstock.engines.embedded.ports import CursorStore
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -22,12 +19,15 @@ from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
 from .answers import Answers, Excerpts
+from .compaction import Compaction
 from .cursors import StoredCursor
 from .delivering import Delivering
 from .key_shared import KeyShared
+from .offsets import OffsetSet
 from .outstanding import Outstanding
 from .receiver import Receiver, SubscribedLog
 from .selection import Exclusive, Failover, Selection, Shared
+from .store import CursorWriter
 
 RULES: Final[dict[SubscriptionType, type[Selection]]] = {
     SubscriptionType.EXCLUSIVE: Exclusive,
@@ -81,7 +81,7 @@ class Subscription(StoredCursor):
         durable: bool,
         encoder: EntryFormat,
         tasks: Tasks,
-        cursors: CursorStore,
+        cursors: CursorWriter,
         compaction: Compaction,
         host: Host,
         properties: dict[str, str] | None = None,

@@ -11,11 +11,12 @@ from typing import Protocol
 
 from penstock.broker.delivery import Budget, Delivery
 from penstock.broker.log import Log
-from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
 from penstock.runtime.statistics import Rate
+
+from .offsets import OffsetSet
 
 PERMITS_MAX = 2**31 - 1
 COUNT_BYTES = 32 * 1024  # of deliveries are counted in the budget at a time: none pays for it alone
@@ -29,6 +30,13 @@ class SubscribedLog(Log, Protocol):
 
     def peek_all(self, entry_id: int, entries_max: int) -> Sequence[Entry]:
         """Entries from `entry_id` on that are in memory, up to `entries_max`."""
+
+    def gap_end(self, entry_id: int) -> int:
+        """The id after a gap that begins at `entry_id`, as far as reads have seen it; `entry_id` where there is none.
+
+        A log whose ids may skip has entries of one message each, whose ids are their offsets. What a read returns has no
+        gap in it, and its first entry may lie beyond the id that was asked for.
+        """
 
 
 class Source(Protocol):

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 
-from penstock.engines.embedded.log.compaction import BLOCK, Kept
+from penstock.engines.subscription.compaction import BLOCK, Kept
 from penstock.model.message import OutMessage
 from penstock.model.policy import SubscriptionType
 from penstock.testing.clock import settle

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.delivery import Delivery
-from penstock.engines.embedded.subscription import Consumer
-from penstock.engines.embedded.subscription.key_shared import KNOWN_MAX, KeyShared
-from penstock.engines.embedded.subscription.pending import Pending
-from penstock.engines.embedded.subscription.selection import Exclusive, Failover, Hashes, Selection, Shared
+from penstock.engines.subscription import Consumer
+from penstock.engines.subscription.key_shared import KNOWN_MAX, KeyShared
+from penstock.engines.subscription.pending import Pending
+from penstock.engines.subscription.selection import Exclusive, Failover, Hashes, Selection, Shared
 from penstock.model.entry import Entry
 from penstock.model.message import OutMessage
 from penstock.model.policy import ConsumerOptions, SubscriptionType

@@ -5,10 +5,10 @@ from typing import Final, cast
 
 from penstock.broker.delivery import Delivery
 from penstock.broker.delivery import Receiver as AnyReceiver
-from penstock.engines.embedded.log.offsets import CHUNK, OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 
+from .offsets import CHUNK, OffsetSet
 from .outstanding import Outstanding
 from .pending import Pending
 from .receiver import Receiver, Source

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.delivery import Budget, Delivery
-from penstock.engines.embedded.log.compaction import Compaction
-from penstock.engines.embedded.log.offsets import CHUNK
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.throttle import Throttle
 
+from .compaction import Compaction
+from .offsets import CHUNK
 from .outstanding import Outstanding
 from .pending import Pending, Slice
-from .reading import AHEAD_ENTRIES_MAX, Reading
+from .reading import AHEAD_ENTRIES_MAX, Reading, last_entry
 from .receiver import COUNT_BYTES, Receiver, Source
 from .selection import ASIDE_MAX, Hashes
 
@@ -75,8 +75,8 @@ class Delivering:
         if topic.next_entry == topic.first_entry:
             return None
         if not self._subscription.compacted or kept is None or topic.next_offset > kept.horizon:
-            entry = await topic.entry(topic.next_entry - 1)
-            return entry, (1 << entry.count) - 1
+            last = await last_entry(topic)
+            return None if last is None else (last, (1 << last.count) - 1)
         if kept.last < topic.first_offset:
             return None
         entry = await topic.entry(await topic.entry_at(kept.last))
@@ -152,6 +152,10 @@ class Delivering:
             if first.entry_id < self._topic.first_entry:
                 replay.pop()  # retention deleted it
                 return True
+            if self._topic.gap_end(first.entry_id) > first.entry_id:  # compaction did
+                replay.pop()
+                self._out.acknowledged(first.offset, first.mask)
+                return True
             self.reading.fetch(first.entry_id, replay.run_length(AHEAD_ENTRIES_MAX), self._budget())
             return False
         if len(entry.data) > COUNT_BYTES and not self._has_room(entry):
@@ -214,6 +218,9 @@ class Delivering:
         if entry is None:
             if reading.next_entry < self._topic.first_entry:
                 reading.next_entry = self._topic.first_entry
+                return True
+            if passed := reading.pass_gap():
+                self._out.passed(passed.start, passed.stop)
                 return True
             reading.fetch(reading.next_entry, budget=self._budget())
             return False

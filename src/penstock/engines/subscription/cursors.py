@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.engines.embedded.log.offsets import OffsetSet
-from penstock.engines.embedded.ports import CursorChange, CursorStore
 from penstock.model.errors import PenstockError
 from penstock.runtime.clock import Clock, Timer
 from penstock.runtime.tasks import Tasks
+
+from .offsets import OffsetSet
+from .store import CursorChange, CursorWriter
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class StoredCursor:
         ledger: int,
         name: str,
         cursor: OffsetSet,
-        store: CursorStore | None,
+        store: CursorWriter | None,
         properties: dict[str, str],
         *,
         tasks: Tasks,
@@ -119,7 +120,7 @@ class CursorFlusher:
 
     async def flush(self) -> None:
         """Save now; completes when everything given so far is durable, or could not be saved."""
-        by_store: dict[CursorStore, list[tuple[StoredCursor, CursorChange]]] = {}
+        by_store: dict[CursorWriter, list[tuple[StoredCursor, CursorChange]]] = {}
         for one in self._dirty:
             if one.cursors is not None and not one.deleted:
                 by_store.setdefault(one.cursors, []).append((one, one.take_changes()))

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.embedded.log.offsets import CHUNK, OffsetSet
+from penstock.engines.subscription.offsets import CHUNK, OffsetSet
 
 operations = st.lists(
     st.one_of(
