@@ -30,6 +30,8 @@ BROKEN: Final = (OSError, WebSocketException, httpx.TransportError)
 FETCH: Final[dict[str, str | int]] = {"timeout": 500, "max_messages": 50, "encoding": "text"}
 # Brokers write cursors at most once a second, and those that are dirty once a minute (managedLedgerCursorPositionFlushSeconds).
 LATE_S: Final = 75.0
+BOUND_S: Final = 150.0  # for all to go on, and to come: a server may wait for the broker, and then clients for the next try
+ANSWER_S: Final = 150.0  # longer than a server waits for a broker: its namespace, its topic, its producer
 
 
 class Load:
@@ -84,7 +86,7 @@ class Load:
             )
 
         try:
-            await until_async(further)
+            await until_async(further, BOUND_S)
         except TimeoutError:
             raise AssertionError(f"it does not go on: {marks}, {self}") from None
 
@@ -113,7 +115,7 @@ class Load:
             )
 
         try:
-            await until_async(done)
+            await until_async(done, BOUND_S)
         except TimeoutError:
             missing = {
                 name: sorted(self.stored.keys() - got.keys())[:10] for name, got in self.delivered.items()
@@ -160,7 +162,7 @@ class Load:
 
     async def _rest_producer(self) -> None:
         name = f"{self.path.rpartition('/')[2]}-r"
-        async with httpx.AsyncClient(base_url=self.url, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_S) as http:
             for first in itertools.count(0, TOGETHER):
                 if self._over.is_set():
                     return
@@ -233,7 +235,7 @@ class Load:
     async def _rest_consumer(self) -> None:
         subscription = f"/topics/{self.path}/subscription/rest"
         options = {"subscription_type": "Shared", "initial_position": "earliest"}
-        async with httpx.AsyncClient(base_url=self.url, timeout=60, follow_redirects=True) as http:
+        async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_S, follow_redirects=True) as http:
             while True:
                 try:
                     made = await http.post(subscription, json=options)
@@ -294,7 +296,7 @@ class Load:
         assert self.came_again == []
         for instance in self._instances:
             with contextlib.suppress(httpx.TransportError):  # of a process that is gone
-                httpx.delete(instance, timeout=60)
+                httpx.delete(instance, timeout=ANSWER_S)
         topic = f"persistent://{self.path}"
         client = pulsar.Client(cluster_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         try:
@@ -309,9 +311,9 @@ class Load:
                 consumer = client.subscribe(topic, name, pulsar.ConsumerType.Shared)
                 again: Counter[str] = Counter()
                 with contextlib.suppress(pulsar.Timeout):
-                    while True:
-                        enough = again.total() >= left.total()
-                        again[consumer.receive(300 if enough else 10_000).data().decode()] += 1
+                    while True:  # all that is left, and what should not come any more
+                        wait_ms = 60_000 if left - again else 300
+                        again[consumer.receive(wait_ms).data().decode()] += 1
                 more = again.keys() - left.keys() - may_come
                 less = left - again
                 assert (sorted(more), less) == ([], {}), name

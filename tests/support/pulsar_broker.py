@@ -21,6 +21,7 @@ import pytest
 HOME: Final = Path(__file__).parents[1] / "clusters" / "build" / "pulsar"
 READY_S: Final = 180.0
 STOP_S: Final = 30.0
+EARLY_MS: Final = 1000  # so much too early a delayed message may come: a tick of the broker's clock of delays
 LOOK_S: Final = 0.2  # between two looks at a broker that starts: it tells nobody
 
 MEMORY: Final = "-Xms128m -Xmx768m -XX:MaxDirectMemorySize=512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"

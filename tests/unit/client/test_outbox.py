@@ -154,6 +154,19 @@ def test_what_is_refused_fails_alone() -> None:
     assert results(outbox) == [([0], InvalidMessage), ([1], None)]
 
 
+def test_a_batch_that_is_refused_is_named_by_its_highest_sequence_id() -> None:
+    outbox = attached(BATCHING)
+    for number in range(3):
+        outbox.add_plain(b"%d" % number, number, 1.0)
+    outbox.flush(1.0)
+    outbox.add_plain(b"3", 3, 1.0)
+    outbox.flush(1.0)
+    outbox.refused(2, InvalidMessage("no"))
+    outbox.receipt(3, 1, 1)
+
+    assert results(outbox) == [([0, 1, 2], InvalidMessage), ([3], None)]
+
+
 def test_what_cannot_be_encoded_fails_alone() -> None:
     outbox = attached(BATCHING)
     outbox.add(OutMessage(payload=b"a", key="\ud800"), "bad", 1.0)

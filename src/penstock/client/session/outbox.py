@@ -175,8 +175,8 @@ class Outbox:
         return True
 
     def refused(self, sequence_id: int, error: PulsarException) -> None:
-        """The broker will not have an entry: its messages fail."""
-        for sent in [sent for sent in self._sent if sent.sequence_id == sequence_id]:
+        """The broker will not have the entry with this highest sequence id: its messages fail."""
+        for sent in [sent for sent in self._sent if sent.highest == sequence_id]:
             self._sent.remove(sent)
             self._settle(failed(sent.tokens, error))
 

@@ -45,6 +45,7 @@ _BY_TEXT: Final[dict[type[PulsarException], tuple[tuple[str, ErrorKind], ...]]] 
         ("Namespace not found", ErrorKind.NAMESPACE_NOT_FOUND),
         ("Namespace missing", ErrorKind.NAMESPACE_NOT_FOUND),
         ("must be encrypted", ErrorKind.BAD_PARAMETER),
+        ("Encryption is required", ErrorKind.BAD_PARAMETER),
     ),
 }
 

@@ -160,6 +160,7 @@ class Partitions:
             schema=self._schema,
             access_mode=ProducerAccessMode(int(options.access_mode)),
             properties=options.properties,
+            encrypted=options.encrypted,
         )
         entries = EntryProducer(cluster.context, how, given=self.name, on_ended=self._lost)
         try:

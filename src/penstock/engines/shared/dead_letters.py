@@ -23,10 +23,8 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 REASON: Final = "DEAD_LETTER_REASON"
 PRODUCERS_MAX: Final = 100  # that are kept open
 
-_PRODUCER: Final = ProducerOptions()
-
-# A producer of a topic, for one letter.
-Lend = Callable[[TopicName], AbstractAsyncContextManager[Producer]]
+# A producer of a topic, for one letter; whether that is encrypted.
+Lend = Callable[[TopicName, bool], AbstractAsyncContextManager[Producer]]
 
 
 class DeadLetters:
@@ -50,7 +48,8 @@ class DeadLetters:
         properties[REAL_SUBSCRIPTION] = subscription.name
         properties[ORIGIN_MESSAGE_ID] = str(source.id_of(entry, -1 if alone else index))
         properties[REASON] = f"not acknowledged after {redeliveries + 1} deliveries"
-        async with self._lend(dead_letter_topic(source.name, subscription.name, letter.topic)) as producer:
+        target = dead_letter_topic(source.name, subscription.name, letter.topic)
+        async with self._lend(target, message.encryption is not None) as producer:
             (result,) = await producer.publish(
                 [
                     OutMessage(
@@ -61,6 +60,7 @@ class DeadLetters:
                         properties=properties,
                         event_time=message.event_time,
                         null_value=message.null_value,
+                        encryption=message.encryption,
                         schema_version=await self._version(source.name, message.schema_version, producer),
                     )
                 ]
@@ -86,17 +86,18 @@ class KeptProducers:
 
     def __init__(self, open_producer: Callable[[TopicName, ProducerOptions], Awaitable[Producer]]) -> None:
         self._open = open_producer
-        self._producers: dict[TopicName, Producer] = {}
-        self._opening: Locks[TopicName] = Locks()
+        self._producers: dict[tuple[TopicName, bool], Producer] = {}
+        self._opening: Locks[tuple[TopicName, bool]] = Locks()
 
     @asynccontextmanager
-    async def lend(self, target: TopicName) -> AsyncIterator[Producer]:
+    async def lend(self, target: TopicName, encrypted: bool) -> AsyncIterator[Producer]:
         """The producer of a topic; raises why it cannot be opened."""
-        async with self._opening.hold(target):
-            found = self._producers.pop(target, None)
+        key = target, encrypted
+        async with self._opening.hold(key):
+            found = self._producers.pop(key, None)
             if found is None or found.closed:
-                found = await self._open(target, _PRODUCER)
-            self._producers[target] = found  # the last one used is the last to go
+                found = await self._open(target, ProducerOptions(encrypted=encrypted))
+            self._producers[key] = found  # the last one used is the last to go
             if len(self._producers) > PRODUCERS_MAX:
                 self._producers.pop(next(iter(self._producers))).close()
         yield found

@@ -171,10 +171,13 @@ class SharedPositions(LogPositions):
     async def _is_same(self) -> bool:
         """Whether the log is the one that the last checkpoint is of."""
         at, topic = self._kept.entry_id, self.topic
-        if at > topic.next_entry or topic.first_entry < self._entries[0]:
+        await topic.read(topic.first_entry, 1, READ_BYTES)  # what was trimmed lately is noticed by reading
+        if at > topic.next_entry:
             return False
-        if self._seen is None or topic.first_entry >= at:
+        if topic.first_entry >= at:
             return True  # as far as can be known: what the checkpoint saw is gone
+        if self._seen is None:
+            return False  # the log began there
         found = await topic.read(at - 1, 1, READ_BYTES)
         return bool(found) and found[0].end == at and _seen(found[0]) == self._seen
 

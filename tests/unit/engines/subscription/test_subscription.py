@@ -1,8 +1,7 @@
 """What subscriptions promise beyond the model: dead letters, delays over a restart, patterns, seeks by time."""
 
-from collections.abc import Callable
-
 import pytest
+from tests.support.budgets import StubBudget
 from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 
 from penstock.broker.settings import BrokerSettings
@@ -388,43 +387,21 @@ async def test_the_end_is_not_reached_while_messages_wait_for_their_key() -> Non
         assert consumer.drained
 
 
-class NoRoom:
-    """A budget in which an entry may be read, and not delivered."""
-
-    over = False
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def send(self, size: int) -> None:
-        self.bytes += size
-
-    def has_room(self, size: int) -> bool:
-        return False
-
-    def reserve(self, size: int) -> bool:
-        self.send(size)
-        return True
-
-    def call_when_room(self, callback: Callable[[], None]) -> None:
-        self.callback = callback
-
-
 @pytest.mark.parametrize("durable", [True, False])
 async def test_what_was_read_ahead_goes_with_the_last_consumer(durable: bool) -> None:
     """Also where room was found for it in the same turn of the loop."""
     async with bench(BrokerSettings(tail_bytes=0)) as b:
         await b.publish(bytes(100_000))
         await b.publish(b"the tail has the newest entry in any case")
-        budget = NoRoom()
+        budget = StubBudget(room=False)  # an entry may be read, and not delivered
         options = ConsumerOptions(type=EXCLUSIVE, start=EARLIEST, durable=durable)
         consumer = await b.broker.subscribe([TOPIC], "s", options, budget=budget)
         await settle()
         reading = consumer.attached[0]._delivering.reading
         assert reading.held(0) is not None
-        assert budget.bytes > 100_000
-        budget.callback()
+        assert budget.size > 100_000
+        budget.call()
         await b.broker.leave(consumer)
         await settle()
         assert reading.held(0) is None
-        assert budget.bytes == 0
+        assert budget.size == 0

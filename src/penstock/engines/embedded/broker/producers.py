@@ -85,8 +85,8 @@ class Producers:
         return producer
 
     @asynccontextmanager
-    async def lend(self, name: TopicName) -> AsyncIterator[Producer]:
-        """A producer for one dead letter; raises why it cannot be opened."""
+    async def lend(self, name: TopicName, encrypted: bool) -> AsyncIterator[Producer]:
+        """A producer for one dead letter, `encrypted` or not; raises why it cannot be opened."""
         producer = await self.open(name, _DEAD_LETTERS)
         try:
             yield producer
