@@ -91,7 +91,7 @@ class Delivering:
     def wake(self) -> None:
         """Something changed: run soon. Wakes between two runs are one."""
         if not self._scheduled and not self.reading.busy:
-            if not self._out.selection.consumers:
+            if self._subscription.suspended or not self._out.selection.consumers:
                 self.reading.drop_ahead()
                 return
             self._scheduled = True
@@ -102,7 +102,10 @@ class Delivering:
         if self.reading.busy:
             return
         selection = self._out.selection
-        if self._subscription.deleted or not selection.consumers:  # the last one went since the wake-up
+        source = self._subscription
+        if (
+            source.deleted or source.suspended or not selection.consumers
+        ):  # the last one went since the wake-up
             self.reading.drop_ahead()
             return
         self._out.again(selection.release_for_room())

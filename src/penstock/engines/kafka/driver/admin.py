@@ -55,13 +55,18 @@ class KafkaAdmin:
         self._properties = properties
         self._timeout_s = timeout_s
         self._made: AdminClient | None = None
+        self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
 
     @property
     def client(self) -> AdminClient:
         """The client itself, for what is beside it in this package."""
         if self._made is None:
-            self._made = AdminClient(dict(self._properties))
+            self._made = AdminClient({**self._properties, "error_cb": self._hear})
         return self._made
+
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # which says nothing of the reason
+            self._heard = error
 
     async def close(self) -> None:
         """End the client's threads; it waits for them, and not the loop."""
@@ -75,7 +80,14 @@ class KafkaAdmin:
 
     async def cluster(self, timeout_s: float) -> ClusterNodes:
         """Who there is; the sign of life that is asked for."""
-        found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
+        self._heard = None
+        try:
+            found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
+        except PenstockError:
+            await asyncio.to_thread(self.client.poll, 0)  # has errors heard of
+            if self._heard is not None:
+                raise engine_error(self._heard) from None
+            raise
         return ClusterNodes(found.cluster_id or "", tuple(f"{one.host}:{one.port}" for one in found.nodes))
 
     async def topics(self) -> dict[str, int]:
