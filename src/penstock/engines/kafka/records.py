@@ -14,7 +14,7 @@ import msgspec
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import OutMessage
-from penstock.model.varint import run_varints
+from penstock.model.message_id import run_varints
 from penstock.wire.contents import join, join_each
 from penstock.wire.metadata import Memo, integer, message_metadata, parse_metadata, signed, sized
 
