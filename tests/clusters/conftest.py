@@ -9,6 +9,8 @@ from tests.support.kafka_broker import KafkaCluster
 from tests.support.pulsar_broker import PulsarCluster, given, standalone
 from tests.support.pulsar_secure import SecureCluster, secure_standalone
 
+pytest.register_assert_rewrite("penstock.testing.engines")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder is marked, and may take as long as a broker needs to start on a busy machine."""

@@ -365,8 +365,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def ask(http: httpx.AsyncClient, method: str, path: str, **more: Any) -> tuple[str, int, int]:
-    """What a request is answered with: its path, the status and the code of the error."""
+async def ask(http: httpx.AsyncClient, method: str, path: str, **more: Any) -> tuple[str, int, int, str]:
+    """What a request is answered with: its path, the status, the code of the error, and why."""
     answer = await http.request(method, path, **more)
-    code = answer.json().get("error_code", 0) if answer.status_code >= 400 else 0
-    return path, answer.status_code, code
+    error = answer.json() if answer.status_code >= 400 else {}
+    return path, answer.status_code, error.get("error_code", 0), error.get("message", answer.text[:200])

@@ -82,6 +82,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1  # processes of this server on this machine, behind one address
     # What the cluster knows of a topic (whether it is there, its partitions, schema and policies) is asked again after this.
     learned_ms: int = 5_000
+    # A namespace of the cluster for what is staged and not committed; made where it is missing.
+    staging_namespace: str = "public/penstock"
     # Kafka's topics of a namespace begin with its prefix; without one named here it is `{tenant}.{namespace}.`, and nothing
     # for public/default.
     namespaces: dict[str, str] = {}

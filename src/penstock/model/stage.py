@@ -42,7 +42,10 @@ class StagedRun(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """What a commit appended to one log: entries with ids from `entry_id`, messages with offsets from `offset`."""
+    """What a commit appended to one log: entries with ids from `entry_id`, messages with offsets from `offset`.
+
+    In a cluster the offset is -1, as it is not known, and `last` says where the last entry is: others may lie in between.
+    """
 
     topic: str
     ledger: int
@@ -51,6 +54,7 @@ class Span(msgspec.Struct, frozen=True):
     offset: int
     messages: int
     size_bytes: int
+    last: tuple[int, int] | None = None  # ledger and entry; None: the ids count on
 
 
 FORGOTTEN: Final = -1  # the batch of a commit that was forgotten for some topics: every batch is above it

@@ -16,6 +16,7 @@ from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.broker.staging import Staging as AnyStaging
 from penstock.broker.storage_health import StorageHealth
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
@@ -36,6 +37,8 @@ from .namespaces import PulsarNamespaces
 from .producer import Producer
 from .replies import ReplyTopics
 from .schemas import Schemas
+from .staging.space import StagingSpace
+from .staging.staging import Staging
 from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics
@@ -71,7 +74,9 @@ class PulsarBroker:
         self.topics.learners.append(self._learn_schema)
         self.subscriptions = PulsarSubscriptions(self.cluster, self.topics)
         self.administration = NoAdministration()
-        self.staging = EntryPublishing(self._acting_producer, self._in_force)
+        self.staging: AnyStaging = EntryPublishing(self._acting_producer, self._in_force)
+        self._staging: Staging | None = None
+        self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
         topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests.arrived)
         self._replies = Replies(topics, clock, encoder, self.requests)
@@ -92,12 +97,22 @@ class PulsarBroker:
         offers = [Capability.ENTRIES]
         if self.cluster.numbered:
             offers += [Capability.OFFSETS, Capability.BYTE_POSITIONS]
+        if self.cluster.flag("transactionCoordinatorEnabled"):
+            offers.append(Capability.STAGED_PUBLISH)
+            self.staging = self._staging = self._new_staging(
+                EntryPublishing(self._acting_producer, self._in_force)
+            )
         self.capabilities = frozenset(offers)
         bytes_max = self.cluster.number("maxMessageSize", self.settings.max_message_bytes)
         self.settings = msgspec.structs.replace(
             self.settings, max_message_bytes=min(bytes_max, self.settings.max_message_bytes)
         )
         self.tasks.spawn(self._sweep(), "let go what is not used")
+
+    def _new_staging(self, publishing: EntryPublishing) -> Staging:
+        space = StagingSpace(self.cluster, self._staging_namespace, self.settings.stage_timeout_ms)
+        parts = (space, self.topics, self.schemas, publishing)
+        return Staging(*parts, lambda: self._acting.of(ACTING.get()).context, self.clock, self.tasks)
 
     def drain(self) -> None:
         """Nothing is held here: the cluster holds publishes."""
@@ -117,6 +132,8 @@ class PulsarBroker:
         self.topics.close()
         await self._replies.close()
         await self.tasks.close()
+        if self._staging is not None:
+            await self._staging.close()
         await self._acting.close()
         await self.cluster.close()
 
@@ -226,6 +243,8 @@ class PulsarBroker:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
             await self._acting.sweep()
+            if self._staging is not None:
+                await self._staging.sweep()
 
     async def _learn_schema(self, name: TopicName) -> None:
         await self.schemas.learn(name)

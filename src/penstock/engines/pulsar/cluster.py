@@ -33,6 +33,8 @@ _PROBE: Final = "persistent://public/default/penstock-probe"  # asked for, never
 class PulsarCluster:
     """`broker.Cluster`. `runtime` is the brokers' configuration, empty where the server may not see it."""
 
+    administered = True
+
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
         self.authentication = credentials_of(settings)

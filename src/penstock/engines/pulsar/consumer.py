@@ -55,7 +55,7 @@ class Consumer(Subscriber):
         count, out = self._part_of(message_id).acknowledge([message_id])
         self.settled(out)
         if not count:
-            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is not out")
+            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is not out here")
 
     async def acknowledge_all(self, message_ids: Sequence[MessageId]) -> int:
         by_part: dict[TopicConsumer, list[MessageId]] = {}

@@ -47,6 +47,9 @@ class SeekingConsumer(Receiver, Protocol):
     def forget(self, source: "Subscription") -> None:
         """The subscription was moved by others."""
 
+    def settle_in(self, source: "Subscription", message_id: MessageId) -> bool:
+        """Acknowledge a message that others were given to acknowledge; False where nothing is known of its entry."""
+
 
 class Subscription:
     """`broker.Subscription`. Its figures are what `refresh` learned last, and what goes through this process."""
@@ -94,6 +97,10 @@ class Subscription:
         known = subscriptions_of(self.topic)
         if not self.consumers and known.get(self.name) is self:
             del known[self.name]  # a topic that nobody uses is let go
+
+    def settle(self, message_id: MessageId, but: object) -> bool:
+        """Have the consumer of this process that has a message acknowledge it; False where none has, `but` one aside."""
+        return any(one.settle_in(self, message_id) for one in self.consumers if one is not but)
 
     # -- the cluster's
 

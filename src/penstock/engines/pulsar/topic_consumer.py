@@ -15,6 +15,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
 from .burying import Bury, Burying
+from .elsewhere import Elsewhere
 from .errors import engine_error
 from .outstanding import Outstanding, Place, Row
 from .owner import ArrivingSchemas, Owner
@@ -57,6 +58,7 @@ class TopicConsumer:
         self._redelivery = Redelivery(clock, self.out, self._ask, self._late)
         self._unread = Unread(source.topic.name, schemas, clock, tasks, self.arrived)
         self._seeking = False
+        self._elsewhere = Elsewhere(source, owner, by_index=by_index)
 
     # -- in
 
@@ -115,6 +117,7 @@ class TopicConsumer:
     def forget(self) -> None:
         """The subscription moved: nothing of before is out, waits or comes again."""
         self._burying.forget()
+        self._elsewhere.forget()
         self.at_end = False
         self._unread.clear()
         waiting = sum(delivery.count for delivery in self._owner.void(self.source))
@@ -145,12 +148,17 @@ class TopicConsumer:
     def acknowledge(self, ids: Sequence[MessageId]) -> tuple[int, int]:
         """Returns how many messages were acknowledged, and how many of them were out."""
         whole: list[Place] = []
+        others: list[MessageId] = []
         acknowledged = were_out = 0
         for one in ids:
             place = (one.ledger, one.entry)
             found = self.out.acknowledge(place, one.batch_index)
             if found is None:
-                acknowledged += self._late_ack(one, place, whole)
+                row = self.out.row(place)
+                if row is not None:  # all of it is done, or there is no such message
+                    acknowledged += one.batch_index < row.count
+                elif one.ledger >= 0:
+                    others.append(one)
                 continue
             acknowledged += 1
             bits, row = found
@@ -158,22 +166,9 @@ class TopicConsumer:
             self._count_entry(place, row, whole)
         if whole:
             self.entries.acknowledge(whole)
+        if others:
+            acknowledged += self._elsewhere.acknowledge(others, self.entries)
         return acknowledged, were_out
-
-    def _late_ack(self, one: MessageId, place: Place, whole: list[Place]) -> bool:
-        """A message that is not out here (any more): the cluster knows; of a batch where it keeps single messages."""
-        row = self.out.row(place)
-        if place[0] < 0 or (row is not None and one.batch_index >= row.count):
-            return False
-        if row is not None:  # all of it is done
-            return True
-        if one.batch_index < 0 or one.batch_size == 1:
-            whole.append(place)
-        elif self._by_index and one.batch_index < one.batch_size:
-            self.entries.acknowledge_part(place, (1 << one.batch_size) - 1 & ~(1 << one.batch_index))
-        else:
-            return False
-        return True
 
     def _count_entry(self, place: Place, row: Row, whole: list[Place]) -> None:
         if not row.left:

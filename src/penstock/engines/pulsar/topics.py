@@ -152,6 +152,10 @@ class PulsarTopics:
         if len(self._names) > KNOWN_MAX:
             del self._names[next(iter(self._names))]
 
+    async def learn_whole(self, name: TopicName) -> None:
+        """As `learn`: administrators ask the cluster."""
+        await self.learn(name)
+
     # -- which there are
 
     def document(self, name: TopicName) -> TopicDocument | None:

@@ -20,7 +20,7 @@ from .compaction import Compaction
 from .offsets import CHUNK
 from .outstanding import Outstanding
 from .pending import Pending, Slice
-from .reading import AHEAD_ENTRIES_MAX, Reading
+from .reading import AHEAD_ENTRIES_MAX, Reading, last_entry
 from .receiver import Receiver, Source
 from .selection import ASIDE_MAX, Hashes
 
@@ -76,8 +76,8 @@ class Delivering:
         if topic.next_entry == topic.first_entry:
             return None
         if not self._subscription.compacted or kept is None or topic.next_offset > kept.horizon:
-            entry = await topic.entry(topic.next_entry - 1)
-            return entry, (1 << entry.count) - 1
+            last = await last_entry(topic)
+            return None if last is None else (last, (1 << last.count) - 1)
         if kept.last < topic.first_offset:
             return None
         entry = await topic.entry(await topic.entry_at(kept.last))
@@ -91,7 +91,7 @@ class Delivering:
     def wake(self) -> None:
         """Something changed: run soon. Wakes between two runs are one."""
         if not self._scheduled and not self.reading.busy:
-            if not self._out.selection.consumers:
+            if self._subscription.suspended or not self._out.selection.consumers:
                 self.reading.drop_ahead()
                 return
             self._scheduled = True
@@ -102,7 +102,10 @@ class Delivering:
         if self.reading.busy:
             return
         selection = self._out.selection
-        if self._subscription.deleted or not selection.consumers:  # the last one went since the wake-up
+        source = self._subscription
+        if (
+            source.deleted or source.suspended or not selection.consumers
+        ):  # the last one went since the wake-up
             self.reading.drop_ahead()
             return
         self._out.again(selection.release_for_room())
@@ -152,6 +155,10 @@ class Delivering:
         if entry is None:
             if first.entry_id < self._topic.first_entry:
                 replay.pop()  # retention deleted it
+                return True
+            if self._topic.gap_end(first.entry_id) > first.entry_id:  # compaction did
+                replay.pop()
+                self._out.acknowledged(first.offset, first.mask)
                 return True
             self.reading.fetch(first.entry_id, replay.run_length(AHEAD_ENTRIES_MAX), self._budget())
             return False
@@ -215,6 +222,9 @@ class Delivering:
         if entry is None:
             if reading.next_entry < self._topic.first_entry:
                 reading.next_entry = self._topic.first_entry
+                return True
+            if passed := reading.pass_gap():
+                self._out.passed(passed.start, passed.stop)
                 return True
             reading.fetch(reading.next_entry, budget=self._budget())
             return False

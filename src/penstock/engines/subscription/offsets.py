@@ -77,6 +77,22 @@ class OffsetSet:
             done += taken
         return new
 
+    def add_range(self, start: int, end: int) -> None:
+        """Add everything from `start` up to, not with, `end`; costs little for each chunk that is full then."""
+        if start <= self.mark:
+            self.raise_mark(end)
+            return
+        while start < end:
+            number, at = divmod(start, CHUNK)
+            size = min(CHUNK - at, end - start)
+            if size == CHUNK:
+                self.beyond += CHUNK - self._chunks.get(number, 0).bit_count()
+                self._chunks[number] = _FULL
+                self._changed.add(number)
+            else:
+                self._add_bits(start, (1 << size) - 1)
+            start += size
+
     def raise_mark(self, offset: int) -> None:
         """Add everything below `offset`."""
         if offset <= self.mark:

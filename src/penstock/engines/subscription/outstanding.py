@@ -107,6 +107,11 @@ class Outstanding:
                     self._times.pop(offset + index, None)
             self._moved()
 
+    def passed(self, start: int, end: int) -> None:
+        """Count offsets as done that no message has."""
+        self._cursor.add_range(start, end)
+        self._moved()
+
     def acknowledged_below(self, end: int) -> None:
         """Count everything below the offset `end` as done."""
         for part in self.pending.all():

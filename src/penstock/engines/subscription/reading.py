@@ -15,6 +15,26 @@ AHEAD_ENTRIES_MAX: Final = 500  # entries fetched from the store at once
 RETRY_MS: Final = 1000  # after the store failed
 
 
+async def last_entry(topic: SubscribedLog) -> Entry | None:
+    """The last entry of a log; ids at its end may be of none."""
+    back = 1
+    while True:
+        start = at = max(topic.first_entry, topic.next_entry - back)
+        found: Entry | None = None
+        while at < topic.next_entry:
+            some = await topic.read(at, AHEAD_ENTRIES_MAX, READ_BYTES)
+            if some:
+                found = some[-1]
+                at = found.entry_id + 1
+            elif topic.gap_end(at) > at:
+                at = topic.gap_end(at)
+            else:
+                break
+        if found is not None or start <= topic.first_entry:
+            return found
+        back *= 16
+
+
 class Reading:
     """The next entry that was never read, and entries fetched ahead; `wake` is called when some came.
 
@@ -68,6 +88,14 @@ class Reading:
         at = entry_id - self._ahead[0].entry_id
         return self._ahead[at : at + entries_max] if at >= 0 else ()
 
+    def pass_gap(self) -> range:
+        """Pass over ids that no entry has, where a gap comes next; returns them."""
+        start = self.next_entry
+        if start is None:
+            return range(0)
+        self.next_entry = max(start, self._topic.gap_end(start))
+        return range(start, self.next_entry)
+
     def upcoming(self, messages_max: int) -> Sequence[Entry]:
         """The next entries as far as they are in memory, up to so many messages."""
         found: list[Entry] = []
@@ -105,8 +133,10 @@ class Reading:
             if budget is not None:
                 budget.send(size - reserved)
                 self._budget = budget if self._ahead else None
-        if self._ahead:
+        if self._ahead or self._topic.gap_end(entry_id) > entry_id:
             self._wake()
+        elif entry_id < self._topic.next_entry:
+            self._topic.clock.call_later(RETRY_MS, self._wake)
 
     def locate(self, offset: int) -> None:
         """Have the entry that holds `offset` found: reading goes on with it."""

@@ -28,6 +28,13 @@ class SubscribedLog(Log, Protocol):
     def peek_all(self, entry_id: int, entries_max: int) -> Sequence[Entry]:
         """Entries from `entry_id` on that are in memory, up to `entries_max`."""
 
+    def gap_end(self, entry_id: int) -> int:
+        """The id after a gap that begins at `entry_id`, as far as reads have seen it; `entry_id` where there is none.
+
+        A log whose ids may skip has entries of one message each, whose ids are their offsets. What a read returns has no
+        gap in it, and its first entry may lie beyond the id that was asked for.
+        """
+
 
 class Source(Protocol):
     """A subscription as its parts and its consumers see it."""
@@ -39,6 +46,10 @@ class Source(Protocol):
     deleted: bool
     compacted: bool  # whether its consumers see of what was compacted only the last values
     unacked_max: int  # messages that one consumer may have out; 0: any number
+    suspended: bool  # nothing is delivered: another process has the log
+
+    def check_held(self) -> None:
+        """Raise where what is acknowledged would not count, as another process has the log."""
 
     @property
     def backlog(self) -> int:

@@ -99,8 +99,8 @@ def offered(options: Options, *, staged: bool) -> Delivery:
         return options.delivery
     if options.delivery_named:
         raise PipelineError(
-            "option delivery: the server has no staged publishing, as it stands before a Pulsar cluster, so that nothing is"
-            " written exactly once; leave the option out, or say delivery=at_least_once",
+            "option delivery: the server has no staged publishing, as the Pulsar cluster behind it has no transactions, so that"
+            " nothing is written exactly once; leave the option out, or say delivery=at_least_once",
             ErrorKind.NOT_SUPPORTED,
         )
     return Delivery.AT_LEAST_ONCE

@@ -85,7 +85,7 @@ def messages_of(answer: Mapping[str, Any]) -> Counter[str]:
     """By topic, without its partitions, the messages in a commit's answer."""
     found: Counter[str] = Counter()
     for span in answer["spans"]:
-        found[str(TopicName.parse(span["topic"]).base)] += span["end_offset"] - span["offset"]
+        found[str(TopicName.parse(span["topic"]).base)] += span["messages"]
     return +found
 
 
@@ -122,7 +122,7 @@ class TopicSink:
         self._delivery = offered(options, staged=retrying(lambda: _open_topics(options), most_s))
         if self._delivery is not options.delivery:
             log.warning(
-                "%s is written at least once: the server has no staged publishing, as it stands before a Pulsar cluster",
+                "%s is written at least once: the server has no staged publishing, as the Pulsar cluster behind it has no transactions",
                 options.topic or "what column topic names",
             )
 

@@ -63,11 +63,13 @@ class CommitRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class CommittedSpan(Struct, kw_only=True):
-    """What a commit appended to one log: offsets up to and without `end_offset`; ids of its first and last entry."""
+    """What a commit appended to one log: how many messages, with offsets up to and without `end_offset` (null before a
+    cluster); ids of its first and last entry."""
 
     topic: str
-    offset: int
-    end_offset: int
+    messages: int
+    offset: int | None
+    end_offset: int | None
     size_bytes: int
     first_message_id: str
     last_message_id: str
@@ -75,14 +77,16 @@ class CommittedSpan(Struct, kw_only=True):
     @classmethod
     def of(cls, span: Span) -> Self:
         partition = TopicName.parse(span.topic).partition
-        last = span.entry_id + span.entries - 1
+        known = span.offset >= 0
+        last = span.last or (span.ledger, span.entry_id + span.entries - 1)
         return cls(
             topic=span.topic,
-            offset=span.offset,
-            end_offset=span.offset + span.messages,
+            messages=span.messages,
+            offset=span.offset if known else None,
+            end_offset=span.offset + span.messages if known else None,
             size_bytes=span.size_bytes,
             first_message_id=str(MessageId(span.ledger, span.entry_id, partition)),
-            last_message_id=str(MessageId(span.ledger, last, partition)),
+            last_message_id=str(MessageId(*last, partition)),
         )
 
 

@@ -52,7 +52,8 @@ class Server:
         if self.error is not None:
             raise self.error
         spans = [
-            {"topic": topic, "offset": 40, "end_offset": 40 + count} for topic, count in self.spans.items()
+            {"topic": topic, "offset": 40, "end_offset": 40 + count, "messages": count}
+            for topic, count in self.spans.items()
         ]
         return {"writer": writer, "batch": batch, "repeated": self.repeated, "topics": topics, "spans": spans}
 

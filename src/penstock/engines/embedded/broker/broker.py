@@ -15,6 +15,7 @@ from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.policies import Policies
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters
+from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.engines.subscription.offsets import OffsetSet
@@ -33,7 +34,6 @@ from .retention_task import RetentionTask
 from .staging import Staging
 from .subscriptions import Subscriptions
 from .topics import Topics
-from .watches import Watches
 
 
 class Broker:

@@ -55,13 +55,18 @@ class KafkaAdmin:
         self._properties = properties
         self._timeout_s = timeout_s
         self._made: AdminClient | None = None
+        self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
 
     @property
     def client(self) -> AdminClient:
         """The client itself, for what is beside it in this package."""
         if self._made is None:
-            self._made = AdminClient(dict(self._properties))
+            self._made = AdminClient({**self._properties, "error_cb": self._hear})
         return self._made
+
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # which says nothing of the reason
+            self._heard = error
 
     async def close(self) -> None:
         """End the client's threads; it waits for them, and not the loop."""
@@ -75,7 +80,14 @@ class KafkaAdmin:
 
     async def cluster(self, timeout_s: float) -> ClusterNodes:
         """Who there is; the sign of life that is asked for."""
-        found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
+        self._heard = None
+        try:
+            found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
+        except PenstockError:
+            await asyncio.to_thread(self.client.poll, 0)  # has errors heard of
+            if self._heard is not None:
+                raise engine_error(self._heard) from None
+            raise
         return ClusterNodes(found.cluster_id or "", tuple(f"{one.host}:{one.port}" for one in found.nodes))
 
     async def topics(self) -> dict[str, int]:
@@ -161,9 +173,16 @@ class KafkaAdmin:
         found = await self._all(
             lambda: self.client.list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, **self.bound
-            )
+            ),
+            lambda: self._check_there({at.topic for at in wanted}),
         )
         return {(at.topic, at.partition): result.offset for at, result in found.items()}
+
+    async def _check_there(self, topics: Iterable[str]) -> None:
+        """Raise TOPIC_NOT_FOUND unless all topics are there; those that were just created have no leaders yet."""
+        for topic in topics:
+            if await self.describe(topic) is None:
+                raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic} is not there")
 
     # -- answers
 
@@ -172,8 +191,13 @@ class KafkaAdmin:
         """How long librdkafka waits for an answer, as its functions take it."""
         return {"request_timeout": self._timeout_s}
 
-    async def _all(self, ask: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
-        """The answers of one request for many; the first that fails is raised."""
+    async def _all(
+        self,
+        ask: Callable[[], Mapping[Any, "Future[Any]"]],
+        check: Callable[[], Awaitable[None]] | None = None,
+    ) -> dict[Any, Any]:
+        """The answers of one request for many; the first that fails is raised. `check` raises where it does not help to
+        ask again."""
 
         async def answers() -> dict[Any, Any]:
             futures = ask()
@@ -185,7 +209,7 @@ class KafkaAdmin:
                     raise result
             return dict(zip(futures, results, strict=True))
 
-        return await _patiently(answers)
+        return await _patiently(answers, check=check)
 
     def refused(self, error: object, what: str) -> PenstockError:
         """An error within an answer."""
@@ -201,13 +225,17 @@ class KafkaAdmin:
         return await _patiently(answered, what)
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]], what: str = "") -> T:
+async def _patiently(
+    ask: Callable[[], Awaitable[T]], what: str = "", check: Callable[[], Awaitable[None]] | None = None
+) -> T:
     for left in range(AGAIN, -1, -1):
         try:
             return await ask()
         except KafkaException as error:
             if not (left and passes(error)):
                 raise engine_error(error, what) from None
+        if check is not None:
+            await check()
         await asyncio.sleep(AGAIN_S)
     raise AssertionError("not reached")
 

@@ -43,7 +43,7 @@ _KINDS: Final[dict[int, ErrorKind]] = {
 }
 # It is the server that is refused, not its caller.
 _CREDENTIALS: Final = frozenset(
-    (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E._SSL, _E.UNSUPPORTED_SASL_MECHANISM)
+    (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E.UNSUPPORTED_SASL_MECHANISM)
 )
 # Worth asking again at once: the brokers have not told one another, or this client, what has just changed.
 _PASSING: Final = frozenset(
@@ -62,6 +62,7 @@ _PASSING: Final = frozenset(
         _E._WAIT_CACHE,
         _E._NODE_UPDATE,
         _E._RETRY,
+        _E._NOENT,  # no leaders are known: of a topic that was just created, or that is not there
     )
 )
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.embedded.log.tail import ENTRY_BYTES, Tail, TailCache
+from penstock.engines.shared.tail import ENTRY_BYTES, Tail, TailCache
 from penstock.model.entry import AppendResult, Entry, NewRun
 
 

@@ -1,0 +1,1 @@
+"""Staged publishing over the cluster's transactions (docs/decisions/0062)."""

@@ -1,0 +1,106 @@
+"""What the log of a writer holds, and what follows from it."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.client.entries.transactions import TransactionId
+from penstock.model.entry import Entry
+from penstock.model.message import OutMessage
+from penstock.model.stage import Commit, Target, Targets, Writer
+from penstock.wire.entry import WireFormat
+
+FORMAT: Final = WireFormat()
+
+
+class Opened(msgspec.Struct, frozen=True, tag=True):
+    """A process has the writer now: no other one appends behind this."""
+
+
+class Claimed(msgspec.Struct, frozen=True, tag=True):
+    """Whose the writer is."""
+
+    owner: str
+    origin: str
+    at: int
+
+
+class Began(msgspec.Struct, frozen=True, tag=True):
+    """A commit is under way in a transaction."""
+
+    transaction: TransactionId
+
+
+class Committed(msgspec.Struct, frozen=True, tag=True):
+    """The last batch committed to a set of topics. It is stored in the transaction of the batch's messages, so that it is there
+    with them or not at all."""
+
+    commit: Commit
+
+
+class Forgot(msgspec.Struct, frozen=True, tag=True):
+    """The last batch committed to a set of topics counts no more."""
+
+    topics: Targets
+
+
+Record = Opened | Claimed | Began | Committed | Forgot
+
+_decoder: Final[msgspec.json.Decoder[Record]] = msgspec.json.Decoder(Record)
+
+
+def packed(record: Record, *, producer: str, sequence_id: int, at: int) -> bytes:
+    """The entry of a record."""
+    message = OutMessage(payload=msgspec.json.encode(record))
+    entry = FORMAT.encode(
+        [message], producer=producer, sequence_id=sequence_id, publish_time=at, schema_version=None
+    )
+    return entry.data
+
+
+def record_of(entry: Entry) -> Record:
+    """The record in an entry."""
+    return _decoder.decode(FORMAT.decode(entry)[0].payload)
+
+
+class WriterState:
+    """A writer as its log has it. `open` is a transaction whose outcome the log does not show."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.claimed: Claimed | None = None
+        self.commits: dict[Targets, Commit] = {}
+        self.open: TransactionId | None = None
+        self.records = 0
+
+    def apply(self, record: Record) -> None:
+        """A record follows."""
+        self.records += 1
+        if isinstance(record, Claimed):
+            self.claimed = record
+        elif isinstance(record, Began):
+            self.open = record.transaction
+        elif isinstance(record, Committed):
+            self.open = None
+            self.commits[record.commit.topics or ()] = record.commit
+        elif isinstance(record, Forgot):
+            self.commits.pop(record.topics, None)
+
+    @property
+    def writer(self) -> Writer:
+        """Who it is."""
+        claimed = self.claimed or Claimed("", "", 0)
+        at = max([claimed.at, *(commit.at for commit in self.commits.values())])
+        keep = any(commit.keep for commit in self.commits.values())
+        return Writer(self.name, claimed.owner, claimed.origin, at, keep)
+
+    @property
+    def targets(self) -> list[Target]:
+        """What it committed last, for each set of topics."""
+        return [commit.target for commit in self.commits.values()]
+
+    @property
+    def live(self) -> list[Record]:
+        """The records that all follows from."""
+        records: list[Record] = [] if self.claimed is None else [self.claimed]
+        return records + [Committed(commit) for commit in self.commits.values()]

@@ -1,0 +1,147 @@
+"""Where staged publishing keeps what it needs: topics in a namespace of its own, a log for each writer and a topic for each
+batch that is staged."""
+
+from typing import Final
+from urllib.parse import quote, unquote
+
+from penstock.client.enums import RegexSubscriptionMode
+from penstock.client.errors import PulsarException
+from penstock.engines.pulsar.admin import admin_path
+from penstock.engines.pulsar.cluster import PulsarCluster
+from penstock.engines.pulsar.errors import engine_error
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import NamespaceName, TopicName
+
+_KEPT: Final = "penstock"  # the subscription that keeps a log
+_LOG: Final = "log"
+# What names of writers may have as they are; a slash would be another form of topic names, and a dot ends the name.
+_SAFE: Final = "-_:="
+
+
+class StagingSpace:
+    """The namespace `name`, which is made when it is needed. What no subscription keeps goes `timeout_ms` after its last use,
+    as the namespace's policies have the cluster delete inactive topics."""
+
+    def __init__(self, cluster: PulsarCluster, name: NamespaceName, timeout_ms: int) -> None:
+        self.cluster = cluster
+        self.name = name
+        self._timeout_s = max(1, timeout_ms // 1000)
+
+    def log_of(self, writer: str) -> TopicName:
+        """What a writer committed, and who it is."""
+        return self._topic(writer, _LOG)
+
+    def batch_of(self, writer: str, batch: int) -> TopicName:
+        """What is staged for a batch."""
+        return self._topic(writer, str(batch))
+
+    def _topic(self, writer: str, what: str) -> TopicName:
+        local = f"{quote(writer, safe=_SAFE)}.{what}"
+        return TopicName("persistent", self.name.tenant, self.name.namespace, local)
+
+    # -- which there are
+
+    async def writers(self) -> list[str]:
+        """The names of all writers, in their order."""
+        return sorted(writer for writer, what in await self._names() if what == _LOG)
+
+    async def batches(self, writer: str) -> list[int]:
+        """The batches that something is staged for, in their order."""
+        return sorted(int(what) for name, what in await self._names() if name == writer and what.isdigit())
+
+    async def _names(self) -> list[tuple[str, str]]:
+        try:
+            found = await self.cluster.context.lookup.topics(str(self.name), RegexSubscriptionMode.AllTopics)
+        except PulsarException as error:
+            refusal = engine_error(error)
+            if refusal.kind in (ErrorKind.NAMESPACE_NOT_FOUND, ErrorKind.TOPIC_NOT_FOUND):
+                return []
+            raise refusal from None
+        split = [TopicName.parse(text).local.rpartition(".") for text in found]
+        return [(unquote(writer), what) for writer, _, what in split if writer]
+
+    async def size_of(self, topic: TopicName) -> int:
+        """About how many bytes a topic has."""
+        try:
+            stats = await self.cluster.admin.get(
+                f"{admin_path(topic)}/stats", missing=ErrorKind.TOPIC_NOT_FOUND
+            )
+        except PenstockError as error:
+            if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
+                raise
+            return 0
+        return int(stats.get("storageSize", 0))
+
+    # -- making and deleting
+
+    async def create(self, topic: TopicName) -> None:
+        """Make a topic, and the namespace; harmless where they are there."""
+        try:
+            await self._put(topic)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.NAMESPACE_NOT_FOUND:
+                raise
+            await self._create_namespace()
+            await self._put(topic)
+
+    async def _put(self, topic: TopicName) -> None:
+        try:
+            await self.cluster.admin.call("PUT", admin_path(topic), missing=ErrorKind.NAMESPACE_NOT_FOUND)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.ALREADY_EXISTS:
+                raise self._refused(error) from None
+
+    async def _create_namespace(self) -> None:
+        policies = {
+            # Topics without a subscription keep everything until they go; a log with one, what the subscription has before it.
+            "retention_policies": {
+                "retentionTimeInMinutes": max(1, 2 * self._timeout_s // 60), "retentionSizeInMB": -1
+            },
+            "inactive_topic_policies": {
+                "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+                "maxInactiveDurationSeconds": self._timeout_s,
+                "deleteWhileInactive": True,
+            },
+            "message_ttl_in_seconds": 0,
+            "autoTopicCreationOverride": {"allowAutoTopicCreation": False},
+        }  # fmt: skip
+        try:
+            await self.cluster.admin.call("PUT", f"/namespaces/{self.name}", body=policies)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.ALREADY_EXISTS:
+                raise self._refused(error) from None
+
+    def _refused(self, error: PenstockError) -> PenstockError:
+        if error.kind in (ErrorKind.FORBIDDEN, ErrorKind.NOT_FOUND):
+            return PenstockError(
+                ErrorKind.UNAVAILABLE,
+                f"this server needs the namespace {self.name} (engine.staging_namespace) for what is staged: {error.message}",
+            )
+        return error
+
+    async def keep(self, log: TopicName) -> None:
+        """Have the cluster keep a log, whatever its age; harmless when repeated."""
+        first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
+        try:
+            await self.cluster.admin.call("PUT", f"{admin_path(log)}/subscription/{_KEPT}", body=first)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.ALREADY_EXISTS:
+                raise
+
+    async def trim(self, log: TopicName, ledger: int, entry: int) -> None:
+        """Let a kept log begin at an entry: the cluster may delete what comes before it."""
+        place = {"ledgerId": ledger, "entryId": entry, "partitionIndex": -1}
+        await self.cluster.admin.call(
+            "POST", f"{admin_path(log)}/subscription/{_KEPT}/resetcursor", body=place
+        )
+
+    async def delete(self, topic: TopicName, *, force: bool = False) -> bool:
+        """Delete a topic; False: it is in use, which `force` does not mind. One that is not there is deleted."""
+        try:
+            await self.cluster.admin.call("DELETE", admin_path(topic), force=str(force).lower())
+        except PenstockError as error:
+            if error.kind is ErrorKind.BAD_PARAMETER and not force:  # 412
+                return False
+            if error.kind is not ErrorKind.NOT_FOUND:
+                raise
+        return True

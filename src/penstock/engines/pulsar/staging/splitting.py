@@ -1,0 +1,56 @@
+"""Batches as entries of one message each.
+
+Brokers number an entry of a transaction as one message, whatever it holds (Pulsar 4.0: `TopicTransactionBuffer` appends it
+without its count). The numbers of a batch's messages would be those of what came before it.
+"""
+
+from typing import Final
+
+from penstock.model.entry import NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.wire.contents import compressed, is_sealed, parse, parse_head
+from penstock.wire.entry import WireFormat
+from penstock.wire.messages import read_messages
+from penstock.wire.pulsar_pb2 import NONE
+
+COMPRESSED_BYTES_MIN: Final = 1024  # of a message that was in a compressed batch, to be worth it alone
+_FORMAT: Final = WireFormat()
+
+
+def check_splits(entry: NewEntry) -> None:
+    """Raise BAD_PARAMETER for a batch that only its receiver can open."""
+    if entry.count > 1 and is_sealed(parse_head(entry.data)[0]):
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER,
+            "a batch that is encrypted cannot be staged here, as the cluster numbers entries: encrypt messages one by one",
+        )
+
+
+def split_batch(data: bytes, publish_time: int) -> list[bytes]:
+    """An entry of each message of a batch."""
+    messages = read_messages(data, 0)
+    outgoing = [
+        OutMessage(
+            payload=message.payload,
+            key=message.key,
+            key_is_base64=message.key_is_base64,
+            ordering_key=message.ordering_key,
+            properties=message.properties,
+            event_time=message.event_time,
+            deliver_at=message.deliver_at,
+            sequence_id=message.sequence_id,
+            schema_version=message.schema_version,
+            replicate_to=message.replicate_to,
+            null_value=message.null_value,
+        )
+        for message in messages
+    ]
+    made = _FORMAT.encode_each(outgoing, producer=messages[0].producer_name, publish_time=publish_time)
+    kind = parse(data)[0].compression
+    if kind == NONE:
+        return [entry.data for entry in made]
+    return [
+        compressed(entry.data, kind) if len(message.payload) >= COMPRESSED_BYTES_MIN else entry.data
+        for entry, message in zip(made, messages, strict=True)
+    ]

@@ -1,0 +1,264 @@
+"""Staged publishing over the cluster's transactions (docs/decisions/0062).
+
+What is staged lies in topics that nobody else reads. A commit copies it to its topics in one transaction, with a record
+in the log of the writer: so the record says whether the batch is there, whatever ends when.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from penstock.broker.staging import Caller, Expected, Published
+from penstock.broker.topic import Topic
+from penstock.client.aio.context import Context
+from penstock.client.entries.transactions import Transactions
+from penstock.client.errors import PulsarException
+from penstock.engines.pulsar.entries import EntryPublishing
+from penstock.engines.pulsar.errors import engine_error
+from penstock.engines.pulsar.schemas import Schemas
+from penstock.engines.pulsar.topics import PulsarTopics
+from penstock.engines.shared.batches import check_kept, declared, names_of
+from penstock.model.entry import NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.stage import Commit, StageKey, Target, Targets, Writer
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks, finished
+
+from .committing import Committing
+from .log import WriterLog
+from .part_writers import PartWriters
+from .parts import Staged, read_batch
+from .records import Forgot
+from .space import StagingSpace
+from .splitting import check_splits
+from .writers import Writers
+
+T = TypeVar("T")
+
+SEEN_MAX: Final = 1000  # writers whose batches are remembered for an answer
+
+
+class Staging:
+    """`broker.Staging`. `publishing` appends without a stage; `context` has the connections for the caller that is served."""
+
+    def __init__(
+        self,
+        space: StagingSpace,
+        topics: PulsarTopics,
+        schemas: Schemas,
+        publishing: EntryPublishing,
+        context: Callable[[], Context],
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
+        transactions = Transactions(space.cluster.context)
+        self._space = space
+        self._publishing = publishing
+        self._tasks = tasks
+        self._writers = Writers(space, transactions, clock)
+        self._parts = PartWriters(space, clock)
+        self._committing = Committing(
+            space, transactions, self._writers, self._parts, topics, schemas, context, clock
+        )
+        self._seen: dict[str, tuple[Mapping[int, Staged], int]] = {}
+
+    async def sweep(self) -> None:
+        """Leave topics that are not in use."""
+        await self._writers.sweep()
+        await self._parts.sweep()
+
+    async def close(self) -> None:
+        """Leave all topics; what is staged stays."""
+        await self._parts.close()
+        await self._writers.close()
+
+    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
+        return await self._publishing.append(topic, entries, deduplicate=deduplicate)
+
+    # -- what there is: asked of the cluster by `writer` and `writers`, and remembered for what follows
+
+    def batches(self, writer: str) -> Mapping[int, Staged]:
+        return self._seen.get(writer, ({}, 0))[0]
+
+    def size_of(self, writer: str) -> int:
+        return self._seen.get(writer, ({}, 0))[1]
+
+    async def writer(self, name: str, caller: Caller) -> tuple[Writer, list[Target]] | None:
+        self._seen.pop(name, None)
+        state = await self._asked(self._writers.state(name))
+        if state is None:
+            return None
+        caller.check_own(state.writer)
+        found = {batch: await self._read(name, batch) for batch in await self._space.batches(name)}
+        found = {batch: staged for batch, staged in found.items() if staged.stages}
+        self._see(name, found, sum(staged.batch.size_bytes for staged in found.values()))
+        return state.writer, state.targets
+
+    async def writers(
+        self, caller: Caller, after: str, writers_max: int
+    ) -> tuple[list[tuple[Writer, list[Target]]], bool]:
+        found: list[tuple[Writer, list[Target]]] = []
+        for name in await self._space.writers():
+            if name <= after:
+                continue
+            state = await self._asked(self._writers.state(name))
+            if state is None or (caller.role and not caller.superuser and state.writer.owner != caller.role):
+                continue
+            if len(found) == writers_max:
+                return found, True
+            found.append((state.writer, state.targets))
+            batches = await self._space.batches(name)
+            sizes = [await self._space.size_of(self._space.batch_of(name, batch)) for batch in batches]
+            self._see(name, {batch: Staged((name, batch)) for batch in batches}, sum(sizes))
+        return found, False
+
+    def _see(self, writer: str, batches: Mapping[int, Staged], size: int) -> None:
+        self._seen[writer] = batches, size
+        if len(self._seen) > SEEN_MAX:
+            del self._seen[next(iter(self._seen))]
+
+    async def _read(self, writer: str, batch: int) -> Staged:
+        return await self._asked(read_batch(self._space, writer, batch))
+
+    async def _asked(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the cluster answers, or its error in the words of this server."""
+        try:
+            return await work
+        except PulsarException as error:
+            raise engine_error(error) from None
+
+    async def _finished(self, work: Coroutine[Any, Any, T], what: str) -> T:
+        """The result of what cannot be undone: it goes on when its caller leaves."""
+
+        outcome: list[T] = []
+
+        async def ended() -> Exception | None:
+            try:
+                outcome.append(await self._asked(work))
+            except Exception as error:
+                return error
+            return None
+
+        error = await finished(self._tasks.spawn(ended(), what))
+        if error is not None:
+            raise error
+        return outcome[0]
+
+    # -- staging
+
+    async def stage(
+        self,
+        key: StageKey,
+        part: int,
+        checksum: int,
+        entries: Sequence[tuple[Topic, Sequence[NewEntry]]],
+        caller: Caller,
+    ) -> None:
+        for topic, _ in entries:
+            check_kept(topic.name)
+            topic.check_open()
+        runs = [(str(topic.name), run) for topic, run in entries if run]
+        if self._space.cluster.numbered:
+            for _, run in runs:
+                for entry in run:
+                    check_splits(entry)
+        if runs:
+            await self._writers.claim(key.writer, caller)
+            await self._asked(self._put(key, part, checksum, runs))
+
+    async def _put(
+        self, key: StageKey, part: int, checksum: int, runs: Sequence[tuple[str, Sequence[NewEntry]]]
+    ) -> None:
+        writer = await self._parts.take(self._space.batch_of(key.writer, key.batch))
+        try:
+            await writer.put(key.stage, part, checksum, runs)
+        finally:
+            self._parts.give_back(writer)
+
+    # -- committing
+
+    async def commit(
+        self,
+        writer: str,
+        batch: int,
+        stages: Sequence[Expected],
+        caller: Caller,
+        *,
+        topics: Sequence[TopicName] = (),
+        keep: bool = True,
+    ) -> tuple[Commit, bool]:
+        targets = declared(topics, caller)
+        work = self._commit(writer, batch, stages, caller, targets, keep=keep)
+        return await self._finished(work, f"commit batch {batch} of {writer}")
+
+    async def _commit(
+        self,
+        writer: str,
+        batch: int,
+        stages: Sequence[Expected],
+        caller: Caller,
+        targets: Targets,
+        *,
+        keep: bool,
+    ) -> tuple[Commit, bool]:
+        async with self._writers.hold(writer):
+            return await self._committing.commit(writer, batch, stages, caller, targets, keep=keep)
+
+    async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
+        return await self._finished(self._abort(writer, batch, caller, stage), f"abort {batch} of {writer}")
+
+    async def _abort(self, writer: str, batch: int, caller: Caller, stage: str | None) -> int:
+        async with self._writers.hold(writer):
+            state = await self._writers.state(writer)
+            if state is not None:
+                caller.check(state.writer)
+            held = await read_batch(self._space, writer, batch)
+            names = [name for name in held.stages if stage in (None, name)]
+            if not names:
+                if state is not None and any(target.batch >= batch for target in state.targets):
+                    raise PenstockError(ErrorKind.STAGE_CONFLICT, f"batch {batch} of {writer} is committed")
+                return 0
+            for topic in sorted(held.batch.topics):
+                caller.may_produce(TopicName.parse(topic))
+            await self._parts.drop(writer, batch, held, names)
+            return len(names)
+
+    async def forget(
+        self, writer: str, caller: Caller, topics: Sequence[TopicName] | None = None, *, force: bool = False
+    ) -> None:
+        work = self._forget(writer, caller, None if topics is None else names_of(topics), force=force)
+        await self._finished(work, f"forget {writer}")
+
+    async def _forget(self, writer: str, caller: Caller, topics: Targets | None, *, force: bool) -> None:
+        async with self._writers.hold(writer):
+            state = await self._writers.state(writer)
+            if state is None:
+                raise PenstockError(ErrorKind.NOT_FOUND, f"there is no writer {writer}")
+            caller.check_own(state.writer)
+            if topics is None:
+                return await self._remove(writer, force=force)
+
+            async def forget(log: WriterLog) -> None:
+                if topics not in log.state.commits:
+                    raise PenstockError(
+                        ErrorKind.NOT_FOUND,
+                        f"writer {writer} has no commit to {', '.join(topics) or 'undeclared topics'}",
+                    )
+                await log.append(Forgot(topics))
+
+            await self._writers.on_log(writer, forget)
+
+    async def _remove(self, writer: str, *, force: bool) -> None:
+        batches = await self._space.batches(writer)
+        held = {batch: await read_batch(self._space, writer, batch) for batch in batches}
+        if not force and any(staged.stages for staged in held.values()):
+            size = sum(staged.batch.size_bytes for staged in held.values())
+            raise PenstockError(
+                ErrorKind.STAGE_CONFLICT,
+                f"writer {writer} is staging {len(batches)} batches ({size} bytes); abort them first",
+            )
+        for batch in batches:
+            await self._space.delete(self._space.batch_of(writer, batch), force=True)
+        await self._writers.leave(writer)
+        await self._space.delete(self._space.log_of(writer), force=True)
+        self._writers.forgotten(writer)

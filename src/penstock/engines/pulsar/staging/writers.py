@@ -1,0 +1,136 @@
+"""The writers of staged batches: whose they are, and the logs of those that this process has."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeVar
+
+from penstock.broker.staging import Caller
+from penstock.client.entries.transactions import Transactions
+from penstock.client.errors import PulsarException
+from penstock.engines.pulsar.errors import engine_error
+from penstock.model.stage import Writer
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Locks
+
+from .log import WriterLog, read_log
+from .records import Claimed, WriterState
+from .space import StagingSpace
+
+T = TypeVar("T")
+
+IDLE_MS: Final = 60_000  # then a log is left
+TRUSTED_MS: Final = 60_000  # how long it is known whose a writer is
+KNOWN_MAX: Final = 10_000
+ATTEMPTS: Final = 3  # at what another process, or a lost connection, gets in the way of
+
+
+class Writers:
+    """A change to a writer holds its lock."""
+
+    def __init__(self, space: StagingSpace, transactions: Transactions, clock: Clock) -> None:
+        self._space = space
+        self._transactions = transactions
+        self._clock = clock
+        self._locks: Locks[str] = Locks()
+        self._logs: dict[str, WriterLog] = {}
+        self._busy: set[str] = set()
+        self._known: OrderedDict[str, tuple[int, Writer]] = OrderedDict()
+
+    def hold(self, writer: str) -> AbstractAsyncContextManager[None]:
+        """Have a writer for a while; not to be asked for again meanwhile."""
+        return self._locks.hold(writer)
+
+    async def on_log(self, writer: str, work: Callable[[WriterLog], Awaitable[T]]) -> T:
+        """Do something with the log of a writer, for one who holds the lock. Where a connection breaks, or another process
+        takes the log, it is opened and done again."""
+        self._busy.add(writer)
+        try:
+            for left in reversed(range(ATTEMPTS)):
+                try:
+                    return await work(await self._open(writer))
+                except PulsarException as error:
+                    await self.leave(writer)
+                    if not left:
+                        raise engine_error(error) from None
+            raise AssertionError("the last attempt returns or raises")
+        finally:
+            self._busy.discard(writer)
+
+    async def _open(self, writer: str) -> WriterLog:
+        log = self._logs.get(writer)
+        if log is None or log.ended:
+            await self.leave(writer)
+            log = WriterLog(self._space, writer, self._transactions, self._clock)
+            try:
+                await log.open()
+            except BaseException:
+                await log.close()
+                raise
+            self._logs[writer] = log
+        log.used_ms = self._clock.monotonic_ms()
+        return log
+
+    async def leave(self, writer: str) -> None:
+        """Let other processes have a writer."""
+        log = self._logs.pop(writer, None)
+        if log is not None:
+            await log.close()
+
+    def forgotten(self, writer: str) -> None:
+        """A writer is there no more."""
+        self._known.pop(writer, None)
+
+    # -- whose it is
+
+    async def state(self, writer: str) -> WriterState | None:
+        """A writer as its log shows it, None where there is none."""
+        log = self._logs.get(writer)
+        return await read_log(self._space, writer) if log is None or log.ended else log.state
+
+    async def check(self, writer: str, caller: Caller) -> None:
+        """Raise FORBIDDEN for another role's writer."""
+        state = await self.state(writer)
+        if state is not None:
+            caller.check(state.writer)
+
+    async def claim(self, writer: str, caller: Caller) -> None:
+        """Make sure that a writer is the caller's, durably. Raises FORBIDDEN for another role's."""
+        at, known = self._known.get(writer, (0, None))
+        now = self._clock.monotonic_ms()
+        if known is None or now - at >= TRUSTED_MS or _takes(known, caller):
+            async with self.hold(writer):
+                state = await self.state(writer)
+                if state is None or state.claimed is None or _takes(state.writer, caller):
+                    state = await self.on_log(writer, lambda log: self.claim_held(log, caller))
+            known = state.writer
+            self._known[writer] = now, known
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        caller.check(known)
+
+    async def claim_held(self, log: WriterLog, caller: Caller) -> WriterState:
+        """The same on the writer's log."""
+        caller.check(log.state.writer)
+        if log.state.claimed is None or _takes(log.state.writer, caller):
+            await log.append(Claimed(caller.role, caller.origin, self._clock.now_ms()))
+        return log.state
+
+    # -- the end
+
+    async def sweep(self) -> None:
+        """Leave logs that are not in use."""
+        before = self._clock.monotonic_ms() - IDLE_MS
+        for writer, log in list(self._logs.items()):
+            if writer not in self._busy and (log.ended or log.used_ms < before):
+                await self.leave(writer)
+
+    async def close(self) -> None:
+        """Leave all logs."""
+        for writer in list(self._logs):
+            await self.leave(writer)
+
+
+def _takes(writer: Writer, caller: Caller) -> bool:
+    """Whether a writer that belongs to nobody becomes the caller's."""
+    return bool(caller.role) and not writer.owner

@@ -1,0 +1,593 @@
+"""Staged publishing before a real broker with transactions: batches are there once and whole, whatever ends when.
+
+The broker is this file's own. Run as a program, this file is a process that is killed within a commit.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import msgspec
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
+from tests.support.entry_producers import client_context, entry_producer, outgoing
+from tests.support.pulsar_broker import NUMBERED, PulsarCluster, given, standalone
+from tests.support.stages import refused, stage, topic
+
+from penstock.broker.broker import Broker
+from penstock.broker.capability import Capability
+from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.broker.staging import Caller, Expected
+from penstock.client.access import Access
+from penstock.client.entries.transactions import TransactionId, Transactions
+from penstock.client.errors import ReadError, TransactionNotFound
+from penstock.client.http import HttpClient, RemoteError
+from penstock.engines.opening import open_pulsar
+from penstock.engines.pulsar.staging.committing import Committing
+from penstock.engines.pulsar.staging.log import WriterLog
+from penstock.model.entry import NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.names import TopicName
+from penstock.model.stage import StageKey
+from penstock.pipeline.http.stages import StageCount, Stages
+from penstock.testing.engines.capabilities import CapabilityTests
+from penstock.testing.server import Address, running
+from penstock.wire.batch import pack_plain
+from penstock.wire.bulk import batch_entry, pack_sections
+from penstock.wire.contents import in_transaction
+from penstock.wire.entry import WireFormat
+
+FORMAT = WireFormat()
+ANYBODY = Caller()
+STAGES = ("first", "second")
+ENTRIES = 3  # of each stage for each topic
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarCluster]:
+    there = given()
+    if there is not None:
+        runtime = there.admin("GET", "brokers/configuration/runtime").json()
+        if runtime.get("transactionCoordinatorEnabled") == "true":
+            yield there
+            return
+    settings = {**NUMBERED, "transactionCoordinatorEnabled": "true"}
+    with standalone(tmp_path_factory.mktemp("transactions"), settings) as started:
+        yield started
+
+
+def settings_of(cluster: PulsarCluster) -> ClusterSettings:
+    return ClusterSettings(
+        url=cluster.service_url,
+        admin_url=cluster.admin_url,
+        learned_ms=200,
+        staging_namespace="public/staged",
+    )
+
+
+@pytest.fixture(scope="module")
+def server(cluster: PulsarCluster) -> Iterator[Address]:
+    with running(engine=settings_of(cluster)) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def other(cluster: PulsarCluster) -> Iterator[Address]:
+    """Another process before the same cluster."""
+    with running(engine=settings_of(cluster)) as address:
+        yield address
+
+
+@pytest.fixture
+def client(server: Address) -> Iterator[Stages]:
+    with Stages(Access(url=server.url), retry_s=0) as made:
+        yield made
+
+
+@pytest.fixture
+def elsewhere(other: Address) -> Iterator[Stages]:
+    with Stages(Access(url=other.url), retry_s=0) as made:
+        yield made
+
+
+@pytest.fixture
+def name(server: Address) -> str:
+    """A new topic, and a writer of the same name."""
+    made = f"t{uuid4().hex[:12]}"
+    with HttpClient(server.url) as http:
+        http.create_topic(topic(made))
+    return made
+
+
+def values(server: Address, name: str, partition: int = 0) -> list[str]:
+    with HttpClient(server.url) as http:
+        found = http.read(topic(name), partition, encoding="text", max_messages=1000)
+        return [one["value"] for one in found["messages"]]
+
+
+def test_the_whole_way(server: Address, client: Stages, elsewhere: Stages) -> None:
+    """Two partitions, parts that come to two processes, a consumer that waits, and offsets around the cluster's markers."""
+    made = topic(f"t{uuid4().hex[:12]}")
+    with HttpClient(server.url) as http:
+        http.create_topic(made, 2)
+    writer = f"way/{made.local}-partition-3"  # a name that would be another topic's
+    opened = client.open_topics([made])
+    assert opened.staged
+    assert opened.partitions == {made: 2}
+    path = f"{server.url}/topics/public/default/{made.local}/subscription/s"
+    consumer = httpx.post(path, json={"initial_position": "earliest"}, timeout=60).json()
+    entry = batch_entry(pack_plain([b"a", b"b"]), 2, producer="p", sequence_id=0, publish_time=1)
+    both = pack_sections([(str(made.of_partition(0)), [entry, entry]), (str(made.of_partition(1)), [entry])])
+    counts = []
+    for number, at in enumerate((client, elsewhere)):
+        at.stage(writer, 1, f"s{number}", 0, b"".join(both))
+        at.stage(writer, 1, f"s{number}", 0, b"".join(both))  # again
+        counts.append(StageCount(f"s{number}", 1, 6, 3 * len(entry)))
+    elsewhere.stage(writer, 1, "lost", 0, b"".join(both))
+    error = refused(client.stage, writer, 1, "s0", 0, b"".join(pack_sections([(str(made), [entry])])))
+    assert error.kind is ErrorKind.BAD_PARAMETER, "it is partitioned"
+    assert values(server, made.local) == []
+    (staged,) = client.status(writer)["staged"]
+    assert {one["stage"]: (one["parts"], one["messages"], one["size_bytes"]) for one in staged["stages"]} == {
+        one: (1, 6, 3 * len(entry)) for one in ("s0", "s1", "lost")
+    }
+    with HttpClient(server.url) as http:
+        http.produce(made.of_partition(0), [{"value": "plain"}])
+
+    done = client.commit(writer, 1, counts, [made])
+
+    assert not done["repeated"]
+    assert [(s["topic"], s["messages"], s["offset"]) for s in done["spans"]] == [
+        (str(made.of_partition(0)), 8, None),
+        (str(made.of_partition(1)), 4, None),
+    ]
+    with HttpClient(server.url) as http:
+        http.produce(made.of_partition(0), [{"value": "after"}])
+        found = http.read(made, 0, encoding="text")["messages"]
+        assert [m["value"] for m in found] == ["plain", *("ab" * 4), "after"]
+        assert found[1]["messageId"][:5] == done["spans"][0]["first_message_id"][:5]
+        offsets = [m["offset"] for m in found]
+        assert offsets[:-1] == list(range(9))
+        assert offsets[-1] > 9, "the cluster's own marker has a number"
+        assert http.offsets(made, 0).latest == offsets[-1] + 1
+        assert http.read(made, 0, offset=9, encoding="text")["messages"] == found[-1:]
+    came: list[str] = []
+    with httpx.Client(timeout=60) as web:
+        while len(came) < 14:
+            url = f"{path}/consumer/{consumer['id']}/messages"
+            got = web.get(url, params={"timeout": 20_000, "encoding": "text"}).json()["messages"]
+            assert got
+            came += [one["value"] for one in got]
+    assert sorted(came) == sorted(["plain", "after", *("ab" * 6)])
+    for at in (client, elsewhere):
+        assert at.commit(writer, 1, counts, [made]) == {**done, "repeated": True}
+        assert at.status(writer)["staged"] == []
+        assert [(t["topics"], t["batch"], t["messages"]) for t in at.status(writer)["targets"]] == [
+            ([str(made)], 1, 12)
+        ]
+
+
+def test_repeats_and_conflicts(server: Address, client: Stages, elsewhere: Stages, name: str) -> None:
+    targets = [topic(name)]
+    done = client.commit(name, 4, [stage(client, name, 4, "one", **{name: 6})], targets)
+    for counts in ({name: 5}, {name: 7}, {}):
+        held = [stage(elsewhere, name, 4, "other", **counts)] if counts else []
+        error = refused(client.commit, name, 4, held, targets)
+        assert error.kind is ErrorKind.BATCH_CONFLICT
+        assert "6 messages" in error.message
+        if counts:
+            client.drop(name, 4, "other")
+    halves = [stage(client, name, 4, "b", **{name: 2}), stage(elsewhere, name, 4, "a", **{name: 4})]
+    assert elsewhere.commit(name, 4, halves, targets) == {**done, "repeated": True}
+    assert client.status(name)["staged"] == []
+    assert refused(client.abort, name, 4).kind is ErrorKind.STAGE_CONFLICT
+    held = stage(client, name, 3, "s", **{name: 1})
+    assert refused(client.commit, name, 3, [held], targets).kind is ErrorKind.BATCH_CONFLICT
+    assert client.abort(name, 3) == 1
+    unknown = [StageCount("never", 1, 3, 10)]
+    assert refused(client.commit, name, 5, unknown, targets).kind is ErrorKind.STAGE_NOT_FOUND
+    held = stage(client, name, 5, "s", **{name: 2})
+    wrong = held._replace(messages=3)
+    assert refused(client.commit, name, 5, [wrong], targets).kind is ErrorKind.STAGE_CONFLICT
+    assert not client.commit(name, 5, [held], targets)["repeated"]
+    assert len(values(server, name)) == 8
+    client.forget(name, targets)
+    assert not client.commit(name, 4, [stage(client, name, 4, "s", **{name: 1})], targets)["repeated"]
+    assert len(values(server, name)) == 9
+
+
+def test_one_writer_and_batch_for_two_topics(server: Address, client: Stages, name: str) -> None:
+    """As `foreachBatch` does that writes to two topics at once."""
+    with HttpClient(server.url) as http:
+        http.create_topic(topic(f"{name}-b"))
+    one = stage(client, name, 7, "a", **{name: 3})
+    two = stage(client, name, 7, "b", **{f"{name}_b": 4})
+    assert not client.commit(name, 7, [one], [topic(name)])["repeated"]
+    (staged,) = client.status(name)["staged"]
+    assert [held["stage"] for held in staged["stages"]] == ["b"]
+    assert not client.commit(name, 7, [two], [topic(f"{name}-b")])["repeated"]
+    assert client.status(name)["staged"] == []
+    assert (len(values(server, name)), len(values(server, f"{name}-b"))) == (3, 4)
+    assert client.commit(name, 8, [], [topic(name)])["spans"] == []
+    assert client.commit(name, 8, [], [topic(name)])["repeated"]
+
+
+def test_what_is_staged_is_aborted_listed_and_forgotten(client: Stages, server: Address, name: str) -> None:
+    stage(client, name, 1, "a", **{name: 3})
+    stage(client, name, 1, "b", **{name: 3})
+    stage(client, name, 2, "a", **{name: 3})
+    listed = httpx.get(
+        f"{server.url}/stages", timeout=60, params={"after": name[:-1], "max_writers": 1}
+    ).json()
+    assert listed["writers"][0]["writer"] == name
+    assert listed["writers"][0]["staged_batches"] == 2
+    assert listed["writers"][0]["staged_bytes"] > 0
+    client.drop(name, 1, "a")
+    assert client.abort(name, 1) == 1
+    assert client.abort(name, 1) == 0
+    assert refused(client.forget, name).kind is ErrorKind.STAGE_CONFLICT
+    client.abort(name, 2)
+    client.forget(name)
+    assert refused(client.forget, name).kind is ErrorKind.NOT_FOUND
+    assert client.status(name)["targets"] == []
+
+
+def test_a_commit_that_a_topic_refuses_changes_nothing(
+    server: Address, client: Stages, name: str, cluster: PulsarCluster
+) -> None:
+    other = f"{name}-z"
+    with HttpClient(server.url) as http:
+        http.create_topic(topic(other))
+    held = stage(client, name, 0, "s", **{name: 2, f"{name}_z": 2})
+    cluster.admin("POST", f"persistent/public/default/{other}/terminate")
+    assert refused(client.commit, name, 0, [held], [topic(name)]).kind is ErrorKind.TOPIC_TERMINATED
+    with HttpClient(server.url) as http:
+        http.produce(topic(name), [{"value": "next"}])
+    assert values(server, name) == ["next"]
+    assert client.status(name)["targets"] == []
+
+
+def test_a_large_batch(server: Address, client: Stages, name: str) -> None:
+    """Entries as large as they may be, more than is in flight at once."""
+    whole = 5 * 1024 * 1024
+    head = len(batch_entry(b"", 1, producer="p", sequence_id=0, publish_time=1))
+    entry = batch_entry(pack_plain([bytes(whole - head - 9)]), 1, producer="p", sequence_id=0, publish_time=1)
+    assert len(entry) == whole
+    for part in range(4):
+        client.stage(name, 0, "s", part, b"".join(pack_sections([(str(topic(name)), [entry])])))
+    client.commit(name, 0, [StageCount("s", 4, 4, 4 * len(entry))], [topic(name)])
+    with HttpClient(server.url) as http:
+        assert http.offsets(topic(name), 0).latest == 4
+
+
+async def test_readers_pass_over_what_was_aborted(cluster: PulsarCluster, server: Address, name: str) -> None:
+    """Before it is known, nothing behind it is seen; then all but it."""
+    async with client_context(cluster.service_url) as context:
+        transactions = Transactions(context)
+        full = str(topic(name))
+        producer = await entry_producer(context, full, transactions=True)
+        open_one = await transactions.begin(60_000)
+        await transactions.add(open_one, [full])
+
+        async def send(number: int, transaction: TransactionId | None) -> None:
+            entry = outgoing(producer, number, b"%d" % number)
+            if transaction is not None:
+                data = in_transaction(entry.data, transaction, 1)
+                entry = msgspec.structs.replace(entry, data=data, transaction=transaction)
+            await producer.send(entry)
+
+        await send(0, None)
+        await send(1, open_one)
+        await send(2, None)
+        assert await asyncio.to_thread(values, server, name) == ["0"]
+        await transactions.end(open_one, commit=False)
+        with pytest.raises(TransactionNotFound):
+            await transactions.end(open_one, commit=True)
+        await send(3, open_one)  # it is late
+        await send(4, None)
+        await producer.close()
+
+    def after() -> tuple[list[str], list[int], int]:
+        with HttpClient(server.url) as http:
+            found = http.read(topic(name), 0, encoding="text")["messages"]
+            end = http.offsets(topic(name), 0).latest
+        return [one["value"] for one in found], [one["offset"] for one in found], end
+
+    assert await asyncio.to_thread(after) == (["0", "2", "4"], [0, 2, 5], 6)
+
+
+# -- within one process, and across those that are killed
+
+
+def entry(text: str) -> NewEntry:
+    return FORMAT.encode(
+        [OutMessage(payload=text.encode())], producer="p", sequence_id=0, publish_time=1, schema_version=None
+    )
+
+
+async def staged(broker: Broker, writer: str, batch: int, topics: list[TopicName]) -> list[Expected]:
+    """Two stages for each of the topics."""
+    counted = []
+    for name in STAGES:
+        runs = [
+            (await broker.topics.get(topic), [entry(f"{batch}:{name}:{n}") for n in range(ENTRIES)])
+            for topic in topics
+        ]
+        await broker.staging.stage(StageKey(writer, batch, name), 0, 0, runs, ANYBODY)
+        held = [one for _, run in runs for one in run]
+        counted.append(Expected(name, 1, len(held), sum(len(one.data) for one in held)))
+    return counted
+
+
+def expected(batch: int) -> list[str]:
+    return [f"{batch}:{name}:{n}" for name in STAGES for n in range(ENTRIES)]
+
+
+@asynccontextmanager
+async def engine(settings: ClusterSettings) -> AsyncIterator[Broker]:
+    made = open_pulsar(settings, BrokerSettings(), FORMAT)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def committing(broker: Broker) -> Committing:
+    return broker.staging._committing  # type: ignore[attr-defined, no-any-return]
+
+
+async def test_an_answer_that_is_lost(
+    cluster: PulsarCluster, server: Address, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction is committed, and the connection breaks before the coordinator's answer comes."""
+    async with engine(settings_of(cluster)) as broker:
+        assert Capability.STAGED_PUBLISH in broker.capabilities
+        transactions = committing(broker)._transactions
+        end = transactions.end
+        ended: list[bool] = []
+
+        async def lose(transaction: tuple[int, int], *, commit: bool) -> None:
+            await end(transaction, commit=commit)
+            ended.append(commit)
+            if ended == [True]:
+                raise ReadError("the connection broke")
+
+        monkeypatch.setattr(transactions, "end", lose)
+        stages = await staged(broker, name, 0, [topic(name)])
+        done, new = await broker.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+        assert new
+        assert (await broker.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)) == (
+            done,
+            False,
+        )
+    assert ended == [True]
+    assert values(server, name) == expected(0)
+
+
+async def test_a_process_that_lost_the_writer_commits_nothing(
+    cluster: PulsarCluster, server: Address, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One stands still just before the record of its commit, another commits the batch, and the first goes on."""
+    settings = settings_of(cluster)
+    async with engine(settings) as frozen, engine(settings) as quick:
+        stages = await staged(frozen, name, 0, [topic(name)])
+        copied, go_on = asyncio.Event(), asyncio.Event()
+        copy = committing(frozen)._copy
+
+        async def stand_still(*given: object) -> object:
+            spans = await copy(*given)  # type: ignore[arg-type]
+            copied.set()
+            await go_on.wait()
+            return spans
+
+        monkeypatch.setattr(committing(frozen), "_copy", stand_still)
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(
+                frozen.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+            )
+            await copied.wait()
+            done, new = await quick.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+            assert new
+            go_on.set()
+        assert first.result() == (done, False)
+    assert values(server, name) == expected(0)
+
+
+STEPS = ("began", "added", "copied", "recorded", "committed")
+
+
+async def die_at(broker: Broker, step: str) -> None:
+    """Have the process killed right after a step of a commit."""
+    found = committing(broker)
+    transactions = found._transactions
+    places: dict[str, tuple[object, str]] = {
+        "added": (transactions, "add"),
+        "copied": (found, "_copy"),
+        "committed": (transactions, "end"),
+    }
+    if step in places:
+        owner, method = places[step]
+        whole = getattr(owner, method)
+
+        async def and_die(*given: object, **more: object) -> None:
+            await whole(*given, **more)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        setattr(owner, method, and_die)
+        return
+    append = WriterLog.append
+
+    async def append_and_die(self: WriterLog, record: object, transaction: object = None) -> object:
+        placed = await append(self, record, transaction)  # type: ignore[arg-type]
+        if type(record).__name__ == {"began": "Began", "recorded": "Committed"}[step]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return placed
+
+    WriterLog.append = append_and_die  # type: ignore[method-assign, assignment]
+
+
+async def live_and_die(url: str, admin_url: str, writer: str, step: str) -> None:
+    names = [topic(writer), topic(f"{writer}-b")]
+    async with engine(settings_of(PulsarCluster(url, admin_url))) as broker:
+        stages = await staged(broker, writer, 0, names)
+        await broker.staging.commit(writer, 0, stages, ANYBODY, topics=names, keep=True)
+        stages = await staged(broker, writer, 1, names)
+        await die_at(broker, step)
+        await broker.staging.commit(writer, 1, stages, ANYBODY, topics=names, keep=True)
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_process_is_killed_within_a_commit(
+    cluster: PulsarCluster, server: Address, name: str, step: str
+) -> None:
+    """The batch is committed by another process, and is there once in both topics; nothing waits for a dead transaction."""
+    with HttpClient(server.url) as http:
+        http.create_topic(topic(f"{name}-b"))
+    names = [topic(name), topic(f"{name}-b")]
+    command = [sys.executable, __file__, cluster.service_url, cluster.admin_url, name, step]
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")])
+    child = await asyncio.to_thread(
+        subprocess.run, command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=200
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    async with engine(settings_of(cluster)) as broker:
+        stages = [Expected(s, 1, 2 * ENTRIES, 0) for s in STAGES]
+        stages = [
+            Expected(s, 1, 2 * ENTRIES, 2 * sum(len(entry(f"1:{s}:{n}").data) for n in range(ENTRIES)))
+            for s in STAGES
+        ]
+        done, new = await broker.staging.commit(name, 1, stages, ANYBODY, topics=names, keep=True)
+        assert new == (step != "committed")
+        assert done.messages == 4 * ENTRIES
+        again, new = await broker.staging.commit(name, 1, stages, ANYBODY, topics=names, keep=True)
+        assert (again, new) == (done, False)
+        with pytest.raises(PenstockError) as caught:
+            await broker.staging.commit(name, 0, stages, ANYBODY, topics=names, keep=True)
+        assert caught.value.kind is ErrorKind.BATCH_CONFLICT
+    for one in names:
+        assert await asyncio.to_thread(values, server, one.local) == expected(0) + expected(1)
+
+
+# -- the suite of engines, and Spark
+
+
+class TestCapabilities(CapabilityTests):
+    @pytest.fixture(autouse=True)
+    def found(self, cluster: PulsarCluster) -> None:
+        self.namespace = f"public/t{uuid4().hex[:12]}"
+        cluster.admin("PUT", f"namespaces/{self.namespace}")
+        self.settings = settings_of(cluster)
+
+    def make(self, folder: Path) -> Broker:
+        return open_pulsar(self.settings, BrokerSettings(), FORMAT)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_stream_is_written_exactly_once(
+    server: Address,
+    name: str,
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Each task fails once after it staged, and a batch is run again that was committed: no row is there twice."""
+    source, target = topic(name), topic(f"{name}-copy")
+    with HttpClient(server.url) as http:
+        http.create_topic(target, 2)
+        http.produce(source, [{"key": f"k{n}", "value": str(n)} for n in range(300)])
+
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails after its last row")
+
+    def copy() -> None:
+        frame = spark.readStream.format("penstock").option("url", server.url)
+        frame = frame.option("subscribe", str(source)).option("startingOffsets", "earliest").load()
+        rows = frame.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")
+        rows = rows.mapInArrow(fail_once, "key string, value string")
+        writer = rows.writeStream.format("penstock").option("url", server.url).option("topic", str(target))
+        writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+        assert writer.start().awaitTermination(200)
+
+    def there() -> DataFrame:
+        frame = spark.read.format("penstock").option("url", server.url)
+        return frame.option("subscribe", str(target)).load()
+
+    copy()
+    assert there().count() == 300
+    last = max((tmp_path / "c" / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    last.unlink()  # the driver was killed after the commit, and before it wrote that down
+    copy()
+    rows = there().collect()
+    assert sorted(int(row.value) for row in rows) == list(range(300))
+    assert len({(row.partition, row.offset) for row in rows}) == 300
+
+
+async def test_the_broker_is_killed_within_a_commit(
+    cluster: PulsarCluster, server: Address, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All is stored but the end of the transaction: the writer tries again when the broker is back."""
+    if not cluster.pid:
+        pytest.skip("the broker is not ours")
+    async with engine(settings_of(cluster)) as broker:
+        stages = await staged(broker, name, 0, [topic(name)])
+        transactions = committing(broker)._transactions
+        end = transactions.end
+
+        async def kill_before(transaction: TransactionId, *, commit: bool) -> None:
+            if commit:
+                monkeypatch.setattr(transactions, "end", end)
+                cluster.kill(signal.SIGKILL)
+            await end(transaction, commit=commit)
+
+        monkeypatch.setattr(transactions, "end", kill_before)
+
+        async def commit() -> tuple[int, bool]:
+            done, new = await broker.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+            return done.messages, new
+
+        with pytest.raises(PenstockError) as caught:
+            await commit()
+        assert caught.value.kind is ErrorKind.UNAVAILABLE
+        await asyncio.to_thread(cluster.restart)
+
+        async def try_again() -> tuple[int, bool]:
+            while True:
+                try:
+                    return await commit()
+                except PenstockError as error:
+                    if error.kind is not ErrorKind.UNAVAILABLE:
+                        raise
+                    await asyncio.sleep(0.5)
+
+        assert await asyncio.wait_for(try_again(), 180) == (2 * ENTRIES, True)
+        assert await commit() == (2 * ENTRIES, False)
+
+    def there() -> list[str]:
+        while True:
+            try:
+                return values(server, name)
+            except RemoteError as error:  # its server looks for the broker, too
+                if error.kind is not ErrorKind.UNAVAILABLE:
+                    raise
+
+    assert await asyncio.to_thread(there) == expected(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(live_and_die(*sys.argv[1:5]))
