@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from .config import OFF, Config, StartError
-from .listeners import SOCKETS, bind
+from .listeners import SOCKETS, bind, is_exposed
 from .logs import configure
 
 log = logging.getLogger(__name__)
@@ -105,6 +105,7 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
             if listen == OFF:
                 continue
             bound = held.enter_context(contextlib.closing(bind(listen, shared=True)))
+            is_exposed(f"{section}.{key}", listen, bound, config.auth)  # said once, and not by each worker
             host, _, _ = listen.rpartition(":")
             settings += ["--set", f"{section}.{key}={host}:{bound.getsockname()[1]}"]
         workers = [Worker(n, [*command, *settings, "--worker", str(n)]) for n in range(1, count + 1)]
