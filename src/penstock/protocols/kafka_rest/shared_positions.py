@@ -129,8 +129,12 @@ class SharedPositions(LogPositions):
         elif self.topic.clock.monotonic_ms() - self._looked_ms >= JOURNAL_MS:
             await self._learn()
         if self._head.entry_id > self.topic.next_entry:
-            await self.topic.refresh()  # another process has seen more of it
+            await self.topic.refresh()
+            if self.topic.first_entry < self.topic.next_entry < self._head.entry_id:
+                await self._load()  # it is another log
         first = self.topic.first_entry
+        if first == self.topic.next_entry:
+            first = max(first, self._head.entry_id)  # a log that is empty may not say where it ends
         if first > self._head.entry_id:
             # Nobody knows how long it was that is gone.
             await self._decide(Point(first, self._kept.position + STEP_BYTES), steps=True)
@@ -172,6 +176,8 @@ class SharedPositions(LogPositions):
         """Whether the log is the one that the last checkpoint is of."""
         at, topic = self._kept.entry_id, self.topic
         await topic.read(topic.first_entry, 1, READ_BYTES)  # what was trimmed lately is noticed by reading
+        if topic.first_entry == topic.next_entry:
+            return True  # as long as it is empty, it may be trimmed, and not say where it ends
         if at > topic.next_entry:
             return False
         if topic.first_entry >= at:
@@ -223,17 +229,28 @@ class SharedPositions(LogPositions):
 
     async def _save(self) -> None:
         points = [(*point,) for point in self._unsaved if point < self._head]
-        checkpoint = Checkpoint(self._checkpoints.number, [*points, (*self._head,)], self._seen)
-        await self._checkpoints.propose(checkpoint)
-        await self._learn()
+        await self._propose([*points, (*self._head,)], self._seen)
 
     async def _decide(self, point: Point, *, steps: bool = False, anew: bool = False) -> None:
         """Propose where positions go on; what counts is this, or what another process proposed."""
         await self._learn()
-        await self._checkpoints.propose(
-            Checkpoint(self._checkpoints.number, [(*point,)], steps=steps, anew=anew)
-        )
+        await self._propose([(*point,)], steps=steps, anew=anew)
+
+    async def _propose(
+        self,
+        points: list[tuple[int, int]],
+        seen: Seen | None = None,
+        *,
+        steps: bool = False,
+        anew: bool = False,
+    ) -> None:
+        number = self._checkpoints.number
+        await self._checkpoints.propose(Checkpoint(number, points, seen, steps, anew))
         await self._learn()
+        if self._checkpoints.number == number:  # neither this one counts nor another
+            raise PenstockError(
+                ErrorKind.UNAVAILABLE, f"a checkpoint of {self.topic.name} was written, and cannot be read"
+            )
 
     # -- entries
 
