@@ -102,9 +102,9 @@ class PulsarJournal:
         if topic is None:
             return ()
         await topic.refresh()
-        at = self._offset
-        if topic.next_offset < at or topic.first_offset > at:
+        if self._offset and not topic.first_offset <= self._offset <= topic.next_offset:
             raise JournalLostError
+        at = max(self._offset, topic.first_offset)
         found: list[bytes] = []
         while entries := await topic.read_at(at, READ_ENTRIES):
             for entry in entries:
@@ -128,7 +128,7 @@ class PulsarJournal:
         producer = await self._journals.producer(self._name)
         (result,) = await producer.publish([OutMessage(payload=record)])
         if isinstance(result, PenstockError):
-            raise result
+            raise unusable(self._name, result)
 
 
 def unusable(journal: TopicName, error: PenstockError) -> PenstockError:

@@ -37,6 +37,7 @@ COUNTING_S: Final = 20.0  # a log that is long and new is counted by several req
 PLACING_BYTES: Final = 1024 * 1024
 PLACING_MESSAGES: Final = 4096
 PLACING_MS: Final = 2000.0
+LOSSES_MAX: Final = 2  # of a journal, in one request
 PLACED_MAX: Final = 1024  # entries that were read last, whose places are remembered
 
 _KEYS = count(1)  # below zero they are of no ledger
@@ -97,6 +98,7 @@ class SharedPositions(LogPositions):
 
     async def _extend(self, until: int | None = None) -> None:
         """Count on, up to the log's end, or until the head is at the position `until`; it may be told then."""
+        losses = 0
         while True:
             try:
                 await self._prepare()
@@ -116,11 +118,16 @@ class SharedPositions(LogPositions):
             except _MovedError:
                 continue
             except JournalLostError:
-                log.warning(
-                    "checkpoints are lost: positions begin again", extra={"topic": str(self.topic.name)}
-                )
-                self._checkpoints = Checkpoints(self._open_journal())
-                self._loaded = False
+                losses += 1
+                self._read_journal_again(losses)
+
+    def _read_journal_again(self, losses: int) -> None:
+        name = str(self.topic.name)
+        if losses > LOSSES_MAX:
+            raise PenstockError(ErrorKind.UNAVAILABLE, f"the checkpoints of {name} cannot be read") from None
+        log.warning("checkpoints are lost: what is there is read again", extra={"topic": name})
+        self._checkpoints = Checkpoints(self._open_journal())
+        self._loaded = False
 
     async def _prepare(self) -> None:
         """Have the index begin where the log begins."""
@@ -247,10 +254,8 @@ class SharedPositions(LogPositions):
         number = self._checkpoints.number
         await self._checkpoints.propose(Checkpoint(number, points, seen, steps, anew))
         await self._learn()
-        if self._checkpoints.number == number:  # neither this one counts nor another
-            raise PenstockError(
-                ErrorKind.UNAVAILABLE, f"a checkpoint of {self.topic.name} was written, and cannot be read"
-            )
+        if self._checkpoints.number == number:
+            raise JournalLostError  # one of that number has to be there now
 
     # -- entries
 

@@ -234,6 +234,23 @@ async def test_a_journal_that_was_deleted_begins_again() -> None:
     )
 
 
+async def test_checkpoints_that_cannot_be_read_are_not_written_for_ever() -> None:
+    processes = Processes()
+    processes.log.append(b"0000")
+
+    async def nowhere(self: JournalOfProcess, record: bytes) -> None:
+        written.append(record)
+
+    written: list[bytes] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JournalOfProcess, "append", nowhere)
+        with pytest.raises(PenstockError, match="cannot be read") as caught:
+            await processes.look(0)
+    assert caught.value.kind is ErrorKind.UNAVAILABLE
+    assert len(written) == 3
+    assert await processes.look(0) == {0: b"0000"}
+
+
 async def test_points_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "BLOCK_BYTES", 20)
     monkeypatch.setattr(shared_positions, "BLOCK_BYTES", 20)
