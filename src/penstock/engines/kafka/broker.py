@@ -38,6 +38,7 @@ from .groups import Groups
 from .hosting import Hosting
 from .naming import Naming
 from .policies import KafkaNamespaces, KafkaPolicies
+from .replies import KafkaReplies
 from .subscriptions import KafkaSubscriptions
 from .topics import PROPERTIES, KafkaTopics
 
@@ -108,7 +109,8 @@ class KafkaBroker:
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury)
+        replies = KafkaReplies(clock, encoder, self.requests)
+        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
         self._consumers = Consumers(
             self.topics, hosting, self.subscriptions, self.watches, clock, self.tasks, new_name=self.new_name
