@@ -1,11 +1,12 @@
 """Replies of this process's consumers to requests of its own clients (PIP-371). Those between processes are to come."""
 
-from penstock.broker.delivery import Outcome, Receiver
+from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
 from penstock.engines.shared.remote_requests import RemoteRequests
 from penstock.engines.shared.replies import Replies
 from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
