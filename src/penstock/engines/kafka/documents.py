@@ -56,6 +56,7 @@ class Documents:
                     return
                 if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
                     raise
+            await admin.created(self._topic, self._cluster.timeout_s)
         table = CompactedTopic(self._cluster.properties, self._topic, self._cluster.timeout_s, self._changed)
         self._table = table
         place = (self._topic, 0)

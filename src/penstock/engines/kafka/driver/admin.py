@@ -117,6 +117,17 @@ class KafkaAdmin:
         new = NewTopic(topic, partitions, replication, config=dict(config or {}))
         await self.answer(lambda: self.client.create_topics([new], **self.bound)[topic], topic)
 
+    async def created(self, topic: str, timeout_s: float) -> Described:
+        """Wait until the broker that is asked has heard of a topic that was created; raises UNAVAILABLE."""
+        until = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            found = await self.describe(topic)
+            if found is not None:
+                return found
+            if asyncio.get_running_loop().time() > until:
+                raise PenstockError(ErrorKind.UNAVAILABLE, f"{topic} was created, and is not shown")
+            await asyncio.sleep(AGAIN_S)
+
     async def delete(self, topic: str) -> None:
         """Delete a topic; raises TOPIC_NOT_FOUND."""
         await self.answer(lambda: self.client.delete_topics([topic], **self.bound)[topic], topic)
