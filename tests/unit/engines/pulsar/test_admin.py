@@ -38,7 +38,7 @@ class Broker(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    do_GET = do_POST = do_PUT = do_DELETE = _serve
+    do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  # the names that the base class calls
 
     def log_message(self, *_: Any) -> None:
         pass
