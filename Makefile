@@ -52,7 +52,7 @@ $(CLIENTS): tests/clients/build/%/.built: tests/clients/build.sh $(STAMPS)/toolc
 	@touch $@
 
 # The real brokers that tests stand before.
-BROKERS := $(foreach broker,pulsar,tests/clusters/build/$(broker)/.built)
+BROKERS := $(foreach broker,pulsar kafka,tests/clusters/build/$(broker)/.built)
 $(BROKERS): tests/clusters/build/%/.built: scripts/%.sh $(STAMPS)/toolchains
 	@echo "Fetching the $* broker (minutes, the first time) …"
 	@scripts/$*.sh fetch
@@ -69,7 +69,7 @@ demo: $(STAMPS)/project ## Show what Penstock does (ONCE=1: run through and leav
 	@$(BIN)/penstock demo $(if $(ONCE),--once) $(ARGS)
 
 .PHONY: demo-pulsar
-demo-pulsar: $(STAMPS)/project $(BROKERS) ## The same through an Apache Pulsar that is started for it
+demo-pulsar: $(STAMPS)/project tests/clusters/build/pulsar/.built ## The same through an Apache Pulsar that is started for it
 	@PYTHON=$(BIN)/python scripts/pulsar.sh demo $(if $(ONCE),--once) $(ARGS)
 
 .PHONY: run
@@ -87,7 +87,7 @@ clients: $(STAMPS)/project $(CLIENTS) ## Only the users in Java, Go and Rust (of
 	@$(BIN)/python -m pytest tests/clients $(ARGS)
 
 .PHONY: clusters
-clusters: $(STAMPS)/project $(BROKERS) ## Only the tests before real brokers (Pulsar)
+clusters: $(STAMPS)/project $(BROKERS) ## Only the tests before real brokers (Pulsar, Kafka)
 	@$(BIN)/python -m pytest tests/clusters $(ARGS)
 
 .PHONY: unit

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Run all tests in two processes beside each other: those of tests/pipeline, which mostly wait for Spark, and all others.
+# Run all tests in three processes beside each other: those of tests/pipeline, which mostly wait for Spark, those of
+# tests/clusters, which mostly wait for brokers, and all others, whose output is shown as it comes.
 #
 # scripts/test.sh [argument of pytest …]; with a path or the name of a test among them, one process runs what they name.
-# Fails where one of the two fails, and what failed is shown at the end.
+# Fails where one of them fails, and what failed is shown at the end.
 set -euo pipefail
 set -m # process groups of their own, for an interrupt to reach what each has started
 cd "$(dirname "$0")/.."
 
 pytest=(.venv/bin/python -m pytest)
 readonly NONE=5 # pytest's code where -k or -m leaves no test
+readonly LANES=(others pipeline clusters)
 
 for argument in "$@"; do
   if [ -e "${argument%%::*}" ]; then exec "${pytest[@]}" "$@"; fi
@@ -16,7 +18,7 @@ done
 if [ -t 1 ]; then pytest+=(--color=yes); fi
 
 logs=$(mktemp -d)
-running=()
+running=() codes=() # by the place of the lane
 leave() {
   for group in "${running[@]}"; do kill -INT -- "-$group" 2>/dev/null || true; done
   wait
@@ -26,26 +28,35 @@ trap leave EXIT
 trap 'exit 130' INT TERM
 
 # A cache for each, for --last-failed.
-"${pytest[@]}" tests/pipeline -o cache_dir=.pytest_cache/pipeline "$@" >"$logs/pipeline" 2>&1 </dev/null &
-pipeline=$!
-{ "${pytest[@]}" tests --ignore=tests/pipeline "$@" 2>&1 </dev/null | tee -i "$logs/others"; } &
-others=$!
-running=("$pipeline" "$others")
+for lane in 1 2; do
+  name=${LANES[lane]}
+  "${pytest[@]}" "tests/$name" -o cache_dir=".pytest_cache/$name" "$@" >"$logs/$name" 2>&1 </dev/null &
+  running[lane]=$!
+done
+{ "${pytest[@]}" tests --ignore=tests/pipeline --ignore=tests/clusters "$@" 2>&1 </dev/null | tee -i "$logs/others"; } &
+running[0]=$!
 
-others_code=0 pipeline_code=0
-wait "$others" || others_code=$?
-wait "$pipeline" || pipeline_code=$?
-running=()
+for lane in "${!LANES[@]}"; do
+  codes[lane]=0
+  wait "${running[lane]}" || codes[lane]=$?
+  unset "running[lane]"
+done
 
-failed() { [ "$1" -ne 0 ] && [ "$1" -ne "$NONE" ]; }
-summary() { sed -n '/short test summary info/,$p' "$1" | grep . || tail -n 20 "$1"; }
+failed() { [ "${codes[$1]}" -ne 0 ] && [ "${codes[$1]}" -ne "$NONE" ]; }
+summary() { sed -n '/short test summary info/,$p' "$logs/$1" | grep . || tail -n 20 "$logs/$1"; }
 
-echo "tests/pipeline:"
-if failed "$pipeline_code"; then cat "$logs/pipeline"; else summary "$logs/pipeline"; fi
-if failed "$others_code"; then
+for lane in 1 2; do
+  echo "tests/${LANES[lane]}:"
+  if failed "$lane"; then cat "$logs/${LANES[lane]}"; else summary "${LANES[lane]}"; fi
+done
+if failed 0; then
   echo "All others (their failures are above):"
-  summary "$logs/others"
-  exit "$others_code"
+  summary others
 fi
-if failed "$pipeline_code"; then exit "$pipeline_code"; fi
-if [ "$others_code" -ne 0 ] && [ "$pipeline_code" -ne 0 ]; then exit "$NONE"; fi
+for lane in "${!LANES[@]}"; do
+  if failed "$lane"; then exit "${codes[lane]}"; fi
+done
+for code in "${codes[@]}"; do
+  if [ "$code" -ne "$NONE" ]; then exit 0; fi
+done
+exit "$NONE"

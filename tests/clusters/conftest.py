@@ -1,10 +1,13 @@
-"""A real broker for all tests of this folder, started when the first of them needs it."""
+"""Real brokers for all tests of this folder, each started when the first of them needs it."""
 
 from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
+from tests.support import kafka_broker
+from tests.support.kafka_broker import KafkaCluster
 from tests.support.pulsar_broker import PulsarCluster, given, standalone
+from tests.support.pulsar_secure import SecureCluster, secure_standalone
 
 pytest.register_assert_rewrite("penstock.testing.engines")
 
@@ -27,9 +30,26 @@ def pulsar_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarC
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def secure_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
+    """A standalone that asks who comes, with ports of TLS."""
+    with secure_standalone(tmp_path_factory.mktemp("secure")) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def pulsar_namespace(pulsar_cluster: PulsarCluster) -> str:
     """A namespace of the test's own: `public/…`."""
     name = f"public/t{uuid4().hex[:12]}"
     pulsar_cluster.admin("PUT", f"namespaces/{name}")
     return name
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """One broker that creates no topics by itself."""
+    if there := kafka_broker.given():
+        yield there
+        return
+    with kafka_broker.standalone(tmp_path_factory.mktemp("kafka")) as cluster:
+        yield cluster

@@ -3,11 +3,14 @@
 import datetime
 import re
 import threading
+import time
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.support.pulsar_broker import PulsarCluster
+from tests.support.pulsar_broker import EARLY_MS, PulsarCluster
+from tests.support.waiting import until
 
 import penstock
 from penstock import (
@@ -69,6 +72,27 @@ def test_a_message_larger_than_the_broker_takes_goes_in_chunks(client: Client, t
     large = bytes(range(256)) * 40_000
     producer.send(large)
     assert consumer.receive(WAIT_MS).data() == large
+
+
+def test_a_batch_that_the_broker_refuses_fails_alone(
+    client: Client, topic: str, pulsar_cluster: PulsarCluster
+) -> None:
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    path = f"{admin_path(topic)}/maxMessageSize"
+    pulsar_cluster.admin("POST", path, json=1000)
+    until(lambda: pulsar_cluster.admin("GET", path).text == "1000")
+    results: dict[str, Any] = {}
+
+    def send(name: str, size: int) -> None:
+        producer.send_async(b"x" * size, lambda result, _id: results.setdefault(name, result))
+
+    for number in range(3):
+        send(f"large {number}", 500)
+    producer.flush()
+    send("small", 10)
+    producer.flush()
+    refused = penstock.Result.NotAllowedError
+    assert results == {**{f"large {number}": refused for number in range(3)}, "small": penstock.Result.Ok}
 
 
 def test_keys_keep_their_order_over_partitions(
@@ -134,9 +158,12 @@ def test_dead_letters_go_to_their_topic(client: Client, topic: str) -> None:
 def test_a_delayed_message_comes_when_it_is_due(client: Client, topic: str) -> None:
     consumer = client.subscribe(topic, "s", ConsumerType.Shared)
     producer = client.create_producer(topic)
-    producer.send(b"late", deliver_after=datetime.timedelta(seconds=2))
+    sent = time.time()
+    producer.send(b"late", deliver_after=datetime.timedelta(seconds=3))
     producer.send(b"now")
-    assert [consumer.receive(WAIT_MS).data() for _ in range(2)] == [b"now", b"late"]
+    came = {consumer.receive(WAIT_MS).data(): time.time() for _ in range(2)}
+    assert set(came) == {b"now", b"late"}
+    assert came[b"late"] >= sent + 3 - EARLY_MS / 1000
 
 
 def test_a_seek_and_readers_begin_where_they_are_told(client: Client, topic: str) -> None:

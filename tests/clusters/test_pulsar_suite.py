@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support.pulsar_broker import PulsarCluster
+from tests.support.pulsar_broker import EARLY_MS, PulsarCluster
 
 pytest.register_assert_rewrite("penstock.testing.engines")
 
@@ -23,7 +23,7 @@ from penstock.wire.entry import WireFormat  # noqa: E402
 class OnPulsar(EngineTests):
     """Where the broker is."""
 
-    early_ms = 1000  # the broker's clock of delays goes by seconds
+    early_ms = EARLY_MS
 
     @pytest.fixture(autouse=True)
     def cluster(self, pulsar_cluster: PulsarCluster, pulsar_namespace: str) -> None:
@@ -44,7 +44,7 @@ class Unnumbered(PulsarBroker):
     async def start(self) -> None:
         await super().start()
         self.cluster.runtime["exposingBrokerEntryMetadataToClientEnabled"] = "false"
-        self.capabilities -= {Capability.OFFSETS}
+        self.capabilities -= {Capability.OFFSETS, Capability.BYTE_POSITIONS}
 
 
 class TestPulsarWithoutOffsets(OnPulsar, ReadingTests, MovingTests, CapabilityTests):

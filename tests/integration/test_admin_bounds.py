@@ -7,7 +7,7 @@ import pytest
 from tests.support.admin import ADMIN, AdminServer
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.embedded.subscription import Consumer
+from penstock.engines.subscription import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType

@@ -13,8 +13,8 @@ import pytest
 from tests.support.attacks import HELLO, connected, head_of_frame, subscribed, upgrade
 from tests.support.waiting import until
 
-from penstock.engines.embedded.subscription import Consumer
 from penstock.engines.embedded.topic.producer import Producer
+from penstock.engines.subscription import Consumer
 from penstock.protocols import binary, websocket
 from penstock.protocols.binary.connection import Connection
 from penstock.protocols.binary.session import Session

@@ -14,7 +14,7 @@ from tests.support.websocket import CONSUMER, PRODUCER, Peer, WebSocketServer, b
 
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.sqlite import SqliteStore
-from penstock.engines.routing import Router
+from penstock.engines.shared.routing import Router
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import Hashing, NamespacePolicies, Routing

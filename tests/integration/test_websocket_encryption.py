@@ -114,3 +114,18 @@ async def test_keys_that_the_server_would_have_to_find() -> None:
             "Can't add encryption key without configuring cryptoKeyReaderFactoryClassName",
         )
         assert (await server.upgrade(url({"mine": 5})))[0] == 400
+
+
+async def test_a_dead_letter_comes_with_what_opens_it() -> None:
+    async with WebSocketServer.open() as server:
+        policy = (
+            "subscriptionType=Shared&maxRedeliverCount=1&negativeAckRedeliveryDelay=10&deadLetterTopic=dead"
+        )
+        letters = await server.connect(f"{CONSUMER}/dead/s?subscriptionInitialPosition=Earliest")
+        receiving = await server.connect(f"{CONSUMER}/t/s?subscriptionInitialPosition=Earliest&{policy}")
+        await (await server.connect(url())).ask({"payload": SEALED, "encryptionParam": PARAM})
+        for _ in range(2):
+            message_id = (await receiving.receive())["messageId"]
+            await receiving.send({"type": "negativeAcknowledge", "messageId": message_id})
+        letter = await letters.receive()
+        assert (letter["payload"], letter["encryptionContext"]["param"]) == (SEALED, PARAM)

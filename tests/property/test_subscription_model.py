@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 from penstock.broker.delivery import Delivery
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.subscription import Consumer, Subscription
+from penstock.engines.subscription import Consumer, Subscription
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName

@@ -27,9 +27,17 @@ Place = tuple[int, int, int]  # ledger, entry, index in the batch
 HELD: Final = 25  # one of so many entries is never acknowledged
 PAUSE_S: Final = 0.1  # between the steps of a client: enough load to be hit, and no more
 BROKEN: Final = (OSError, WebSocketException, httpx.TransportError)
+ANSWER_S: Final = 150.0  # longer than a server waits for a broker: its namespace, its topic, its producer
+SOCKET: Final[dict[str, Any]] = {
+    "compression": None,
+    "proxy": None,
+    "ping_interval": None,
+    "open_timeout": ANSWER_S,
+}
 FETCH: Final[dict[str, str | int]] = {"timeout": 500, "max_messages": 50, "encoding": "text"}
 # Brokers write cursors at most once a second, and those that are dirty once a minute (managedLedgerCursorPositionFlushSeconds).
 LATE_S: Final = 75.0
+BOUND_S: Final = 150.0  # for all to go on, and to come: a server may wait for the broker, and then clients for the next try
 
 
 class Load:
@@ -84,7 +92,7 @@ class Load:
             )
 
         try:
-            await until_async(further)
+            await until_async(further, BOUND_S)
         except TimeoutError:
             raise AssertionError(f"it does not go on: {marks}, {self}") from None
 
@@ -113,7 +121,7 @@ class Load:
             )
 
         try:
-            await until_async(done)
+            await until_async(done, BOUND_S)
         except TimeoutError:
             missing = {
                 name: sorted(self.stored.keys() - got.keys())[:10] for name, got in self.delivered.items()
@@ -130,7 +138,7 @@ class Load:
         url = f"{self.url.replace('http', 'ws', 1)}/ws/v2/producer/persistent/{self.path}?{query}"
         while pending or not self._over.is_set():
             try:
-                async with connect(url, compression=None, proxy=None, ping_interval=None) as socket:
+                async with connect(url, **SOCKET) as socket:
                     full = len(pending) > 0  # the next ones when these have their answer
                     for number in pending:
                         self.in_doubt.add(f"w{number}")
@@ -160,7 +168,7 @@ class Load:
 
     async def _rest_producer(self) -> None:
         name = f"{self.path.rpartition('/')[2]}-r"
-        async with httpx.AsyncClient(base_url=self.url, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_S) as http:
             for first in itertools.count(0, TOGETHER):
                 if self._over.is_set():
                     return
@@ -210,7 +218,7 @@ class Load:
         url = f"{self.url.replace('http', 'ws', 1)}/ws/v2/consumer/persistent/{self.path}/ws?{query}"
         while True:
             try:
-                async with connect(url, compression=None, proxy=None, ping_interval=None) as socket:
+                async with connect(url, **SOCKET) as socket:
                     async for text in socket:
                         frame = json.loads(text)
                         if "payload" not in frame:
@@ -233,7 +241,7 @@ class Load:
     async def _rest_consumer(self) -> None:
         subscription = f"/topics/{self.path}/subscription/rest"
         options = {"subscription_type": "Shared", "initial_position": "earliest"}
-        async with httpx.AsyncClient(base_url=self.url, timeout=60, follow_redirects=True) as http:
+        async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_S, follow_redirects=True) as http:
             while True:
                 try:
                     made = await http.post(subscription, json=options)
@@ -294,7 +302,7 @@ class Load:
         assert self.came_again == []
         for instance in self._instances:
             with contextlib.suppress(httpx.TransportError):  # of a process that is gone
-                httpx.delete(instance, timeout=60)
+                httpx.delete(instance, timeout=ANSWER_S)
         topic = f"persistent://{self.path}"
         client = pulsar.Client(cluster_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         try:
@@ -309,9 +317,9 @@ class Load:
                 consumer = client.subscribe(topic, name, pulsar.ConsumerType.Shared)
                 again: Counter[str] = Counter()
                 with contextlib.suppress(pulsar.Timeout):
-                    while True:
-                        enough = again.total() >= left.total()
-                        again[consumer.receive(300 if enough else 10_000).data().decode()] += 1
+                    while True:  # all that is left, and what should not come any more
+                        wait_ms = 60_000 if left - again else 300
+                        again[consumer.receive(wait_ms).data().decode()] += 1
                 more = again.keys() - left.keys() - may_come
                 less = left - again
                 assert (sorted(more), less) == ([], {}), name
@@ -363,8 +371,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def ask(http: httpx.AsyncClient, method: str, path: str, **more: Any) -> tuple[str, int, int]:
-    """What a request is answered with: its path, the status and the code of the error."""
+async def ask(http: httpx.AsyncClient, method: str, path: str, **more: Any) -> tuple[str, int, int, str]:
+    """What a request is answered with: its path, the status, the code of the error, and why."""
     answer = await http.request(method, path, **more)
-    code = answer.json().get("error_code", 0) if answer.status_code >= 400 else 0
-    return path, answer.status_code, code
+    error = answer.json() if answer.status_code >= 400 else {}
+    return path, answer.status_code, error.get("error_code", 0), error.get("message", answer.text[:200])

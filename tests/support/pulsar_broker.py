@@ -18,9 +18,12 @@ import httpx
 import msgspec
 import pytest
 
+from penstock.broker.settings import ClusterSettings
+
 HOME: Final = Path(__file__).parents[1] / "clusters" / "build" / "pulsar"
 READY_S: Final = 180.0
 STOP_S: Final = 30.0
+EARLY_MS: Final = 1000  # so much too early a delayed message may come: a tick of the broker's clock of delays
 LOOK_S: Final = 0.2  # between two looks at a broker that starts: it tells nobody
 
 MEMORY: Final = "-Xms128m -Xmx768m -XX:MaxDirectMemorySize=512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -53,6 +56,13 @@ class PulsarCluster(msgspec.Struct):
     pid: int = 0
     token: str = ""  # of an administrator, where the broker asks who comes
     again: Callable[[], int] | None = None  # starts it again, and says its process
+    tls_url: str = ""  # pulsar+ssl, where it has TLS ports
+    admin_tls_url: str = ""  # https
+
+    @property
+    def settings(self) -> ClusterSettings:
+        """Of an engine before it, which learns soon what others change."""
+        return ClusterSettings(url=self.service_url, admin_url=self.admin_url, learned_ms=200)
 
     def admin(self, method: str, path: str, **more: object) -> httpx.Response:
         """A request to the admin interface, `path` from /admin/v2 on; fails for what is no success."""
@@ -85,18 +95,20 @@ def standalone(
     settings: Mapping[str, str] = NUMBERED,
     token: str = "",
     reached_at: Callable[[int], int] | None = None,
+    *,
+    tls: bool = False,
 ) -> Iterator[PulsarCluster]:
     """Start a broker with its data in `folder`; `settings` are added to those of its standalone.conf.
 
     `token` is an administrator's, where they turn authentication on. `reached_at` makes the port that clients are to use of
-    the broker's own.
+    the broker's own. With `tls` it has ports of TLS beside the others; `settings` name its certificates.
     """
     if not (HOME / "home").exists():
         missing = HOME / "missing"
         pytest.skip(
             missing.read_text().strip() if missing.exists() else "scripts/pulsar.sh fetch has not run"
         )
-    process = _Process(folder, settings, token, reached_at)
+    process = _Process(folder, settings, token, reached_at, tls=tls)
     try:
         process.start("--wipe-data")
         yield process.cluster
@@ -114,8 +126,10 @@ class _Process:
         settings: Mapping[str, str],
         token: str,
         reached_at: Callable[[int], int] | None,
+        *,
+        tls: bool,
     ) -> None:
-        broker, web, bookie = _free_ports(3)
+        broker, web, bookie, broker_tls, web_tls = free_ports(5)
         port = broker
         if reached_at is not None:
             port = reached_at(broker)
@@ -124,6 +138,8 @@ class _Process:
             settings = {"advertisedAddress": "", **advertised, **settings}
         conf = folder / "standalone.conf"
         ports = {"brokerServicePort": str(broker), "webServicePort": str(web)}
+        if tls:
+            ports |= {"brokerServicePortTls": str(broker_tls), "webServicePortTls": str(web_tls)}
         _configure(conf, {**SMALL, **settings, **ports})
         self._environment = {
             **os.environ,
@@ -144,6 +160,9 @@ class _Process:
         self.cluster = PulsarCluster(
             f"pulsar://127.0.0.1:{port}", f"http://127.0.0.1:{web}", 0, token, self.start
         )
+        if tls:
+            self.cluster.tls_url = f"pulsar+ssl://127.0.0.1:{broker_tls}"
+            self.cluster.admin_tls_url = f"https://127.0.0.1:{web_tls}"
 
     def start(self, *more: str) -> int:
         """Start it, and wait until it is ready; what ran before has been killed. Returns the id of the process."""
@@ -189,7 +208,7 @@ def _configure(conf: Path, settings: Mapping[str, str]) -> None:
     conf.write_text("\n".join([*kept, *(f"{key}={value}" for key, value in settings.items())]) + "\n")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago: the broker cannot be told to choose, and to say which."""
     held = [socket() for _ in range(count)]
     try:

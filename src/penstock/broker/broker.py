@@ -15,6 +15,7 @@ from .capability import Capable
 from .cluster import Cluster
 from .consumer import Consumer
 from .entry_format import EntryFormat
+from .journal import Journals
 from .namespaces import Namespaces, Policies
 from .producer import Producer, Requests
 from .schemas import Schemas
@@ -34,6 +35,11 @@ class Services(Protocol):
     def clock(self) -> Clock: ...
     @property
     def encoder(self) -> EntryFormat: ...
+    @property
+    def journals(self) -> Journals | None:
+        """What processes keep of the cluster's logs together; None where the engine is its own cluster, which has
+        `Topic.documents`."""
+
     @property
     def namespaces(self) -> Namespaces: ...
     @property

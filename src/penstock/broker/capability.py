@@ -17,11 +17,12 @@ class Capability(Enum):
     OFFSETS = "offsets"
 
 
-_NEEDS: Final = {
-    Capability.OFFSETS: "the cluster does not number its entries, or does not show the numbers: its brokers need"
+_NUMBERS: Final = (
+    "the cluster does not number its entries, or does not show the numbers: its brokers need"
     " brokerEntryMetadataInterceptors=org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor and"
-    " exposingBrokerEntryMetadataToClientEnabled=true",
-}
+    " exposingBrokerEntryMetadataToClientEnabled=true"
+)
+_NEEDS: Final = {Capability.OFFSETS: _NUMBERS, Capability.BYTE_POSITIONS: _NUMBERS}
 
 
 class Capable(Protocol):

@@ -1,4 +1,4 @@
-"""The cluster that an engine stands before, as far as endpoints send their clients, or pass requests, on to it."""
+"""The cluster that an engine stands before, as far as endpoints show it, or pass clients and requests on to it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -26,7 +26,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Cluster(Protocol):
-    """An Apache Pulsar cluster."""
+    """An Apache Pulsar or Apache Kafka cluster."""
 
     @property
     def problem(self) -> str | None:
@@ -35,6 +35,11 @@ class Cluster(Protocol):
     @property
     def acts_for_callers(self) -> bool:
         """Whether producers and consumers reach it for the caller that they are made for (`acting.ACTING`)."""
+
+    @property
+    def administered(self) -> bool:
+        """Whether it has an administration and brokers of Pulsar's protocol of its own: clients are sent to those, and
+        requests passed on. Else they are served here."""
 
     async def request(
         self, method: str, path: str, query: bytes, headers: Headers, body: bytes

@@ -59,12 +59,15 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster that the server stands before, and who the server is to it."""
 
-    url: str = ""  # pulsar://host:port or pulsar+ssl://…, several hosts by commas; empty: the server keeps messages itself
-    admin_url: str = ""  # http(s)://host:port of the cluster's admin REST, several hosts by commas
+    # pulsar://host:port or pulsar+ssl://…, kafka://host:port or kafka+ssl://…, several hosts by commas; empty: the server
+    # keeps messages itself.
+    url: str = ""
+    admin_url: str = ""  # http(s)://host:port of a Pulsar cluster's admin REST, several hosts by commas
     token: Secret = Secret()
     token_file: str = ""  # read for each connection: a token may be renewed
-    username: str = ""  # of basic authentication
+    username: str = ""  # of basic authentication, or of SASL before Kafka
     password: Secret = Secret()
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"  # Kafka's, with a username
     # For whom producers and consumers are made there, where the server authenticates its callers. principal: the server,
     # with the caller's role as original principal (the server's role is in the cluster's proxyRoles); token: the caller,
     # by its own token; server: the server for all.
@@ -81,3 +84,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     learned_ms: int = 5_000
     # A namespace of the cluster for what is staged and not committed; made where it is missing.
     staging_namespace: str = "public/penstock"
+    # Kafka's topics of a namespace begin with its prefix; without one named here it is `{tenant}.{namespace}.`, and nothing
+    # for public/default.
+    namespaces: dict[str, str] = {}
+    group_prefix: str = ""  # of Kafka's consumer groups, before a subscription's name
+    documents_topic: str = "__penstock"  # what Kafka has no place for: namespaces, policies, schemas
+    replication_factor: int = -1  # of topics that are created; -1: as Kafka's brokers say
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"  # of what is published to Kafka

@@ -59,6 +59,10 @@ class TopicLearning(Protocol):
     async def learn_names(self, namespace: NamespaceName) -> None:
         """Learn which topics a namespace has, likewise."""
 
+    async def learn_whole(self, name: TopicName) -> None:
+        """Learn of a topic, where it is there, also where its logs begin and end now, and its subscriptions: what
+        administrators are shown."""
+
 
 class TopicObserver(Protocol):
     """What an endpoint that keeps something about each log does as logs come, shrink and go."""

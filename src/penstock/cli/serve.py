@@ -23,9 +23,11 @@ from penstock.server.workers import run_workers
     help="Where Pulsar's protocol is spoken; off: nowhere [127.0.0.1:6650].",
 )
 @click.option(
-    "--engine", metavar="URL", help="Stand before an Apache Pulsar cluster: pulsar://HOST:PORT[,HOST:PORT]."
+    "--engine",
+    metavar="URL",
+    help="Stand before a cluster of Apache Pulsar or Apache Kafka: pulsar://HOST:PORT[,HOST:PORT], kafka://HOST:PORT.",
 )
-@click.option("--admin", metavar="URL", help="Where that cluster is administered: http://HOST:PORT.")
+@click.option("--admin", metavar="URL", help="Where a Pulsar cluster is administered: http://HOST:PORT.")
 @click.option("--memory", is_flag=True, help="Keep everything in memory: gone when the server stops.")
 @click.option(
     "--insecure", is_flag=True, help="Serve other machines without authentication, where that is meant."

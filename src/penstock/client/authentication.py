@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable
 
-from .errors import ErrorGettingAuthenticationData, InvalidConfiguration
+from .errors import ErrorGettingAuthenticationData, InvalidConfiguration, PulsarException
 
 
 class Authentication:
@@ -28,6 +28,10 @@ class Authentication:
     def certificate(self) -> tuple[str, str] | None:
         """Files of a certificate and its private key, for TLS."""
         return None
+
+    def refused(self, error: PulsarException) -> PulsarException:
+        """What a connection ends with that the broker refuses because of these credentials."""
+        return error
 
 
 class ActingFor(Authentication):

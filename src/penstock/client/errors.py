@@ -78,13 +78,21 @@ class PulsarException(PenstockError):
 
     KIND: ClassVar[ErrorKind] = ErrorKind.INTERNAL
     can_retry: ClassVar[bool] = False
+    passing: ClassVar[bool] = False
+    """Whether a connection that was there before may be made again all the same: the broker may not have noticed yet that
+    the old one is gone, or is just starting."""
 
     def __init_subclass__(
-        cls, kind: ErrorKind | None = None, retry: bool = False, number: int | None = None
+        cls,
+        kind: ErrorKind | None = None,
+        retry: bool = False,
+        number: int | None = None,
+        passing: bool = False,
     ) -> None:
         super().__init_subclass__()
         cls.KIND = kind or cls.KIND
         cls.can_retry = retry or cls.can_retry
+        cls.passing = passing or cls.passing
         if number is not None:
             _BY_NUMBER[number] = cls
 
@@ -190,7 +198,7 @@ class Interrupted(PulsarException):
     """The wait was interrupted."""
 
 
-class UnknownError(PulsarException, number=0):
+class UnknownError(PulsarException, number=0, passing=True):
     """The broker failed without saying why."""
 
 
@@ -202,7 +210,7 @@ class AuthorizationError(PulsarException, kind=ErrorKind.FORBIDDEN, number=4):
     """The broker knows who this is, and says no."""
 
 
-class BrokerMetadataError(PulsarException, number=1):
+class BrokerMetadataError(PulsarException, number=1, passing=True):
     """The broker's records of its topics cannot be read or written now."""
 
 
@@ -214,11 +222,11 @@ class ChecksumError(PulsarException, kind=ErrorKind.CHECKSUM, number=9):
     """What arrived is not what was sent."""
 
 
-class ConsumerBusy(PulsarException, kind=ErrorKind.CONSUMER_BUSY, number=5):
+class ConsumerBusy(PulsarException, kind=ErrorKind.CONSUMER_BUSY, number=5, passing=True):
     """The subscription has a consumer, or is of another type."""
 
 
-class ProducerBusy(PulsarException, kind=ErrorKind.PRODUCER_BUSY, number=16):
+class ProducerBusy(PulsarException, kind=ErrorKind.PRODUCER_BUSY, number=16, passing=True):
     """Another producer of this name is connected."""
 
 

@@ -9,6 +9,7 @@ from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.embedded import broker as embedded
 from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.ports import Store
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import LoopClock
 
 # A message id names its log by the ledger alone, so those of non-persistent topics begin above all others.
@@ -44,3 +45,24 @@ def open_pulsar(cluster: ClusterSettings, settings: BrokerSettings, encoder: Ent
     )
 
     return PulsarBroker(cluster, settings, encoder, LoopClock())
+
+
+def open_cluster(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:
+    """The engine before the cluster that `cluster.url` means, not yet started; raises BAD_PARAMETER."""
+    kafka = cluster.url.startswith(("kafka://", "kafka+ssl://"))
+    return (open_kafka if kafka else open_pulsar)(cluster, settings, encoder)
+
+
+def open_kafka(cluster: ClusterSettings, settings: BrokerSettings, encoder: EntryFormat) -> Broker:
+    """The engine before an Apache Kafka cluster, not yet started; raises BAD_PARAMETER for settings that cannot be used,
+    and where Kafka's client is not installed."""
+    try:
+        from penstock.engines.kafka.broker import KafkaBroker  # librdkafka is loaded by who needs it
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise PenstockError(
+            ErrorKind.BAD_PARAMETER,
+            "an engine before Kafka needs its client: pip install 'penstock[kafka]'",
+        ) from None
+    return KafkaBroker(cluster, settings, encoder, LoopClock())

@@ -14,9 +14,11 @@ import msgspec
 
 from .errors import ErrorKind, PenstockError
 
+_MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1
 _CONTINUED: Final = tuple(bytes((n | 0x80,)) for n in range(0x80))  # the first byte of a longer varint
 _UINT64: Final = 2**64
+_POSITIVE_BYTES_MAX: Final = 9  # what is larger is negative to Pulsar's clients, or no varint to protobuf
 
 
 def varint(value: int) -> bytes:
@@ -47,6 +49,23 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value % _UINT64, at
         shift += 7
+
+
+def read_positive(data: bytes, at: int) -> tuple[int, int]:
+    """As `read_varint`, fast, for a number below 2^63; raises ValueError for others, and IndexError."""
+    low = data[at]
+    if low < 0x80:
+        return low, at + 1
+    middle = data[at + 1]
+    if middle < 0x80:
+        return low & 0x7F | middle << 7, at + 2
+    high = data[at + 2]
+    if high < 0x80:
+        return low & 0x7F | (middle & 0x7F) << 7 | high << 14, at + 3
+    value, end = read_varint(data, at)
+    if end - at > _POSITIVE_BYTES_MAX:
+        raise ValueError("not for here")
+    return value, end
 
 
 def _signed32(value: int) -> int:
@@ -143,41 +162,28 @@ def _read_usual(data: bytes) -> tuple[int, int, int, int, int] | None:
     try:
         if data[0] != 0x08:
             return None
-        ledger, at = _read_number(data, 1)
+        ledger, at = read_positive(data, 1)
         if data[at] != 0x10:
             return None
-        entry, at = _read_number(data, at + 1)
+        entry, at = read_positive(data, at + 1)
         end, partition = len(data), -1
         if at < end and data[at] == 0x18:
-            partition, at = _read_number(data, at + 1)
+            partition, at = read_positive(data, at + 1)
+        if partition > _MAX_INT32:
+            return None
         if at == end:
             return ledger, entry, partition, -1, 0
         if data[at] != 0x20:
             return None
-        index, at = _read_number(data, at + 1)
+        index, at = read_positive(data, at + 1)
         if data[at] != 0x30:
             return None
-        size, at = _read_number(data, at + 1)
-        return (ledger, entry, partition, index, size) if at == end else None
+        size, at = read_positive(data, at + 1)
+        if at != end or index | size > _MAX_INT32:
+            return None
+        return ledger, entry, partition, index, size
     except (IndexError, ValueError):
         return None
-
-
-def _read_number(data: bytes, at: int) -> tuple[int, int]:
-    """A varint below 2^28, and where the next field starts; raises IndexError, ValueError."""
-    low = data[at]
-    if low < 0x80:
-        return low, at + 1
-    middle = data[at + 1]
-    if middle < 0x80:
-        return low & 0x7F | middle << 7, at + 2
-    high = data[at + 2]
-    if high < 0x80:
-        return low & 0x7F | (middle & 0x7F) << 7 | high << 14, at + 3
-    value, end = read_varint(data, at)
-    if value >= 1 << 28:
-        raise ValueError("not usual")
-    return value, end
 
 
 def varints(numbers: Iterable[int]) -> list[bytes]:

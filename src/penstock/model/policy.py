@@ -150,6 +150,7 @@ class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
     initial_sequence_id: int = -1
     routing: Routing = Routing.ROUND_ROBIN
     hashing: Hashing = Hashing.JAVA_STRING
+    encrypted: bool = False  # its messages come encrypted: clusters may want to know before
     shared_name: bool = False  # several of this name may be attached at once (REST's stateless requests)
     properties: dict[str, str] = {}
     client: ClientInfo = UNKNOWN_CLIENT

@@ -122,13 +122,16 @@ class Holding:
         share = self._share
         answer = self._load.wait_for_room(share, size, self)
         try:
-            await answer
+            counted = await answer
         except asyncio.CancelledError:
-            if answer.done() and not answer.cancelled():  # granted, and not wanted any more
+            if (
+                answer.done() and not answer.cancelled() and answer.result()
+            ):  # granted, and not wanted any more
                 self._took_over(share, size)
                 self.send(-size)
             raise
-        self._took_over(share, size)
+        if counted:
+            self._took_over(share, size)
 
     async def reserved_soon(self, size: int) -> None:
         """The same for what a client waits for; raises TOO_MANY_REQUESTS or UNAVAILABLE where there is no room soon."""

@@ -32,7 +32,7 @@ class Share:
         self.bytes = 0
         self.holdings = 0
         # For room, the oldest first: how much, what completes when there is room, and for which connection.
-        self.waiting: deque[tuple[int, asyncio.Future[None], Holder]] = deque()
+        self.waiting: deque[tuple[int, asyncio.Future[bool], Holder]] = deque()
 
 
 class Load:
@@ -163,9 +163,9 @@ class Load:
         free = self.free - size
         return free >= 0 and (not share.bytes or share.bytes + size <= self.factor * free)
 
-    def wait_for_room(self, share: Share, size: int, holder: Holder) -> asyncio.Future[None]:
-        """Complete when `size` bytes more were counted in a share."""
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def wait_for_room(self, share: Share, size: int, holder: Holder) -> asyncio.Future[bool]:
+        """Complete with True when `size` bytes more were counted in a share, with False when the holder is closed."""
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         share.waiting.append((size, answer, holder))
         self._pressed.add(share)
         self.slowed += 1
@@ -177,12 +177,14 @@ class Load:
         waiting = share.waiting
         while waiting:
             size, answer, holder = waiting[0]
-            if not answer.done():
-                if not holder.closed and not self.has_room(share, size):
+            if holder.closed and not answer.done():
+                answer.set_result(False)
+            elif not answer.done():
+                if not self.has_room(share, size):
                     return
                 self.unwritten += size
                 share.bytes += size
-                answer.set_result(None)
+                answer.set_result(True)
             waiting.popleft()
         self._pressed.discard(share)
 

@@ -6,7 +6,7 @@ import msgspec
 from starlette.routing import Router
 
 from penstock.broker.broker import Broker
-from penstock.engines.opening import open_embedded, open_pulsar
+from penstock.engines.opening import open_cluster, open_embedded
 from penstock.protocols.admin.forwarding import forwarding
 from penstock.protocols.admin.routes import endpoint as admin_endpoint
 from penstock.protocols.auth.authenticator import authenticator
@@ -67,7 +67,7 @@ def build(config: Config) -> App:
 def open_broker(config: Config) -> Broker:
     """The engine that the configuration means; raises BAD_PARAMETER."""
     if config.engine.url:
-        return open_pulsar(config.engine, config.broker, WireFormat())
+        return open_cluster(config.engine, config.broker, WireFormat())
     return open_embedded(
         config.broker,
         WireFormat(),
@@ -83,7 +83,7 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
     rest, sockets, admin = RestEndpoint(context), Sockets(), admin_endpoint(context)
     kafka_rest = KafkaRestEndpoint(context)
     cluster = context.broker.cluster
-    if cluster is not None:
+    if cluster is not None and cluster.administered:
         admin = forwarding(context, cluster, admin)
     websocket = Router(websocket_routes(context, sockets), redirect_slashes=False)
     stages = StagesEndpoint(context)

@@ -13,10 +13,8 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from .config import OFF, Config, StartError
-from .listeners import SOCKETS, bind
+from .listeners import SOCKETS, bind, is_exposed
 from .logs import configure
 
 log = logging.getLogger(__name__)
@@ -25,13 +23,6 @@ RESTART_S: Final = 0.5  # before the first restart of a worker; twice as long be
 RESTART_S_MAX: Final = 30.0
 STEADY_S: Final = 60.0  # a worker that lived so long is started again without delay
 READY: Final = b"penstock ready "
-
-
-class Reached(msgspec.Struct):
-    """What a worker printed once it was ready, shared by all workers: the addresses that all of them have."""
-
-    urls: list[str] = []
-    waiting: int = 0
 
 
 class Worker:
@@ -105,6 +96,7 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
             if listen == OFF:
                 continue
             bound = held.enter_context(contextlib.closing(bind(listen, shared=True)))
+            is_exposed(f"{section}.{key}", listen, bound, config.auth)  # said once, and not by each worker
             host, _, _ = listen.rpartition(":")
             settings += ["--set", f"{section}.{key}={host}:{bound.getsockname()[1]}"]
         workers = [Worker(n, [*command, *settings, "--worker", str(n)]) for n in range(1, count + 1)]

@@ -12,7 +12,7 @@ any other order, or out of the usual bounds, is left to protobuf: the two never 
 
 from typing import Final
 
-from penstock.model.message_id import read_varint
+from penstock.model.message_id import read_positive
 
 from .metadata import ENTRIES_MAX, read_properties, read_text, schema_version_number, signed
 from .pulsar_pb2 import MessageMetadata
@@ -30,7 +30,6 @@ _HIGHEST_SEQUENCE_ID: Final = b"\xc0\x01"
 _TIME_BYTES: Final = 6  # of the varint of a time between 1971 and 2109
 _INT32_END: Final = 2**31
 _REST_BYTES_MAX: Final = 64  # of what is remembered: longer properties mostly come once
-_VARINT_BYTES_MAX: Final = 9  # what is larger is negative to Pulsar's clients, or no varint to protobuf
 
 # Producers and times come again from entry to entry; as they stand in the bytes.
 _NAMES: Final[dict[bytes, str]] = {}
@@ -60,7 +59,7 @@ def read_plain(body: bytes, at: int, until: int) -> PlainMetadata | None:
             name = _read_name(body, start, at)
         if body[at] != _SEQUENCE_ID:
             return None
-        sequence_id, at = _read_varint(body, at + 1)
+        sequence_id, at = read_positive(body, at + 1)
         following = body[at:until]
         rest = _RESTS.get(following)
         if rest is None:
@@ -101,28 +100,12 @@ def _read_name(body: bytes, start: int, end: int) -> str:
 
 
 def _read_time(body: bytes, at: int) -> tuple[int, int]:
-    time, end = _read_varint(body, at)
+    time, end = read_positive(body, at)
     if end - at == _TIME_BYTES:
         if len(_TIMES) >= ENTRIES_MAX:
             _TIMES.clear()
         _TIMES[body[at:end]] = time
     return time, end
-
-
-def _read_varint(body: bytes, at: int) -> tuple[int, int]:
-    low = body[at]
-    if low < 0x80:
-        return low, at + 1
-    middle = body[at + 1]
-    if middle < 0x80:
-        return low & 0x7F | middle << 7, at + 2
-    high = body[at + 2]
-    if high < 0x80:
-        return low & 0x7F | (middle & 0x7F) << 7 | high << 14, at + 3
-    value, end = read_varint(body, at)
-    if end - at > _VARINT_BYTES_MAX:
-        raise ValueError("not for here")
-    return value, end
 
 
 def _read_rest(body: bytes, at: int, until: int) -> _Rest | None:
@@ -146,16 +129,16 @@ def _read_rest(body: bytes, at: int, until: int) -> _Rest | None:
             pair = _PROPERTIES.get(body[start:at]) or _read_property(body[start:at])
             properties[pair[0]] = pair[1]
     if at < until and body[at] == _UNCOMPRESSED_SIZE:
-        _, at = _read_varint(body, at + 1)
+        _, at = read_positive(body, at + 1)
     if at < until and body[at] == _BATCH_SIZE:
-        batch_size, at = _read_varint(body, at + 1)
+        batch_size, at = read_positive(body, at + 1)
         if properties is not None or not 0 < batch_size < _INT32_END:
             return None
     if body.startswith(_SCHEMA_VERSION, at):
         at += len(_SCHEMA_VERSION) + 8
         version = int.from_bytes(body[at - 8 : at], "big", signed=True)
     if body.startswith(_HIGHEST_SEQUENCE_ID, at):
-        _, at = _read_varint(body, at + len(_HIGHEST_SEQUENCE_ID))
+        _, at = read_positive(body, at + len(_HIGHEST_SEQUENCE_ID))
     if at != until:
         return None
     return publish_time, batch_size, version, properties

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.model.message_id import read_varint
+from penstock.model.message_id import read_positive, read_varint
 
 from .metadata import signed
 from .pulsar_pb2 import CommandSendReceipt
@@ -39,17 +39,17 @@ def read_receipt(data: bytes, at: int, end: int) -> Receipt | None:
     try:
         if data[at] >= 0x80 or at + 1 + data[at] != end or data[at + 1] != _PRODUCER_ID:
             return None
-        producer_id, at = _read(data, at + 2)
+        producer_id, at = read_positive(data, at + 2)
         if data[at] != _SEQUENCE_ID:
             return None
-        sequence_id, at = _read(data, at + 1)
+        sequence_id, at = read_positive(data, at + 1)
         if data[at] != _MESSAGE_ID or data[at + 1] >= 0x80 or data[at + 2] != _LEDGER:
             return None
         stop = at + 2 + data[at + 1]
-        ledger, at = _read(data, at + 3)
+        ledger, at = read_positive(data, at + 3)
         if data[at] != _ENTRY:
             return None
-        entry, at = _read(data, at + 1)
+        entry, at = read_positive(data, at + 1)
         if at != stop or not (end == stop or data[stop:end] == _NONE or _ends(data, stop, end)):
             return None
     except (IndexError, ValueError):
@@ -66,20 +66,3 @@ def receipt_of(body: CommandSendReceipt) -> Receipt:
 def _ends(data: bytes, at: int, end: int) -> bool:
     """Whether nothing but the highest sequence id follows, which the client knows."""
     return data[at] == _HIGHEST and read_varint(data, at + 1)[1] == end
-
-
-def _read(data: bytes, at: int) -> tuple[int, int]:
-    """A varint; raises ValueError for one that Pulsar's clients take for negative, or protobuf for none."""
-    low = data[at]
-    if low < 0x80:
-        return low, at + 1
-    middle = data[at + 1]
-    if middle < 0x80:
-        return low & 0x7F | middle << 7, at + 2
-    high = data[at + 2]
-    if high < 0x80:
-        return low & 0x7F | (middle & 0x7F) << 7 | high << 14, at + 3
-    value, end = read_varint(data, at)
-    if end - at > 9:
-        raise ValueError("not for here")
-    return value, end

@@ -146,7 +146,7 @@ async def test_messages_beyond_the_permits_are_paid_first_on_the_next_connection
         stage.send(delivery(1, b"a", b"b", b"c"))
         await until_async(lambda: stage.consumer.permits == -2)
         stage.broker.close_connections()
-        await until_async(lambda: stage.taking.resets == 1)
+        await until_async(lambda: stage.taking.resets >= 1)
         await until_async(lambda: stage.consumer.connected)
         stage.consumer.flow(1)
         stage.consumer.flow(4)

@@ -107,6 +107,24 @@ async def test_who_waits_and_goes_away_holds_nothing() -> None:
     assert (load.held, load.unwritten, load.principals) == (0, 0, 0)
 
 
+async def test_many_that_wait_and_go_away_at_once_are_not_counted_for_a_moment() -> None:
+    load = loads()
+    full, canary = Holding(load, "a"), Holding(load, "b")
+    full.send(48_000)
+    many = [Holding(load, "a") for _ in range(20)]
+    async with asyncio.TaskGroup() as group:
+        for one in many:
+            group.create_task(one.reserved(8000))
+        await settle(10)
+        for one in many:
+            one.close()
+            assert load.unwritten == 48_000
+            assert not canary.over
+    full.close()
+    canary.close()
+    assert (load.held, load.unwritten, load.principals) == (0, 0, 0)
+
+
 async def test_a_request_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.protocols.holding.ROOM_S", 0.01)
     load = loads()

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.outcome import refusal
 
-from penstock.engines.embedded.subscription.answers import spread
+from penstock.engines.subscription.answers import spread
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.wire.contents import excerpt

@@ -275,7 +275,7 @@ class Publisher:
     def _refused(self, refusal: Any) -> None:
         error = server_error(refusal.error, refusal.message)
         if refusal.error in _ITS_OWN:
-            self.outbox.refused(refusal.sequence_id, error)
+            self.outbox.refused(signed(refusal.sequence_id), error)
         elif error.can_retry or refusal.error == 0:
             self._give_up(error)
         else:

@@ -8,23 +8,13 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from penstock.client.errors import (
-    BrokerMetadataError,
-    ConsumerBusy,
-    ProducerBusy,
-    PulsarException,
-    UnknownError,
-)
+from penstock.client.errors import PulsarException
 
 log = logging.getLogger("penstock.client")
 
 FIRST_S: Final = 0.1  # the first wait before connecting again, and the longest; as in Pulsar's clients
 MAX_S: Final = 30.0
 STABLE_S: Final = 5.0  # a connection that lasted so long was a good one
-
-# Of a connection that was there before: the broker may not have noticed yet that the old one is gone, or is
-# just starting.
-_PASSING: Final = (BrokerMetadataError, ConsumerBusy, ProducerBusy, UnknownError)
 
 # The system's: the state of the `random` module belongs to the application, and forked processes share theirs.
 _RANDOM: Final = random.SystemRandom()
@@ -125,7 +115,7 @@ class Reconnecting:
                     await self._connect()
                     break
                 except PulsarException as error:
-                    if not (error.can_retry or isinstance(error, _PASSING)):
+                    if not (error.can_retry or error.passing):
                         log.warning("%s has ended: %s", self._what, error)
                         self._ended(error)
                         return

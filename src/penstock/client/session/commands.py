@@ -49,6 +49,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
     initial_subscription: str | None = None
     transactions: bool = False  # the topic takes part in some
+    encrypted: bool = False  # all its messages are: brokers that want that ask for it here
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +114,7 @@ def producer(
     return CommandProducer(
         topic=how.topic,
         producer_id=producer_id,
+        encrypted=how.encrypted or None,
         epoch=epoch,
         user_provided_producer_name=how.name is not None,
         producer_name=given if how.name is None else how.name,

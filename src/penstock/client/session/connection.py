@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from penstock.client.authentication import Authentication
-from penstock.client.errors import InvalidUrl, PulsarException, ReadError, server_error
+from penstock.client.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    InvalidUrl,
+    PulsarException,
+    ReadError,
+    server_error,
+)
 from penstock.model.errors import PenstockError
 from penstock.wire.frames import MESSAGE_BYTES_MAX, OVERHEAD_BYTES, Frame, FrameDecoder
 from penstock.wire.pulsar_pb2 import (
@@ -143,10 +150,16 @@ class Connection:
         elif kind == BaseCommand.AUTH_CHALLENGE:
             self._challenged()
         elif kind == BaseCommand.ERROR and not self.ready:
-            self.broken = server_error(command.error.error, command.error.message)
+            self.broken = self._refusal(server_error(command.error.error, command.error.message))
         elif kind != BaseCommand.PONG:
             return False
         return True
+
+    def _refusal(self, error: PulsarException) -> PulsarException:
+        """The broker greets with an error; it may be about who this is."""
+        if isinstance(error, AuthenticationError | AuthorizationError):
+            return self._authentication.refused(error)
+        return error
 
     def _connected(self, command: BaseCommand) -> None:
         connected = command.connected

@@ -3,11 +3,12 @@
 from typing import Final
 
 from penstock.broker.acting import Acting
-from penstock.client.authentication import ActingFor, Authentication, AuthenticationToken
+from penstock.client.authentication import Authentication
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.clock import Clock
 
 from .cluster import PulsarCluster
+from .credentials import CallersToken, ServerForCaller
 
 CALLERS_MAX: Final = 10_000
 IDLE_MS: Final = 60_000  # then the connections of a caller without producers and consumers are closed
@@ -26,8 +27,8 @@ class ActingCluster(PulsarCluster):
 
     def _authentication(self, cluster: PulsarCluster) -> Authentication:
         if cluster.act_for == "token":
-            return AuthenticationToken(lambda: self.caller.token.reveal())
-        return ActingFor(cluster.authentication, self.caller.role)
+            return CallersToken(lambda: self.caller)
+        return ServerForCaller(cluster.authentication, self.caller.role)
 
 
 class ActingClusters:

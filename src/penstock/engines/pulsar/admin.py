@@ -8,9 +8,12 @@ import httpx
 
 from penstock.broker.cluster import ClusterAnswer, Headers
 from penstock.client.authentication import Authentication
+from penstock.client.errors import AuthenticationError
 from penstock.client.session.connection import parse_service_url
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+
+from .credentials import advice
 
 REDIRECTS_MAX: Final = 5  # a broker sends to the owner of a topic
 _CONNECTIONS_MAX: Final = 32
@@ -38,7 +41,7 @@ _HOP_BY_HOP: Final = frozenset(
 
 _KINDS: Final = {
     400: ErrorKind.BAD_PARAMETER,
-    401: ErrorKind.UNAVAILABLE,  # it is the server that is refused, not its caller
+    401: ErrorKind.FORBIDDEN,  # with a reason: Pulsar says so where a role may not
     403: ErrorKind.FORBIDDEN,
     409: ErrorKind.ALREADY_EXISTS,
     412: ErrorKind.BAD_PARAMETER,
@@ -118,7 +121,7 @@ class Admin:
         for number in range(count):
             root = self._roots[(first + number) % count]
             try:
-                return await self._follow(method, root + path, given, more)
+                response = await self._follow(method, root + path, given, more)
             except httpx.ConnectError as failed:
                 error = failed
             except httpx.TimeoutException:
@@ -127,6 +130,10 @@ class Admin:
                 ) from None
             except httpx.HTTPError as failed:
                 raise _unreachable(root, failed) from None
+            else:
+                if response.status_code == 401 and not _reason(response):
+                    raise self._authentication.refused(AuthenticationError(f"{root} answers 401"))
+                return response
         raise _unreachable(self._roots[first], error)
 
     async def _follow(
@@ -146,17 +153,23 @@ class Admin:
 
 def _unreachable(root: str, error: Exception | None) -> PenstockError:
     reason = str(error) or type(error).__name__
-    return PenstockError(ErrorKind.UNAVAILABLE, f"the cluster at {root} cannot be reached: {reason}")
+    what = advice(reason)
+    return PenstockError(ErrorKind.UNAVAILABLE, f"the cluster at {root} cannot be reached: {reason}{what}")
+
+
+def _reason(response: httpx.Response) -> str:
+    """What a refusal of the admin REST says, empty for an answer of what lies before it."""
+    try:
+        return str(response.json()["reason"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _refusal(response: httpx.Response, missing: ErrorKind) -> PenstockError:
-    reason = response.text[:300]
-    try:
-        reason = str(response.json()["reason"])
-    except (ValueError, KeyError, TypeError):
-        pass
-    status = response.status_code
+    reason, status = _reason(response) or response.text[:300], response.status_code
     kind = missing if status == 404 else _KINDS.get(status, ErrorKind.INTERNAL)
+    if kind is ErrorKind.FORBIDDEN:
+        return PenstockError(kind, f"the cluster does not allow it to this server: {reason}")
     return PenstockError(kind, f"the cluster refuses it with status {status}: {reason}")
 
 

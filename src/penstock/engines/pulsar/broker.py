@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,6 +18,10 @@ from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.staging import Staging as AnyStaging
 from penstock.broker.storage_health import StorageHealth
+from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
+from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.unsupported import ClusterPolicies, NoAdministration, NoWatches
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import ConsumerOptions, InForce, ProducerOptions
@@ -27,19 +31,17 @@ from penstock.runtime.tasks import Tasks
 from .acting import ActingClusters
 from .cluster import PulsarCluster
 from .consumer import Consumer
-from .dead_letters import DeadLetters
 from .entries import EntryPublishing
+from .journals import PulsarJournals
 from .namespaces import PulsarNamespaces
 from .producer import Producer
-from .replies import Replies
-from .requests import Requests
+from .replies import ReplyTopics
 from .schemas import Schemas
 from .staging.space import StagingSpace
 from .staging.staging import Staging
 from .subscriptions import PulsarSubscriptions
 from .topic import policies_of
 from .topics import PulsarTopics
-from .unsupported import ClusterPolicies, NoAdministration, NoWatches
 
 SWEEP_S: Final = 5.0
 
@@ -75,10 +77,13 @@ class PulsarBroker:
         self.staging: AnyStaging = EntryPublishing(self._acting_producer, self._in_force)
         self._staging: Staging | None = None
         self._staging_namespace = NamespaceName.parse(settings.staging_namespace)
-        self.requests = Requests(clock, own.request_timeout_ms_max)
-        self._replies = Replies(self.cluster.context, clock, encoder, self.requests, self.tasks)
+        self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
+        topics = ReplyTopics(self.cluster.context, clock, encoder, self.tasks, self.requests.arrived)
+        self._replies = Replies(topics, clock, encoder, self.requests)
+        self.journals = PulsarJournals(self.cluster, self.topics, encoder, self._own_producer)
         self.watches = NoWatches()
-        self._dead_letters = DeadLetters(encoder, self._own_producer, self.schemas)
+        self._letter_producers = KeptProducers(self._own_producer)
+        self._dead_letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         self._instance = secrets.token_hex(4)
         self._names = 0
 
@@ -91,7 +96,7 @@ class PulsarBroker:
             raise
         offers = [Capability.ENTRIES]
         if self.cluster.numbered:
-            offers.append(Capability.OFFSETS)
+            offers += [Capability.OFFSETS, Capability.BYTE_POSITIONS]
         if self.cluster.flag("transactionCoordinatorEnabled"):
             offers.append(Capability.STAGED_PUBLISH)
             self.staging = self._staging = self._new_staging(
@@ -115,7 +120,7 @@ class PulsarBroker:
     async def close(self) -> None:
         """Leave every topic; what was out with consumers is the cluster's to deliver again."""
         self.requests.close()
-        self._dead_letters.close()
+        self._letter_producers.close()
         leaving: list[Consumer] = []
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
@@ -257,8 +262,8 @@ class Arriving:
 
     def __init__(self, schemas: Schemas) -> None:
         self.knows = schemas.knows
-        self._fetch: Any = schemas.fetch
+        self._schemas = schemas
 
     async def fetch(self, topic: TopicName, version: int) -> None:
         """Learn a version that an entry names."""
-        await self._fetch(topic, (version,))
+        await self._schemas.fetch(topic, (version,))

@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -12,22 +10,16 @@ import msgspec
 
 from penstock.broker.cluster import ClusterAnswer, Headers, Owner
 from penstock.broker.settings import ClusterSettings
-from penstock.client.aio.context import Context, tls_context
+from penstock.client.aio.context import Context
 from penstock.client.aio.lookup import BinaryLookup
-from penstock.client.authentication import (
-    ActingFor,
-    Authentication,
-    AuthenticationBasic,
-    AuthenticationTLS,
-    AuthenticationToken,
-)
+from penstock.client.authentication import Authentication
 from penstock.client.errors import PulsarException
 from penstock.client.options import ClientOptions, complete
-from penstock.client.session.connection import parse_service_url
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 
 from .admin import Admin
+from .credentials import CERTIFICATE, ServerAsItself, ServerRefused, advice, credentials_of, tls_of
 
 log = logging.getLogger(__name__)
 
@@ -41,22 +33,24 @@ _PROBE: Final = "persistent://public/default/penstock-probe"  # asked for, never
 class PulsarCluster:
     """`broker.Cluster`. `runtime` is the brokers' configuration, empty where the server may not see it."""
 
+    administered = True
+
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
-        self.authentication = authentication_of(settings)
+        self.authentication = credentials_of(settings)
         self.act_for = settings.act_for
         self.timeout_s = settings.timeout_ms / 1000
-        self._options = complete(ClientOptions, "Context", _client_options(settings))
-        own = self.authentication
+        tls = tls_of(settings)
+        given = {"ssl_context": tls, "connection_timeout_ms": 10_000}
+        self._options = complete(ClientOptions, "Context", given)
+        own: Authentication = self.authentication
         if settings.own_principal:
-            own = ActingFor(own, settings.own_principal)
+            own = ServerAsItself(self.authentication, settings.own_principal)
         self.context = self.context_of(own)
-        verify: ssl.SSLContext | bool = False
-        if parse_service_url(settings.admin_url).tls:
-            verify = tls_context(self._options, own)
-        self.admin = Admin(settings.admin_url, own, verify, self.timeout_s)
+        self.admin = Admin(settings.admin_url, own, tls or False, self.timeout_s)
         self.runtime: dict[str, Any] = {}
         self.problem: str | None = None
+        self._refused = False  # the problem is who the server is to the cluster, or the cluster to it
 
     def context_of(self, authentication: Authentication) -> Context:
         """Connections to the cluster of their own."""
@@ -85,12 +79,13 @@ class PulsarCluster:
         self.context.tasks.spawn(self._watch(), "look after the cluster")
 
     async def _reach_soon(self) -> None:
+        """Credentials and certificates are not waited for: they are the same in a while."""
         until = asyncio.get_running_loop().time() + START_S
         while True:
             await self.look()
             if self.problem is None:
                 return
-            if asyncio.get_running_loop().time() >= until:
+            if self._refused or asyncio.get_running_loop().time() >= until:
                 raise PenstockError(ErrorKind.UNAVAILABLE, self.problem)
             await asyncio.sleep(0.5)
 
@@ -104,6 +99,10 @@ class PulsarCluster:
 
     async def look(self) -> None:
         """Find out whether the cluster answers, and set `problem`."""
+        self.problem, self._refused = await self._look()
+
+    async def _look(self) -> tuple[str | None, bool]:
+        """What stands between this server and the cluster, and whether that is who the server is, or who the cluster."""
         url, lookup = self._settings.url, self.context.lookup
         connected = False
         try:
@@ -112,16 +111,17 @@ class PulsarCluster:
                     await lookup.service()
                 connected = True
                 await lookup.partitions(_PROBE, create=False)
-            self.problem = None
+        except ServerRefused as error:
+            return f"{error.message} ({url})", True
         except PulsarException as error:
-            if error.can_retry:
-                self.problem = f"the cluster cannot be reached: {error.message}"
-            elif connected:
-                self.problem = None  # it answered
-            else:
-                self.problem = f"the cluster at {url} refuses the credentials of this server: {error.message}"
+            if connected and not error.can_retry:
+                return None, False  # it answered
+            what = "" if connected else advice(error.message)
+            refused = bool(what) and any(sign in error.message for sign in CERTIFICATE)
+            return f"the cluster cannot be reached: {error.message}{what}", refused
         except (OSError, TimeoutError):
-            self.problem = f"the cluster at {url} does not answer"
+            return f"the cluster at {url} does not answer", False
+        return None, False
 
     async def close(self) -> None:
         """End all connections."""
@@ -176,38 +176,3 @@ class PulsarCluster:
             )
         found: dict[str, Any] = msgspec.json.decode(answer.body)
         return Owner(found.get("brokerUrl") or "", found.get("brokerUrlTls") or "")
-
-
-def authentication_of(settings: ClusterSettings) -> Authentication:
-    """Who the server is to the cluster; raises BAD_PARAMETER for credentials of two kinds."""
-    given = [
-        name
-        for name, value in (
-            ("token", settings.token),
-            ("token_file", settings.token_file),
-            ("username", settings.username),
-        )
-        if value
-    ]
-    if len(given) > 1:
-        raise PenstockError(ErrorKind.BAD_PARAMETER, f"engine: {' and '.join(given)} exclude one another")
-    if settings.token:
-        return AuthenticationToken(settings.token.reveal())
-    if settings.token_file:
-        path = Path(settings.token_file)
-        return AuthenticationToken(lambda: path.read_text(encoding="utf-8").strip())
-    if settings.username:
-        return AuthenticationBasic(settings.username, settings.password.reveal())
-    if settings.tls_cert_file:
-        return AuthenticationTLS(settings.tls_cert_file, settings.tls_key_file or settings.tls_cert_file)
-    return Authentication()
-
-
-def _client_options(settings: ClusterSettings) -> dict[str, Any]:
-    return {
-        "tls_trust_certs_file_path": settings.tls_trust_file or None,
-        "tls_validate_hostname": settings.tls_check_host,
-        "tls_certificate_file_path": settings.tls_cert_file or None,
-        "tls_private_key_file_path": (settings.tls_key_file or settings.tls_cert_file) or None,
-        "connection_timeout_ms": 10_000,
-    }

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from penstock.engines.shared.followers import Followers
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, MessageId
@@ -11,7 +12,6 @@ from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 
 from .cluster import PulsarCluster
-from .followers import Followers
 from .positions import BEFORE_ALL, Place, opaque_end
 from .readers import Readers
 
@@ -68,10 +68,11 @@ class LogEnds:
             ErrorKind.UNAVAILABLE, f"the cluster did not deliver the entries of {self.name} in time"
         )
 
-    async def _learn_first(self) -> None:
+    async def _learn_first(self, *, again: bool = False) -> None:
         """Offsets of a log that is trimmed begin later; opaque positions may begin anywhere."""
         now = self.clock.monotonic_ms()
-        if not self._numbered or (self._first_ms is not None and now - self._first_ms < FIRST_MS):
+        fresh = self._first_ms is not None and now - self._first_ms < FIRST_MS and not again
+        if not self._numbered or fresh:
             return
         if self._last == BEFORE_ALL:
             self.first_offset = self.next_offset

@@ -8,14 +8,15 @@ from typing import Final
 from penstock.broker.acting import acting_role
 from penstock.broker.staging import Published
 from penstock.broker.topic import Topic
+from penstock.engines.shared.unsupported import NoStaging
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import UNKNOWN_ID
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce, ProducerOptions
+from penstock.wire.contents import parse_head
 
 from .producer import Producer
-from .unsupported import NoStaging
 
 PRODUCERS_MAX: Final = 1024  # that are kept; each leaves its topic by itself when it is not used
 
@@ -28,7 +29,7 @@ class EntryPublishing(NoStaging):
     def __init__(self, open_producer: Open, in_force: Callable[[TopicName], InForce]) -> None:
         self._open = open_producer
         self._in_force = in_force
-        self._producers: OrderedDict[tuple[TopicName, str, str], Producer] = OrderedDict()
+        self._producers: OrderedDict[tuple[TopicName, str, str, bool], Producer] = OrderedDict()
 
     async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
         """As `broker.Staging.append`, but not all or none. `deduplicate` needs deduplication in the cluster, and then
@@ -40,8 +41,11 @@ class EntryPublishing(NoStaging):
                 " (brokerDeduplicationEnabled, or the namespace's policy)",
             )
         done = Published()
+        # Where a namespace wants encrypted entries only, the first that is none is refused.
+        encrypted = bool(entries) and bool(parse_head(entries[0].data)[0].encryption_keys)
         for name, run in groupby(entries, lambda entry: entry.producer if deduplicate else ""):
-            await self._publish(await self._producer(topic.name, name), list(run), done)
+            producer = await self._producer(topic.name, name, encrypted=encrypted)
+            await self._publish(producer, list(run), done)
         return done
 
     async def _publish(self, producer: Producer, entries: Sequence[NewEntry], done: Published) -> None:
@@ -55,11 +59,12 @@ class EntryPublishing(NoStaging):
         if producer.options.name:
             done.last_sequence_id = producer.last_sequence_id
 
-    async def _producer(self, name: TopicName, producer_name: str) -> Producer:
-        key = name, producer_name, acting_role()
+    async def _producer(self, name: TopicName, producer_name: str, *, encrypted: bool) -> Producer:
+        key = name, producer_name, acting_role(), encrypted
         found = self._producers.pop(key, None)
         if found is None or found.closed:
-            found = await self._open(name, ProducerOptions(name=producer_name, shared_name=True))
+            options = ProducerOptions(name=producer_name, shared_name=True, encrypted=encrypted)
+            found = await self._open(name, options)
         self._producers[key] = found
         if len(self._producers) > PRODUCERS_MAX:
             _, oldest = self._producers.popitem(last=False)

@@ -7,6 +7,7 @@ from penstock.client import errors
 from penstock.client.errors import (
     AlreadyClosed,
     AuthenticationError,
+    AuthorizationError,
     BrokerMetadataError,
     ConsumerBusy,
     NotAllowedError,
@@ -22,6 +23,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 # Java's names of exceptions, and what repeats the sentence before it.
 _JAVA: Final = re.compile(r"(?:[\w$]+\.){2,}[\w$]*(?:Exception|Error)(?:: ?|\Z)")
 _CAUSE: Final = re.compile(r" caused by (?:[\w$]+\.)+[\w$]*(?:Exception|Error): .*\Z")
+_NOT_ALLOWED: Final = "the cluster does not allow it to this server"
 _REASON_MAX: Final = 500  # characters
 
 # Errors whose number says less than their text does: the kind by what the text holds, the first that fits.
@@ -43,6 +45,7 @@ _BY_TEXT: Final[dict[type[PulsarException], tuple[tuple[str, ErrorKind], ...]]] 
         ("Namespace not found", ErrorKind.NAMESPACE_NOT_FOUND),
         ("Namespace missing", ErrorKind.NAMESPACE_NOT_FOUND),
         ("must be encrypted", ErrorKind.BAD_PARAMETER),
+        ("Encryption is required", ErrorKind.BAD_PARAMETER),
     ),
 }
 
@@ -71,10 +74,17 @@ def engine_error(error: PulsarException, what: str = "") -> PenstockError:
         (kind for part, kind in _BY_TEXT.get(type(error), ()) if part.lower() in text.lower()),
         _KINDS.get(type(error), error.kind),
     )
-    if isinstance(error, AuthenticationError):
+    if type(error) is AuthenticationError:
         text = f"the cluster refuses the credentials of this server: {text}"
     elif isinstance(error, UnknownError):
         text = f"the cluster failed: {text or 'it does not say why'}"
     elif not text:
         text = f"the cluster refuses it ({type(error).__name__})"
     return PenstockError(kind, f"{what}: {text}" if what else text)
+
+
+def own_error(error: PulsarException, what: str = "") -> PenstockError:
+    """The same of what the server asks for as itself, whoever its caller is."""
+    if isinstance(error, AuthorizationError):
+        what = f"{what}: {_NOT_ALLOWED}" if what else _NOT_ALLOWED
+    return engine_error(error, what)

@@ -174,6 +174,8 @@ class PulsarLog(LogEnds):
         self._readers.keep(reader)
         for entry in found:
             self._remember(entry)
+        if found and found[0].offset > offset >= self.first_offset:
+            await self._learn_first(again=True)  # it was trimmed, or nothing has that offset
         return found
 
     read = read_at

@@ -10,7 +10,8 @@ from penstock.client.entries.producer import EntryProducer
 from penstock.client.enums import ProducerAccessMode
 from penstock.client.errors import IncompatibleSchema, ProducerBusy, PulsarException
 from penstock.client.session.commands import Publication
-from penstock.engines.routing import Router
+from penstock.engines.shared.routing import Router
+from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo
@@ -20,7 +21,6 @@ from .cluster import PulsarCluster
 from .errors import engine_error
 from .publishing import PartitionProducer
 from .schemas import Schemas
-from .sequence_ids import Numbers
 from .topic import PulsarTopic
 from .topics import PulsarTopics
 
@@ -160,6 +160,7 @@ class Partitions:
             schema=self._schema,
             access_mode=ProducerAccessMode(int(options.access_mode)),
             properties=options.properties,
+            encrypted=options.encrypted,
         )
         entries = EntryProducer(cluster.context, how, given=self.name, on_ended=self._lost)
         try:

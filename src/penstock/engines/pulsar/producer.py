@@ -1,12 +1,15 @@
 """A producer before a cluster: the partitions of one topic under one name, each with a producer on its broker."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
 
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import Topic
 from penstock.client.entries.pending import Outgoing
-from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.requests import request_reply, settle_all
+from penstock.engines.shared.schemas import AskedVersions
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -21,11 +24,8 @@ from .acting import ActingCluster
 from .cluster import PulsarCluster
 from .partitions import Partitions
 from .publishing import PartitionProducer
-from .replies import Replies
 from .schemas import Schemas
 from .topics import PulsarTopics
-
-SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
 
 
 class Producer:
@@ -48,10 +48,9 @@ class Producer:
         self.closed = False
         self.close_reason: PenstockError | None = None
         self.ousted: Callable[[PenstockError], None] | None = None
-        self._schemas = schemas
         self._replies = replies
         self._topic = name
-        self._versions: dict[object, int | None] = {}
+        self._versions = AskedVersions(partial(schemas.get_or_create, name))
         self._partitions = Partitions(cluster, topics, schemas, name, self)
 
     # -- coming and going
@@ -107,12 +106,7 @@ class Producer:
             results = await self._publish(messages, batch=batch)
         except PenstockError as error:
             results = [error] * len(messages)
-        for request, result in zip(requests, results, strict=True):
-            if request is not None:
-                if isinstance(result, PenstockError):
-                    request.fail(result)
-                else:
-                    request.placed(result)
+        settle_all(requests, results)
         return results
 
     async def _publish(self, messages: Sequence[OutMessage], *, batch: bool) -> list[Result]:
@@ -196,13 +190,7 @@ class Producer:
         return [UNKNOWN_ID] * (len(outgoing) - len(new)) + posted
 
     async def schema_version(self, schema: SchemaInfo) -> int | None:
-        key = (schema.type, schema.data, tuple(sorted(schema.properties.items())))
-        if key not in self._versions:
-            version = await self._schemas.get_or_create(self._topic, schema)
-            if len(self._versions) >= SCHEMAS_MAX:
-                self._versions.clear()
-            self._versions[key] = version
-        return self._versions[key]
+        return await self._versions.get(schema)
 
     def number(self, message: OutMessage) -> int:
         return self._partitions.numbers.give(message)
@@ -212,13 +200,7 @@ class Producer:
         return self._replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
-        (request,) = self.ask((message,), (timeout_ms,))
-        assert request is not None
-        try:
-            await self.publish((message,), batch=False, requests=(request,))
-            return await request.reply()
-        finally:
-            request.withdraw()
+        return await request_reply(self, message, timeout_ms)
 
 
 def _outgoing(item: Item[NewEntry]) -> Outgoing:

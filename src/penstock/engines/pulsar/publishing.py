@@ -10,7 +10,8 @@ from penstock.broker.producer import Result
 from penstock.client.entries.pending import DUPLICATE, Outcome, Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.errors import PulsarException
-from penstock.engines.batching import batch_sizes, cut
+from penstock.engines.shared.batching import batch_sizes, cut
+from penstock.engines.shared.sequence_ids import Numbers
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -19,7 +20,6 @@ from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
 
 from .errors import engine_error
-from .sequence_ids import Numbers
 from .topic import PulsarTopic
 
 _FORMAT: Final = WireFormat()
@@ -88,8 +88,7 @@ class PartitionProducer:
         """Send messages that are nothing but payloads as one entry; returns its ledger and its id."""
         async with self._turn:
             await self._room()
-            first = self._numbers.next
-            self._numbers.next = first + len(payloads)
+            first = self._numbers.take(len(payloads))
             entry = _FORMAT.encode_plain(
                 payloads,
                 producer=self.entries.name,
@@ -112,7 +111,7 @@ class PartitionProducer:
         async with self._turn:
             await self._room()
             if renumber:
-                entries = [self._numbers.renumbered(entry) for entry in entries]
+                entries = [self._renumbered(entry) for entry in entries]
             self._highest = max(self._highest, *(entry.highest for entry in entries))
             future = self._go(entries)
         return [
@@ -123,6 +122,10 @@ class PartitionProducer:
             else MessageId(*outcome, self._partition)
             for outcome in await future
         ]
+
+    def _renumbered(self, entry: Outgoing) -> Outgoing:
+        first = self._numbers.take(entry.count)
+        return Outgoing(entry.data, first, first + entry.count - 1, entry.count)
 
     async def _room(self) -> None:
         try:

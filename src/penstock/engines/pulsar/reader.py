@@ -15,7 +15,7 @@ from penstock.model.entry import Entry
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 
-from .errors import engine_error
+from .errors import own_error
 from .positions import entry_of
 
 # Messages are permitted, and their sizes are not known before: few at first, and then as many as fit.
@@ -64,7 +64,7 @@ class Reader:
         try:
             await self._consumer.start()
         except PulsarException as error:
-            raise engine_error(error) from None
+            raise own_error(error) from None
         self._permits = permit and not one
         if one:
             self._consumer.flow(1)
@@ -75,7 +75,7 @@ class Reader:
         try:
             last, _ = await self._consumer.last_message_id()
         except PulsarException as error:
-            raise engine_error(error) from None
+            raise own_error(error) from None
         return last
 
     async def close(self) -> None:
@@ -132,7 +132,7 @@ class Reader:
 
     def _raise(self) -> None:
         if self._error is not None:
-            raise engine_error(self._error)
+            raise own_error(self._error)
 
     def _permit(self) -> None:
         """Let so much come that about AHEAD_BYTES are on their way or here."""

@@ -1,15 +1,13 @@
-"""Replies on their way between processes: the topics that this one listens to, and those that it publishes to."""
+"""The topics by which replies go between processes: those that this one listens to, and those that it publishes to."""
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
-from penstock.broker.producer import Reply
 from penstock.client.aio.context import Context
 from penstock.client.entries.arrived import Arrived
 from penstock.client.entries.consumer import EntryConsumer
@@ -19,19 +17,17 @@ from penstock.client.enums import ConsumerType, InitialPosition
 from penstock.client.errors import PulsarException
 from penstock.client.session.commands import Publication, Subscription
 from penstock.model.entry import Entry
-from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import Message, OutMessage, request_timeout_ms
-from penstock.model.message_id import EARLIEST, LATEST
-from penstock.model.names import NamespaceName, TopicName
+from penstock.model.errors import PenstockError
+from penstock.model.message import Message, OutMessage
+from penstock.model.message_id import LATEST
+from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
-from .errors import engine_error
-from .requests import CORRELATION_ID, IS_ERROR, SCHEMA_VERSION, Address, Requests, address_of
+from .errors import own_error
 
 log = logging.getLogger(__name__)
 
-REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
 _PERMITS: Final = 1000
 _SENDERS_MAX: Final = 256  # of processes that asked lately; one that is needed again is made again
 # A broker drops what a connection sends to non-persistent topics beyond 1,000 at a time
@@ -45,7 +41,9 @@ T = TypeVar("T")
 class ReplyListener:
     """The consumer of this process's topic for replies in one namespace."""
 
-    def __init__(self, context: Context, topic: TopicName, encoder: EntryFormat, requests: Requests) -> None:
+    def __init__(
+        self, context: Context, topic: TopicName, encoder: EntryFormat, arrived: Callable[[Message], None]
+    ) -> None:
         how = Subscription(
             topic=str(topic),
             name=_SUBSCRIPTION,
@@ -55,7 +53,7 @@ class ReplyListener:
             initial_position=InitialPosition.Latest,
         )
         self._encoder = encoder
-        self._requests = requests
+        self._arrived = arrived
         self.consumer = EntryConsumer(context, how, LATEST, sink=self, recreates=True)
 
     async def start(self) -> None:
@@ -74,17 +72,7 @@ class ReplyListener:
                 log.warning("a reply cannot be understood: %s", error.message)
                 continue
             for message in messages:
-                self._answer(message)
-
-    def _answer(self, message: Message) -> None:
-        version = message.properties.get(SCHEMA_VERSION, "")
-        reply = Reply(
-            EARLIEST,  # the wait knows the request's id
-            message.payload,
-            message.properties.get(IS_ERROR) == "true",
-            int(version) if version.isascii() and version.isdigit() else None,
-        )
-        self._requests.answer(message.properties.get(CORRELATION_ID, ""), reply)
+                self._arrived(message)
 
     def reset(self) -> None:
         """Nothing is kept here."""
@@ -106,16 +94,11 @@ class ReplySender:
         self.producer = EntryProducer(context, Publication(topic=str(topic)))
         self._numbers = count()
 
-    async def send(self, encoder: EntryFormat, address: Address, reply: Reply, now_ms: int) -> None:
+    async def send(self, encoder: EntryFormat, message: OutMessage, now_ms: int) -> None:
         """Send one reply. Raises a PulsarException."""
-        properties = {CORRELATION_ID: address.correlation_id}
-        if reply.is_error:
-            properties[IS_ERROR] = "true"
-        if reply.schema_version is not None:
-            properties[SCHEMA_VERSION] = str(reply.schema_version)
         number = next(self._numbers)
         entry = encoder.encode(
-            (OutMessage(payload=reply.content, properties=properties),),
+            (message,),
             producer=self.producer.name,
             sequence_id=number,
             publish_time=now_ms,
@@ -124,62 +107,45 @@ class ReplySender:
         await self.producer.send(Outgoing(entry.data, number, number))
 
 
-class Replies:
-    """Both directions, for the whole engine."""
+class ReplyTopics:
+    """`ReplyTransport` of a cluster; `arrived` gets what comes."""
 
     def __init__(
-        self, context: Context, clock: Clock, encoder: EntryFormat, requests: Requests, tasks: Tasks
+        self,
+        context: Context,
+        clock: Clock,
+        encoder: EntryFormat,
+        tasks: Tasks,
+        arrived: Callable[[Message], None],
     ) -> None:
         self._context = context
         self._clock = clock
         self._encoder = encoder
-        self.requests = requests
         self._tasks = tasks
-        self._listeners: dict[NamespaceName, asyncio.Task[ReplyListener]] = {}
+        self._arrived = arrived
+        self._listeners: dict[TopicName, asyncio.Task[ReplyListener]] = {}
         self._senders: OrderedDict[TopicName, asyncio.Task[ReplySender]] = OrderedDict()
         self._in_flight = asyncio.Semaphore(_IN_FLIGHT_MAX)
 
-    async def listen(self, namespace: NamespaceName) -> None:
-        """Have replies to requests of a namespace arrive, before the first of them is published. Raises what the cluster
-        says."""
-        found = self._listeners.get(namespace)
+    async def listen(self, topic: TopicName) -> None:
+        found = self._listeners.get(topic)
         if found is None or _failed(found) or (found.done() and found.result().consumer.error is not None):
-            starting = self._start_listener(self.requests.reply_topic(namespace))
-            found = self._tasks.spawn(starting, f"listen to replies of {namespace}")
-            self._listeners[namespace] = found
+            found = self._tasks.spawn(self._start_listener(topic), f"listen to replies on {topic}")
+            self._listeners[topic] = found
         await self._of_cluster(found)
 
     async def _start_listener(self, topic: TopicName) -> ReplyListener:
-        listener = ReplyListener(self._context, topic, self._encoder, self.requests)
+        listener = ReplyListener(self._context, topic, self._encoder, self._arrived)
         await listener.start()
         return listener
 
-    async def reply(self, entry: Entry, topic: TopicName, reply: Reply) -> Outcome:
-        """Send the reply to a message of an entry of `topic`. Raises TOO_LARGE, and what the cluster says."""
-        size = len(reply.content)
-        if size > REPLY_BYTES_MAX:
-            raise PenstockError(
-                ErrorKind.TOO_LARGE, f"a reply of {size} bytes; the most is {REPLY_BYTES_MAX}"
-            )
-        messages = self._encoder.decode(entry)
-        request = messages[min(max(0, reply.request_id.batch_index), len(messages) - 1)]
-        address = address_of(request, topic)
-        if address is None:
-            return Outcome.NOT_A_REQUEST
-        now_ms = self._clock.now_ms()
-        if request.publish_time + (request_timeout_ms(request.properties) or 0) < now_ms:
-            self.requests.late += 1
-            return Outcome.NOBODY_WAITS
-        if address.topic == self.requests.reply_topic(topic.namespace_name):
-            delivered = self.requests.answer(address.correlation_id, reply)
-            return Outcome.DELIVERED if delivered else Outcome.NOBODY_WAITS
+    async def send(self, topic: TopicName, message: OutMessage) -> None:
         async with self._in_flight:
-            sender = await self._of_cluster(self._sender(address.topic))
+            sender = await self._of_cluster(self._sender(topic))
             try:
-                await sender.send(self._encoder, address, reply, now_ms)
+                await sender.send(self._encoder, message, self._clock.now_ms())
             except PulsarException as error:
-                raise engine_error(error) from None
-        return Outcome.DELIVERED
+                raise own_error(error) from None
 
     def _sender(self, topic: TopicName) -> "asyncio.Task[ReplySender]":
         found = self._senders.get(topic)
@@ -202,7 +168,7 @@ class Replies:
         try:
             return await asyncio.shield(starting)
         except PulsarException as error:
-            raise engine_error(error) from None
+            raise own_error(error) from None
 
     async def close(self) -> None:
         """Leave every topic."""

@@ -14,6 +14,7 @@ import msgspec
 from penstock.client.aio.link import Link
 from penstock.client.errors import IncompatibleSchema, PulsarException, TopicNotFound, server_error
 from penstock.client.session.commands import schema_info, wire_schema
+from penstock.engines.shared.schemas import check_schema, schema_needed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
@@ -21,7 +22,7 @@ from penstock.wire.metadata import schema_version_bytes, schema_version_number
 from penstock.wire.pulsar_pb2 import CommandGetOrCreateSchema, CommandGetSchema
 
 from .cluster import PulsarCluster
-from .errors import engine_error
+from .errors import own_error
 
 LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
 TOPICS_MAX: Final = 10_000  # whose schemas are remembered
@@ -104,7 +105,7 @@ class Schemas:
         try:
             return await self._cluster.context.lookup.link(str(topic.base))
         except PulsarException as error:
-            raise engine_error(error, str(topic.base)) from None
+            raise own_error(error, str(topic.base)) from None
 
     async def _ask(self, link: Link, topic: TopicName, number: int | None) -> SchemaVersion | None:
         """One version, or the newest; None where there is none."""
@@ -117,7 +118,7 @@ class Schemas:
         except TopicNotFound:
             return None
         except PulsarException as error:
-            raise engine_error(error, str(topic.base)) from None
+            raise own_error(error, str(topic.base)) from None
         version = schema_version_number(answer.schema_version)
         found = number if version is None else version
         if found is None:
@@ -190,22 +191,12 @@ class Schemas:
         """Nothing to do: the cluster checks it when the consumer subscribes."""
 
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:
-        from penstock.codec.definition import check_definition
-
-        size = len(schema.data) + len(schema.name.encode())
-        size += sum(len(name.encode()) + len(value.encode()) for name, value in schema.properties.items())
-        if size > self._bytes_max:
-            raise PenstockError(
-                ErrorKind.BAD_VALUE_SCHEMA, f"a schema of {size} bytes; the most is {self._bytes_max}"
-            )
-        check_definition(schema, max_schema_bytes=self._bytes_max)
+        check_schema(schema, self._bytes_max)
 
     def check_unversioned(self, topic: TopicName) -> None:
         known = self._topics.get(topic.base)
         if known is not None and not known.unversioned:
-            raise PenstockError(
-                ErrorKind.INCOMPATIBLE_SCHEMA, f"{topic} has a schema and takes no messages without one"
-            )
+            raise schema_needed(topic)
 
     # -- changing
 
@@ -234,9 +225,9 @@ class Schemas:
             if answer.HasField("error_code"):
                 raise server_error(answer.error_code, answer.error_message)
         except IncompatibleSchema as error:
-            raise engine_error(error) from None
+            raise own_error(error) from None
         except PulsarException as error:
-            raise engine_error(error, str(topic.base)) from None
+            raise own_error(error, str(topic.base)) from None
         return schema_version_number(answer.schema_version)
 
     async def _served(self, topic: TopicName) -> str:

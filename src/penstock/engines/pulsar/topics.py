@@ -18,7 +18,7 @@ from penstock.runtime.tasks import Locks
 
 from .admin import admin_path
 from .cluster import PulsarCluster
-from .errors import engine_error
+from .errors import own_error
 from .namespaces import PulsarNamespaces
 from .topic import PulsarTopic
 
@@ -96,7 +96,7 @@ class PulsarTopics:
             self._put(name, None)
             return
         except PulsarException as error:
-            raise engine_error(error) from None
+            raise own_error(error) from None
         self._put(name, TopicDocument(partitions=partitions))
         for learner in self.learners:
             await learner(name)
@@ -138,7 +138,7 @@ class PulsarTopics:
         try:
             found = await self._cluster.context.lookup.topics(str(namespace), RegexSubscriptionMode.AllTopics)
         except PulsarException as error:
-            raise engine_error(error) from None
+            raise own_error(error) from None
         names = [TopicName.parse(text) for text in found]
         partitions: dict[TopicName, int] = {}
         for name in names:
@@ -151,6 +151,10 @@ class PulsarTopics:
         self._names[namespace] = now, sorted(partitions)
         if len(self._names) > KNOWN_MAX:
             del self._names[next(iter(self._names))]
+
+    async def learn_whole(self, name: TopicName) -> None:
+        """As `learn`: administrators ask the cluster."""
+        await self.learn(name)
 
     # -- which there are
 

@@ -1,10 +1,12 @@
 """The admin API: which operation a request means, and its answer."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from penstock.broker.broker import Broker
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import NamespaceName, TopicName
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
@@ -126,6 +128,8 @@ async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
     except UnicodeDecodeError:
         raise PenstockError(ErrorKind.BAD_PARAMETER, "the URL is not UTF-8") from None
+    if context.broker.cluster is not None:
+        await _learn(context.broker, names)
     content = b""
     if operation.request is not None:
         content = await exchange.body(context.limits.max_request_bytes, encoded=True)
@@ -134,6 +138,17 @@ async def _answer(context: ServerContext, exchange: Exchange) -> Answer:
     if method != "GET":
         context.audit.changed(caller.role, scope, answer.status, proxy=caller.proxy)
     return answer
+
+
+async def _learn(broker: Broker, names: Mapping[str, str]) -> None:
+    """Have what the handlers ask at once of a namespace or a topic learned from the cluster. Raises INVALID_NAME."""
+    if "tenant" not in names or "namespace" not in names:
+        return
+    await broker.topics.learn_names(NamespaceName.of(names["tenant"], names["namespace"]))
+    if "topic" in names:
+        domain = names.get("domain", "persistent")
+        topic = TopicName.of(domain, names["tenant"], names["namespace"], names["topic"])
+        await broker.topics.learn_whole(topic)
 
 
 def _as_answer(operation: AdminOperation, value: Any) -> Answer:

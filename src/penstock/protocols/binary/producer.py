@@ -185,7 +185,9 @@ class ProducerHandler:
             if isinstance(result, MessageId):
                 frames.append(send_receipt(self._id, sending.sequence_id, result, sending.highest))
             elif result is not None:
-                frames.append(encode(command_of(answers.send_error(self._id, sending.sequence_id, result))))
+                # Of a batch its highest sequence id, as Pulsar does and clients expect.
+                number = max(sending.sequence_id, sending.highest)
+                frames.append(encode(command_of(answers.send_error(self._id, number, result))))
         self._peer.output.write(b"".join(frames))
 
     # -- the end

@@ -70,7 +70,7 @@ async def lookup(session: Session, command: pb.CommandLookupTopic, frame: Frame)
             raise broker.topics.missing(name)
         answer.response = kind.Connect
         answer.authoritative = True
-        if broker.cluster is not None:
+        if broker.cluster is not None and broker.cluster.administered:
             owner = await broker.cluster.owner(name)
             answer.brokerServiceUrl, answer.brokerServiceUrlTls = owner.url, owner.tls_url
             session.send(answer)

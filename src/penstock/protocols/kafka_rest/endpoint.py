@@ -231,8 +231,9 @@ class KafkaRestEndpoint:
         self._waits.drain()
 
     async def close(self) -> None:
-        """End what waits."""
+        """End what waits, and keep what is known of positions."""
         await self._waits.close()
+        await self._logs.close()
 
 
 def _json(value: Any) -> Answer:

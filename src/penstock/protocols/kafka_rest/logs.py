@@ -7,7 +7,9 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
 
 from .blocks import Blocks
+from .local_positions import LocalPositions
 from .positions import LogPositions
+from .shared_logs import SharedLogs
 
 
 class Logs:
@@ -16,7 +18,11 @@ class Logs:
     def __init__(self, broker: Broker, blocks: Blocks | None = None) -> None:
         self._broker = broker
         self._blocks = blocks or Blocks()
-        self._logs: dict[int, LogPositions] = {}
+        self._logs: dict[int, LocalPositions] = {}
+        self._shared: SharedLogs | None = None
+        if broker.journals is not None:
+            self._shared = SharedLogs(broker.journals, broker.tasks, self._blocks)
+            return
         broker.topics.observers.append(self)
         for topic in broker.topics.open_topics:
             self.opened(topic)
@@ -26,7 +32,7 @@ class Logs:
     def opened(self, topic: Topic) -> None:
         """Logs that no client reads here are followed, too, as a trim would take their positions with it."""
         if topic.name.persistent and topic.name.namespace_name == DEFAULT_NAMESPACE:
-            self._logs[topic.ledger] = LogPositions(topic, self._blocks)
+            self._logs[topic.ledger] = LocalPositions(topic, self._blocks)
 
     async def trimming(self, topic: Topic, before_entry: int) -> None:
         found = self._logs.get(topic.ledger)
@@ -38,6 +44,11 @@ class Logs:
         if found is not None:
             await found.forget()
 
+    async def close(self) -> None:
+        """Keep what is not kept yet."""
+        if self._shared is not None:
+            await self._shared.close()
+
     # -- which there are
 
     def names(self) -> list[TopicName]:
@@ -48,15 +59,19 @@ class Logs:
         """How many partitions a topic has, one where it is not partitioned; raises TOPIC_NOT_FOUND."""
         return self._broker.topics.partitions(name) or 1
 
-    async def get(self, name: TopicName, partition: int) -> LogPositions:
-        """The log of a partition; raises TOPIC_NOT_FOUND, PARTITION_NOT_FOUND."""
+    async def get(self, name: TopicName, partition: int, *, refresh: bool = True) -> LogPositions:
+        """The log of a partition, whose end is asked of a cluster with `refresh`; raises TOPIC_NOT_FOUND,
+        PARTITION_NOT_FOUND."""
         require(self._broker, Capability.BYTE_POSITIONS)
         check_partition(name, partition, self.partitions(name))
         partitioned = self._broker.topics.partitions(name) > 0
         topic = await self._broker.topics.get(
             name.of_partition(partition) if partitioned else name, create=False
         )
-        await topic.refresh()
+        if self._shared is not None:
+            if refresh:
+                await topic.refresh()
+            return self._shared.of(topic)
         found = self._logs.get(topic.ledger)
         if found is None:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{name} was deleted")

@@ -189,7 +189,7 @@ class Renderer:
         """A piece and its digest."""
         frames = await log.frames(piece.start, piece.end)
         body = frames if form.is_frames else await _work(len(frames), lambda: form.write(frames))
-        key = log.topic.ledger, piece._replace(lasting=False), form._replace(gzip=False)
+        key = log.key, piece._replace(lasting=False), form._replace(gzip=False)
         digested = self._digests.get(key)
         if digested is None:
             digested = self._digests[key] = await _work(len(body), lambda: digest(body))
@@ -201,7 +201,7 @@ class Renderer:
         self, log: LogPositions, form: Form, pieces: Sequence[Piece], size: int
     ) -> tuple[bytes, Headers]:
         # The boundary is the same for the same question, and no client that writes to the log can know it.
-        asked = repr((log.topic.ledger, form, pieces)).encode()
+        asked = repr((log.key, form, pieces)).encode()
         boundary = blake2b(asked, key=self._secret, digest_size=16).hexdigest()
         parts: list[bytes] = []
         for piece in pieces:

@@ -1,6 +1,7 @@
 """POST to a partition: all messages of a request are appended, or none (docs/kafka-rest.md)."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,18 +10,21 @@ from penstock.broker.capability import Capability
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.model.policy import ProducerOptions
 from penstock.protocols.http.answers import Answer
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.limits import Limits
+from penstock.protocols.payloads import TopicSchemas
+from penstock.protocols.producer_cache import ProducerCache
 from penstock.protocols.trace import traced
 
 from .bodies import read_messages
-from .framing import Budget
+from .framing import HEAD_BYTES, Budget
 from .logs import Logs, check_partition
-from .positions import LogPositions, TrimmedError
+from .positions import TrimmedError
 from .ranges import Piece
 from .representations import INLINE_BYTES, content_range
+
+logger = logging.getLogger(__name__)
 
 # A log that was never read here may take long to be read; the message is stored by then.
 PLACING_S: Final = 2.0
@@ -33,6 +37,7 @@ class Write:
         self._broker = broker
         self._limits = limits
         self._logs = logs
+        self._producers = ProducerCache(broker)
 
     async def __call__(self, name: TopicName, partition: int, exchange: Exchange) -> Answer:
         """Answer POST."""
@@ -54,15 +59,12 @@ class Write:
             if trace is not None:
                 message.properties = traced(message.properties, trace)
         self._broker.schemas.check_unversioned(name)
-        producer = await self._broker.producer(name, ProducerOptions(shared_name=True))
-        try:
-            results = await producer.publish(messages)
-        finally:
-            producer.close()
-        ids = _all(results)
+        cached = await self._producers.get(name, "", TopicSchemas(self._broker.schemas, name))
+        ids = _all(await cached.producer.publish(messages))
         if Capability.BYTE_POSITIONS not in self._broker.capabilities:
             return Answer(status=204)
-        place = await self._place(await self._logs.get(name, partition), ids[0].entry, ids[-1].entry)
+        size = sum(HEAD_BYTES + len(message.payload) for message in messages)
+        place = await self._place(name, partition, ids, size)
         return Answer(status=204, headers={} if place is None else {"content-range": place})
 
     def _check_place(self, name: TopicName, partition: int) -> None:
@@ -74,15 +76,27 @@ class Write:
             count = auto.partitions or 1
         check_partition(name, partition, count)
 
-    async def _place(self, log: LogPositions, first: int, last: int) -> str | None:
-        """Where the entries lie; None when that takes too long to find out, or when they are gone again."""
+    async def _place(
+        self, name: TopicName, partition: int, ids: Sequence[MessageId], size_bytes: int
+    ) -> str | None:
+        """Where the messages lie; None when that takes too long to find out, or when they are gone again."""
         try:
             async with asyncio.timeout(PLACING_S):
-                size = await log.extend()
-                start, end = await log.position_of(first), await log.position_of(last + 1)
+                log = await self._logs.get(name, partition, refresh=False)
+                stored = await log.place(ids, size_bytes)
         except (TimeoutError, TrimmedError):
             return None
-        return content_range(Piece(start, end, lasting=True), size)
+        except PenstockError as error:
+            if self._broker.cluster is None:
+                raise
+            # They are stored, whatever the cluster says to further questions.
+            logger.warning("the place of stored messages is not known: %s", error.message)
+            return None
+        return (
+            None
+            if stored is None
+            else content_range(Piece(stored.start, stored.end, lasting=True), stored.size)
+        )
 
 
 def _all(results: Sequence[MessageId | PenstockError]) -> list[MessageId]:

@@ -12,11 +12,11 @@ from penstock.model.message_id import MessageId
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.limits import Limits
 from penstock.protocols.payloads import BoundSchema, TopicSchemas
+from penstock.protocols.producer_cache import CachedProducer
 from penstock.protocols.trace import traced
 
 from .operations import Target
 from .produce_shapes import ProduceMessage
-from .producer_cache import CachedProducer
 from .services import Services
 
 LOCAL_ONLY: Final = "__local__"  # Pulsar's mark of a message that is not replicated

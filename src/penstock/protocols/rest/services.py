@@ -6,13 +6,13 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPolls
+from penstock.protocols.producer_cache import ProducerCache
 
 from .elsewhere import Elsewhere
 from .instances import Instances
 from .operations import Target
 from .parts import Decoding
 from .prepared import Preparing
-from .producer_cache import ProducerCache
 
 
 class Services:

@@ -86,6 +86,7 @@ def producer_parameters(query: Query) -> ProducerParameters:
     options = ProducerOptions(
         name=query.name("producerName"),
         initial_sequence_id=query.long("initialSequenceId", -1),
+        encrypted=bool(keys),
         hashing=query.choice("hashingScheme", Hashing, Hashing.JAVA_STRING),
         # CustomPartition is accepted and does what the default does, as in Pulsar.
         routing=query.choice("messageRoutingMode", Routing, Routing.SINGLE),

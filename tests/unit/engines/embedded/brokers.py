@@ -7,7 +7,7 @@ from penstock.broker.delivery import Delivery
 from penstock.broker.settings import BrokerSettings
 from penstock.engines.embedded.broker import Broker
 from penstock.engines.embedded.memory import MemoryStore
-from penstock.engines.embedded.subscription import Consumer
+from penstock.engines.subscription import Consumer
 from penstock.model.message import Message, OutMessage
 from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import TopicName

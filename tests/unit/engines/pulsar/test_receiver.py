@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from tests.support.budgets import StubBudget
 
 from penstock.broker.delivery import Delivery
 from penstock.engines.pulsar.outstanding import Outstanding
-from penstock.engines.pulsar.receiver import COUNT_BYTES, Receiver
+from penstock.engines.pulsar.receiver import Receiver
+from penstock.engines.shared.outbox import COUNT_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.policy import ConsumerOptions, SubscriptionType
@@ -46,29 +48,10 @@ class Part:
         self.handed += deliveries
 
 
-class Budget:
-    def __init__(self) -> None:
-        self.over = False
-        self.size = 0
-        self.callbacks: list[Any] = []
-
-    def send(self, size: int) -> None:
-        self.size += size
-
-    def has_room(self, size: int) -> bool:
-        return not self.over
-
-    def reserve(self, size: int) -> bool:
-        return not self.over
-
-    def call_when_room(self, callback: Any) -> None:
-        self.callbacks.append(callback)
-
-
 class Stage:
     """A receiver with some topics."""
 
-    def __init__(self, topics: int = 1, budget: Budget | None = None, **options: Any) -> None:
+    def __init__(self, topics: int = 1, budget: StubBudget | None = None, **options: Any) -> None:
         self.clock = ManualClock()
         options.setdefault("type", SubscriptionType.SHARED)
         self.receiver = Receiver("c", "s", ConsumerOptions(**options), budget, self.clock)
@@ -193,7 +176,7 @@ def test_what_is_void_frees_window_and_permits() -> None:
 
 
 def test_what_waits_and_was_just_taken_counts_in_the_budget() -> None:
-    budget = Budget()
+    budget = StubBudget()
     stage = Stage(budget=budget, window=1000)
     stage.arrive(1, size=2 * COUNT_BYTES)
     assert budget.size == 2 * COUNT_BYTES
@@ -208,15 +191,13 @@ def test_what_waits_and_was_just_taken_counts_in_the_budget() -> None:
 
 
 def test_an_exceeded_budget_is_asked_again_once_there_is_room() -> None:
-    budget = Budget()
-    budget.over = True
+    budget = StubBudget(over=True)
     stage = Stage(budget=budget, window=1000)
     assert stage.permits == [1]
     stage.arrive(1)
     assert stage.permits == [0]
-    assert len(budget.callbacks) == 1
-    budget.over = False
-    budget.callbacks.pop()()
+    assert budget.waiting == 1
+    budget.free()
     assert stage.permits[0] > 1
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.routing import Router as CoreRouter
+from penstock.engines.shared.routing import Router as CoreRouter
 from penstock.model.hashing import java_string_hash
 from penstock.model.policy import Hashing, Routing
 from penstock.pipeline.errors import PipelineError

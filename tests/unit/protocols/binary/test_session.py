@@ -151,6 +151,16 @@ async def test_what_is_refused_does_not_disturb_the_order_of_receipts() -> None:
         assert answers[3].message_id.entryId == 1
 
 
+async def test_a_batch_that_is_refused_is_named_by_its_highest_sequence_id() -> None:
+    async with sessions() as (one,):
+        await one.connect()
+        await one.ask(producer())
+        batch = CommandSend(producer_id=1, sequence_id=4, num_messages=3, highest_sequence_id=6)
+        one.say(batch, entry(b"b", b"c", b"d", sequence_id=4, producer="somebody"))
+        (refused,) = await one.heard()
+        assert (refused.sequence_id, refused.error) == (6, ServerError.NotAllowedError)
+
+
 async def test_send_for_a_producer_of_nobody_closes_the_connection() -> None:
     async with sessions(count=2) as (one, other):
         await one.connect()

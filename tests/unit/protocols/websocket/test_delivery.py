@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.unit.engines.embedded.brokers import Bench, bench
 
-from penstock.engines.embedded.subscription import Consumer
+from penstock.engines.subscription import Consumer
 from penstock.protocols.proxied import Meter
 from penstock.protocols.rates import Allowance
 from penstock.protocols.websocket.delivery import GROUP_MAX, Deliverer

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from penstock.engines.embedded.registry.namespaces import Namespaces
-from penstock.engines.embedded.registry.schemas import Schemas
+from penstock.engines.registry.namespaces import Namespaces
+from penstock.engines.registry.schemas import Schemas
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.runtime.clock import Clock

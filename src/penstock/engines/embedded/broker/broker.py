@@ -7,16 +7,18 @@ from penstock.broker.entry_format import EntryFormat
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topics import TopicDocument
-from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.registry.namespaces import Namespaces
-from penstock.engines.embedded.registry.policies import Policies
-from penstock.engines.embedded.registry.schemas import Schemas
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.subscription.cursors import CursorFlusher
 from penstock.engines.embedded.topic.access import Access, Epochs
 from penstock.engines.embedded.topic.requests import Requests
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
+from penstock.engines.registry.namespaces import Namespaces
+from penstock.engines.registry.policies import Policies
+from penstock.engines.registry.schemas import Schemas
+from penstock.engines.shared.dead_letters import DeadLetters
+from penstock.engines.shared.watches import Watches
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.cursors import CursorFlusher
+from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import SubscriptionType
@@ -27,13 +29,11 @@ from penstock.runtime.tasks import Tasks
 from .administration import Administration
 from .compactions import Compactions
 from .consumers import Consumers
-from .dead_letters import DeadLetters
 from .producers import Producers
 from .retention_task import RetentionTask
 from .staging import Staging
 from .subscriptions import Subscriptions
 from .topics import Topics
-from .watches import Watches
 
 
 class Broker:
@@ -44,6 +44,7 @@ class Broker:
 
     capabilities = frozenset(Capability)
     cluster = None  # it is its own
+    journals = None  # of a cluster
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Broker:
             new_name=self.new_name,
         )
         self.producer = self._producers.open
-        self._dead_letters = DeadLetters(encoder, self.producer, self.schemas)
+        self._dead_letters = DeadLetters(encoder, self._producers.lend, self.schemas)
         self.watches = Watches(self.tasks)
         self.topics.listeners.add(self.watches.changed)
         self._consumers = Consumers(

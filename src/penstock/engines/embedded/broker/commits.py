@@ -1,6 +1,6 @@
 """Whether what a commit appended is still there."""
 
-from penstock.engines.batches import counts_of, shown_counts, shown_topics
+from penstock.engines.shared.batches import counts_of, shown_counts, shown_topics
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, Span, Targets

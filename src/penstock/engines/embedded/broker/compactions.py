@@ -4,9 +4,9 @@ import asyncio
 from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
-from penstock.engines.embedded.log.compaction import Compaction, Kept
 from penstock.engines.embedded.ports import MetaStore
 from penstock.engines.embedded.topic import Topic
+from penstock.engines.subscription.compaction import Compaction, Kept
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.runtime.tasks import Tasks

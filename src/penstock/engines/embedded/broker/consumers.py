@@ -9,8 +9,9 @@ from penstock.broker.delivery import Budget
 from penstock.broker.names import matched_name
 from penstock.broker.patterns import Pattern
 from penstock.broker.watches import Watch
-from penstock.engines.embedded.subscription import Consumer
 from penstock.engines.embedded.topic.topic import Topic
+from penstock.engines.shared.watches import Watches
+from penstock.engines.subscription import Consumer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.model.policy import ConsumerOptions
@@ -19,7 +20,6 @@ from penstock.runtime.tasks import Slices, Tasks
 
 from .subscriptions import Subscriptions
 from .topics import Topics
-from .watches import Watches
 
 
 class Consumers:

@@ -1,18 +1,22 @@
 """The producers of a broker: admitted by their topics, and given new partitions."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
+from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.storage_health import StorageHealth
-from penstock.engines.embedded.registry.schemas import Schemas
 from penstock.engines.embedded.topic.producer import Producer
 from penstock.engines.embedded.topic.requests import Requests
+from penstock.engines.registry.schemas import Schemas
 from penstock.model.names import TopicName
 from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 
 from .topics import Topics
+
+_DEAD_LETTERS: Final = ProducerOptions(name="penstock-dead-letters", shared_name=True)
 
 
 class Producers:
@@ -79,6 +83,15 @@ class Producers:
         if not options.shared_name and (len(topics) > 1 or topics[0].name != name):
             self._growing.setdefault(name, set()).add(producer)
         return producer
+
+    @asynccontextmanager
+    async def lend(self, name: TopicName, encrypted: bool) -> AsyncIterator[Producer]:
+        """A producer for one dead letter, `encrypted` or not; raises why it cannot be opened."""
+        producer = await self.open(name, _DEAD_LETTERS)
+        try:
+            yield producer
+        finally:
+            producer.close()
 
     def grows_with(self, name: TopicName) -> bool:
         """Whether a producer publishes to all partitions of a topic."""

@@ -11,10 +11,10 @@ from typing import Final
 
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import STORAGE_KINDS
-from penstock.engines.embedded.registry.policies import Policies
-from penstock.engines.embedded.subscription import Subscription
 from penstock.engines.embedded.topic.retention import Look, look
 from penstock.engines.embedded.topic.topic import Topic
+from penstock.engines.registry.policies import Policies
+from penstock.engines.subscription import Subscription
 from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import QuotaAction

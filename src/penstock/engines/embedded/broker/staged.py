@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from penstock.broker.settings import BrokerSettings
-from penstock.engines.batches import Batch, Stage
+from penstock.engines.shared.batches import Batch, Stage
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import StagedRun, StageKey
 

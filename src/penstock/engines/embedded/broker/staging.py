@@ -13,7 +13,10 @@ import msgspec
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Caller, Expected, Published
 from penstock.broker.topic import Topic as AnyTopic
-from penstock.engines.batches import (
+from penstock.engines.embedded.ports import Store
+from penstock.engines.embedded.topic.publish import publish_bulk
+from penstock.engines.embedded.topic.topic import Topic
+from penstock.engines.shared.batches import (
     Batch,
     Share,
     bases_of,
@@ -26,9 +29,6 @@ from penstock.engines.batches import (
     names_of,
     skipped,
 )
-from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.topic.publish import publish_bulk
-from penstock.engines.embedded.topic.topic import Topic
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId

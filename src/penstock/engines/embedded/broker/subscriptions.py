@@ -7,10 +7,10 @@ import msgspec
 
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.topic import Topic as AnyTopic
-from penstock.engines.embedded.log.offsets import OffsetSet
 from penstock.engines.embedded.ports import CursorChange
-from penstock.engines.embedded.subscription import Consumer, Subscription
 from penstock.engines.embedded.topic.topic import Topic
+from penstock.engines.subscription import Consumer, Subscription
+from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local

@@ -9,10 +9,10 @@ import msgspec
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.storage_health import StorageHealth
 from penstock.broker.topics import TopicDocument, TopicObserver
-from penstock.engines.embedded.log.tail import TailCache
 from penstock.engines.embedded.ports import Store
-from penstock.engines.embedded.registry.namespaces import Namespaces
 from penstock.engines.embedded.topic.topic import Topic, TopicParts
+from penstock.engines.registry.namespaces import Namespaces
+from penstock.engines.shared.tail import TailCache
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics
@@ -84,6 +84,9 @@ class Topics:
         """Nothing to do: what is asked of topics is known."""
 
     async def learn_names(self, namespace: NamespaceName) -> None:
+        """Nothing to do, likewise."""
+
+    async def learn_whole(self, name: TopicName) -> None:
         """Nothing to do, likewise."""
 
     # -- which there are

@@ -14,8 +14,8 @@ import msgspec
 
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Caller
-from penstock.engines.batches import shown_topics
 from penstock.engines.embedded.ports import Store
+from penstock.engines.shared.batches import shown_topics
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Target, Targets, Writer
 from penstock.runtime.clock import Clock

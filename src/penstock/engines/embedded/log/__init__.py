@@ -1,1 +1,1 @@
-"""What is known of one log beside its store: its tail, offsets, sequence ids, and what compaction left."""
+"""What is known of one log beside its store: its tail, and sequence ids."""

@@ -2,14 +2,12 @@
 
 from asyncio import Future
 from collections.abc import Awaitable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
 from penstock.model.entry import AppendResult, Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-
-READ_BYTES: Final = 1 << 20  # one read of the store; large enough to be efficient, small enough to be fair
 
 
 class LogState(msgspec.Struct):

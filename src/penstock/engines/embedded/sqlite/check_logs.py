@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from penstock.engines.embedded.log.offsets import CHUNK
+from penstock.engines.subscription.offsets import CHUNK
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import InForce, QuotaAction
 from penstock.runtime.clock import Timer

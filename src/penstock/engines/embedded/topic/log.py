@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.engines.embedded.log.tail import Tail, TailCache
 from penstock.engines.embedded.ports import LogState, Store
-from penstock.engines.embedded.ports.log import READ_BYTES
+from penstock.engines.shared.tail import Tail, TailCache
+from penstock.engines.subscription.store import READ_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -81,6 +81,10 @@ class TopicLog:
 
     def peek_all(self, entry_id: int, entries_max: int) -> Sequence[Entry]:
         return self._tail.slice(entry_id, entries_max, READ_BYTES)
+
+    def gap_end(self, entry_id: int) -> int:
+        """No id is skipped."""
+        return entry_id
 
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
         entry_id = max(entry_id, self.first_entry)

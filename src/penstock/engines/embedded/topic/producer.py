@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final
 
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
-from penstock.engines.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
-from penstock.engines.routing import Router
+from penstock.engines.shared.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batch_sizes, cut
+from penstock.engines.shared.routing import Router
+from penstock.engines.shared.schemas import AskedVersions
 from penstock.model.entry import NewEntry, NewRun
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -20,8 +20,6 @@ from penstock.runtime.clock import Clock
 from .publish import Packed, internal_error, publish, whole
 from .requests import Requests
 from .topic import Topic
-
-SCHEMAS_MAX: Final = 1000  # schemas a producer remembers the versions of
 
 
 class Producer:
@@ -59,10 +57,9 @@ class Producer:
         self.deduplicate = deduplicate
         self._encoder = encoder
         self._clock = clock
-        self._version_of = version_of
         self._bytes_max = message_bytes_max
         self._detach = detach
-        self._versions: dict[object, int | None] = {}
+        self._versions = AskedVersions(version_of)
         self._requests = requests
         self._topic = topic
         self._router = Router(len(self.topics), options.routing, options.hashing)
@@ -241,13 +238,7 @@ class Producer:
 
         What was once answered is remembered, up to a bound. Raises INCOMPATIBLE_SCHEMA, BAD_VALUE_SCHEMA.
         """
-        key = (schema.type, schema.data, tuple(sorted(schema.properties.items())))
-        if key not in self._versions:
-            version = await self._version_of(schema)
-            if len(self._versions) >= SCHEMAS_MAX:
-                self._versions.clear()
-            self._versions[key] = version
-        return self._versions[key]
+        return await self._versions.get(schema)
 
     def number(self, message: OutMessage) -> int:
         number = message.sequence_id

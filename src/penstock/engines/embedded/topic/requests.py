@@ -8,19 +8,24 @@ A wait has no task, and all have one timer (`runtime.clock.Timers`): waits that 
 deadline of it. What a wait ended with is handed over once and not kept.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Final
 
 import msgspec
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply, ReplyOrError
-from penstock.engines.embedded.subscription import Subscription
-from penstock.engines.embedded.subscription.receiver import Receiver
+from penstock.engines.shared.requests import (
+    REPLY_BYTES_MAX,
+    check_size,
+    check_timeout,
+    no_reply,
+    reply_of,
+    shutting_down,
+)
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Message, OutMessage
 from penstock.model.message_id import MessageId
@@ -33,8 +38,6 @@ _Key = tuple[str, str, int] | tuple[int, int, int]
 
 # Waits with the same deadline, in the order in which they began.
 _Bucket = dict["Request", None]
-
-REPLY_BYTES_MAX: Final = 5 * 1024 * 1024  # a reply may be as large as a message
 
 
 class Request(msgspec.Struct, eq=False):
@@ -68,12 +71,7 @@ class Request(msgspec.Struct, eq=False):
             on_end(self, ended)
 
     async def reply(self) -> Reply:
-        future: asyncio.Future[ReplyOrError] = asyncio.get_running_loop().create_future()
-        self.call_when_ended(partial(_complete, future))
-        ended = await future
-        if isinstance(ended, PenstockError):
-            raise ended
-        return ended
+        return await reply_of(self)
 
     def fail(self, error: PenstockError) -> None:
         self.end(error)
@@ -195,18 +193,13 @@ class Requests:
         return request
 
     def check(self, timeout_ms: int) -> None:
-        if not 1 <= timeout_ms <= self._timeout_ms_max:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"a request's timeout must be within 1 and {self._timeout_ms_max} ms, not {timeout_ms}",
-            )
+        check_timeout(timeout_ms, self._timeout_ms_max)
 
     def _time_over(self, bucket: _Bucket) -> None:
         for request in list(bucket):
             if request.waiting:
                 self.timed_out += 1
-                text = f"no reply within {request.timeout_ms} ms"
-                request.fail(PenstockError(ErrorKind.REQUEST_TIMEOUT, text))
+                request.fail(no_reply(request.timeout_ms))
 
     async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
         """Give a reply to the clients that wait for it. The caller acknowledges the message afterwards.
@@ -214,11 +207,8 @@ class Requests:
         `consumer` None lets any consumer of the subscription have received it. Raises MESSAGE_NOT_FOUND when
         the message is not out with it, TOO_LARGE.
         """
-        message_id, size = reply.request_id, len(reply.content)
-        if size > REPLY_BYTES_MAX:
-            raise PenstockError(
-                ErrorKind.TOO_LARGE, f"a reply of {size} bytes; the most is {REPLY_BYTES_MAX}"
-            )
+        check_size(reply)
+        message_id = reply.request_id
         if not source.answers.has_out(message_id.entry, message_id.batch_index, consumer):
             raise PenstockError(
                 ErrorKind.MESSAGE_NOT_FOUND,
@@ -270,19 +260,11 @@ class Requests:
 
     def close(self) -> None:
         """The server stops: every wait ends; the messages stay."""
-        gone = PenstockError(
-            ErrorKind.UNAVAILABLE,
-            "the server is shutting down; the request is stored, nobody waits for its reply",
-        )
+        gone = shutting_down()
         for request in list(self._all()):
             request.fail(gone)
         self._timers.close()
         self._due_ms = -1
-
-
-def _complete(future: asyncio.Future[ReplyOrError], _: Request, ended: ReplyOrError) -> None:
-    if not future.done():  # else its task is being cancelled
-        future.set_result(ended)
 
 
 def _key(message_id: MessageId) -> _Key:

@@ -7,7 +7,7 @@ oldest first. Subscriptions that are not durable hold nothing: they are moved on
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.subscription import Subscription
 from penstock.model.entry import Entry
 from penstock.model.policy import QuotaAction
 

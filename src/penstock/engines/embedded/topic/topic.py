@@ -8,12 +8,12 @@ from typing import Protocol
 import msgspec
 
 from penstock.broker.topic import Publisher
-from penstock.engines.embedded.log.compaction import Compaction
 from penstock.engines.embedded.log.sequences import Sequences
-from penstock.engines.embedded.log.tail import TailCache, stored
 from penstock.engines.embedded.log.transient import Kept
 from penstock.engines.embedded.ports import LogState, Store
-from penstock.engines.embedded.subscription import Subscription
+from penstock.engines.shared.tail import TailCache, stored
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.compaction import Compaction
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName

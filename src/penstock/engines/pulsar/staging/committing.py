@@ -11,7 +11,9 @@ from penstock.broker.staging import Caller, Expected
 from penstock.client.aio.context import Context
 from penstock.client.entries.transactions import TransactionId, Transactions
 from penstock.client.errors import PulsarException
-from penstock.engines.batches import (
+from penstock.engines.pulsar.schemas import Schemas
+from penstock.engines.pulsar.topics import PulsarTopics
+from penstock.engines.shared.batches import (
     bases_of,
     below,
     check_same,
@@ -21,8 +23,6 @@ from penstock.engines.batches import (
     shown_topics,
     skipped,
 )
-from penstock.engines.pulsar.schemas import Schemas
-from penstock.engines.pulsar.topics import PulsarTopics
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, Span, Targets

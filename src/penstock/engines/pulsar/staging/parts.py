@@ -17,11 +17,11 @@ from penstock.client.entries.pending import Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.errors import PulsarException
 from penstock.client.session.commands import Publication
-from penstock.engines.batches import Batch, Share, Stage
 from penstock.engines.pulsar.errors import engine_error
 from penstock.engines.pulsar.positions import BEFORE_ALL, Place
 from penstock.engines.pulsar.reader import Reader
 from penstock.engines.pulsar.readers import QUIET_S
+from penstock.engines.shared.batches import Batch, Share, Stage
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage

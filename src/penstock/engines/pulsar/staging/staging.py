@@ -12,11 +12,11 @@ from penstock.broker.topic import Topic
 from penstock.client.aio.context import Context
 from penstock.client.entries.transactions import Transactions
 from penstock.client.errors import PulsarException
-from penstock.engines.batches import check_kept, declared, names_of
 from penstock.engines.pulsar.entries import EntryPublishing
 from penstock.engines.pulsar.errors import engine_error
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
+from penstock.engines.shared.batches import check_kept, declared, names_of
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName

@@ -11,7 +11,8 @@ from tests.unit.engines.embedded.brokers import TOPIC, Bench, bench
 from penstock.broker.delivery import Outcome
 from penstock.broker.producer import Reply, ReplyOrError
 from penstock.engines.embedded.topic.producer import Producer
-from penstock.engines.embedded.topic.requests import REPLY_BYTES_MAX, Requests
+from penstock.engines.embedded.topic.requests import Requests
+from penstock.engines.shared.requests import REPLY_BYTES_MAX
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, OutMessage
 from penstock.model.message_id import MessageId

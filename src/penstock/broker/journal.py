@@ -1,0 +1,32 @@
+"""Journals: small durable records beside a log of a cluster, in one order that every process before it sees."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.model.names import TopicName
+
+
+class Journal(Protocol):
+    """Records that never change and never go: who has read them all knows what every other process knows."""
+
+    async def read_on(self) -> Sequence[bytes]:
+        """The records that any process appended since the last call, in their order; the first call gives all.
+
+        Raises JournalLostError where those are gone that were read before, UNAVAILABLE, and what the cluster refuses.
+        """
+
+    async def append(self, record: bytes) -> None:
+        """Append a record; completes when it is durable. The next `read_on` brings it, behind what others appended before.
+        Raises UNAVAILABLE, and what the cluster refuses."""
+
+
+class JournalLostError(Exception):
+    """A journal was deleted, or emptied, by someone else."""
+
+
+class Journals(Protocol):
+    """The journals of a cluster."""
+
+    def open(self, log: TopicName, kind: str) -> Journal:
+        """The journal of a kind beside the log of a topic or partition, from its first record on. It is made with the first
+        record, and stays when the log is deleted."""

@@ -1,0 +1,1 @@
+"""The engine before an Apache Kafka cluster."""

@@ -1,0 +1,92 @@
+"""What administrators do to topics, namespaces and tenants as a whole, through Kafka's admin API."""
+
+from penstock.broker.capability import Capability
+from penstock.engines.registry.schemas import Schemas
+from penstock.engines.shared.unsupported import refuse
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import NamespaceName, TopicName
+
+from .cluster import KafkaCluster
+from .policies import KafkaNamespaces, KafkaPolicies
+from .topics import KafkaTopics
+
+
+class KafkaAdministration:
+    """`broker.Administration`."""
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        topics: KafkaTopics,
+        namespaces: KafkaNamespaces,
+        policies: KafkaPolicies,
+        schemas: Schemas,
+    ) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._namespaces = namespaces
+        self._policies = policies
+        self._schemas = schemas
+        namespaces.apply = self._apply_all
+        policies.apply = self._apply
+
+    async def delete_topic(self, name: TopicName, *, force: bool = False, schema: bool = False) -> None:
+        await self._topics.delete(name, force=force)
+        await self._policies.forget(name)
+        await self._namespaces.forget_topic(name)
+        if schema:
+            await self._schemas.forget(name)
+
+    async def unload_topic(self, name: TopicName) -> None:
+        why = PenstockError(ErrorKind.UNAVAILABLE, f"{name} was unloaded: connect again")
+        for topic in await self._topics.all_of(name, create=False):
+            for subscription in list(topic.subscriptions.values()):
+                await subscription.flush()
+                for consumer in list(subscription.consumers):
+                    consumer.close(why)
+            for producer in list(topic.producers.values()):
+                producer.close(why)
+
+    async def truncate_topic(self, name: TopicName) -> None:
+        """Delete every record; subscriptions go on with what comes next."""
+        logs = await self._topics.all_of(name, create=False)
+        places = [(log.place.topic, log.place.partition) for log in logs]
+        await self._cluster.admin.delete_records(await self._cluster.admin.ends(places))
+        for log in logs:
+            await log.refresh()
+
+    async def trim_topic(self, name: TopicName) -> None:
+        raise refuse("trimming on demand: Kafka deletes what retention does not keep")
+
+    async def compact_topic(self, name: TopicName) -> None:
+        raise refuse(Capability.COMPACTION.value)
+
+    async def delete_namespace(self, name: NamespaceName, *, force: bool = False) -> None:
+        self._namespaces.policies(name)
+        await self._topics.list_all()
+        topics = self._topics.names(name)
+        if topics and not force:
+            raise PenstockError(ErrorKind.NAMESPACE_IN_USE, f"namespace {name} still has topics")
+        for topic in topics:
+            await self.delete_topic(topic, force=True, schema=True)
+        await self._namespaces.delete(name)
+
+    async def delete_tenant(self, tenant: str, *, force: bool = False) -> None:
+        if force:
+            for namespace in self._namespaces.of_tenant(tenant):
+                await self.delete_namespace(namespace, force=True)
+        await self._namespaces.delete_tenant(tenant)
+
+    # -- policies that Kafka keeps
+
+    async def _apply(self, name: TopicName) -> None:
+        """Tell Kafka what the policies of now mean for a topic, where it is there."""
+        if await self._topics.ask(name) is None:
+            return
+        kafka = self._topics.naming.kafka_name(name)
+        await self._cluster.admin.set_configs(kafka, self._policies.all_configs(name))
+
+    async def _apply_all(self, namespace: NamespaceName) -> None:
+        await self._topics.list_all()
+        for name in self._topics.names(namespace):
+            await self._apply(name)

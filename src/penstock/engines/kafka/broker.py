@@ -1,0 +1,209 @@
+"""The broker before an Apache Kafka cluster: what the endpoints see. Everything runs on one event loop."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from penstock.broker.capability import Capability
+from penstock.broker.entry_format import EntryFormat
+from penstock.broker.producer import Producer as AnyProducer
+from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.broker.storage_health import StorageHealth
+from penstock.engines.registry import namespaces as namespaces_module
+from penstock.engines.registry import policies as policies_module
+from penstock.engines.registry import schemas as schemas_module
+from penstock.engines.registry.namespaces import ALWAYS
+from penstock.engines.registry.schemas import Schemas
+from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
+from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.unsupported import refuse
+from penstock.engines.shared.watches import Watches
+from penstock.engines.subscription.cursors import CursorFlusher
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import NamespaceName, TopicName
+from penstock.model.policy import ProducerOptions
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
+
+from .administration import KafkaAdministration
+from .cluster import KafkaCluster
+from .consumers import Consumers
+from .documents import Documents
+from .driver.fetcher import Fetcher
+from .driver.member import Members
+from .entries import EntryPublishing
+from .groups import Groups
+from .hosting import Hosting
+from .naming import Naming
+from .policies import KafkaNamespaces, KafkaPolicies
+from .subscriptions import KafkaSubscriptions
+from .topics import PROPERTIES, KafkaTopics
+
+log = logging.getLogger(__name__)
+
+SWEEP_S: Final = 1.0
+LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
+
+
+class KafkaBroker:
+    """`broker.Broker`. Records and committed offsets are Kafka's; this process has its clients."""
+
+    writes = None
+    journals = None
+    capabilities = frozenset((Capability.OFFSETS,))
+
+    def __init__(
+        self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
+    ) -> None:
+        if own.deduplication:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, "broker.deduplication: the engine before Kafka has no deduplication"
+            )
+        self.cluster = KafkaCluster(settings)
+        self.settings = own
+        self.encoder = encoder
+        self.clock = clock
+        self.tasks = Tasks()
+        self.storage = StorageHealth()
+        self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
+        self.watches = Watches(self.tasks)
+        self.staging = EntryPublishing(self.producer)
+        self.naming = Naming(settings.namespaces)
+        self.documents = Documents(
+            self.cluster,
+            settings.documents_topic,
+            settings.replication_factor,
+            once=(schemas_module.KIND,),
+        )
+        self.namespaces = KafkaNamespaces(
+            self.documents,
+            auto_create=own.auto_create_namespaces,
+            always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
+        )
+        self.policies = KafkaPolicies(self.documents, self.namespaces, own)
+        self.schemas = Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        self._fetcher = Fetcher(
+            self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
+        )
+        self.topics = KafkaTopics(
+            self.cluster,
+            self.naming,
+            self.namespaces,
+            self.documents,
+            self._fetcher,
+            clock,
+            own,
+            in_force=self.policies.in_force,
+            auto=self.policies.auto_topics,
+            configs=self.policies.configs,
+            logs_max=self.policies.max_topics,
+        )
+        self.administration = KafkaAdministration(
+            self.cluster, self.topics, self.namespaces, self.policies, self.schemas
+        )
+        self._members = Members(self.cluster.properties)
+        self._groups = Groups(self._members, self.cluster.groups, self.tasks)
+        self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
+        self._letter_producers = KeptProducers(self.producer)
+        letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
+        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury)
+        self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        self._consumers = Consumers(
+            self.topics, hosting, self.subscriptions, self.watches, clock, self.tasks, new_name=self.new_name
+        )
+        self.subscribe = self._consumers.subscribe
+        self.subscribe_pattern = self._consumers.subscribe_pattern
+        self.leave = self._consumers.leave
+        self.policies.changed = self._policies_changed
+        self.topics.listeners.add(self.watches.changed)
+        self._instance = secrets.token_hex(4)
+        self._names = 0
+
+    async def start(self) -> None:
+        """Reach the cluster, and read what is kept there; raises UNAVAILABLE."""
+        try:
+            await self.cluster.start()
+            await self.documents.start()
+            await self.namespaces.load()
+            await self.policies.load()
+            await self.schemas.load()
+            self._name_topics()
+            await self.topics.load()
+        except BaseException:
+            await self._leave()
+            raise
+        listeners = self.documents.listeners
+        listeners[namespaces_module.KIND].append(self.namespaces.learned)
+        listeners[namespaces_module.TENANT].append(self.namespaces.learned_tenant)
+        listeners[policies_module.KIND].append(self.policies.learned)
+        listeners[schemas_module.KIND].append(self.schemas.learned)
+        listeners[PROPERTIES].append(self.topics.learned)
+        self.namespaces.listeners.append(self._name_topics)
+        self.tasks.spawn(self._sweep(), "let go what is not used")
+        self.tasks.spawn(self._list(), "look for topics")
+
+    def drain(self) -> None:
+        """Nothing is held here."""
+
+    async def close(self) -> None:
+        """Leave every topic; what was out with consumers is delivered again, here or by another process."""
+        self.requests.close()
+        for topic in self.topics.open_topics:
+            for producer in list(topic.producers.values()):
+                producer.close()
+        self._flusher.close()
+        await self._flusher.flush()
+        await self._groups.close()
+        self.topics.close()
+        self._letter_producers.close()
+        await self.tasks.close()
+        await self._leave()
+
+    async def _leave(self) -> None:
+        await self.documents.close()
+        await self._fetcher.close()
+        await self.cluster.close()
+
+    def new_name(self, kind: str) -> str:
+        """A name that no other client has: `{kind}-{instance}-{number}`."""
+        self._names += 1
+        return f"{kind}-{self._instance}-{self._names}"
+
+    # -- clients
+
+    async def producer(
+        self,
+        name: TopicName,
+        options: ProducerOptions | None = None,
+        *,
+        queued: Callable[[AnyProducer], None] | None = None,
+    ) -> AnyProducer:
+        raise refuse("producers")
+
+    # -- what the parts tell one another
+
+    def _policies_changed(self, name: TopicName | NamespaceName) -> None:
+        if isinstance(name, TopicName):
+            self.topics.apply(lambda topic: topic.base == name)
+        else:
+            self.topics.apply(lambda topic: topic.namespace_name == name)
+
+    def _name_topics(self) -> None:
+        """Other namespaces may have other topics."""
+        self.naming.know(self.namespaces.all())
+        self.topics.forget_names()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.topics.sweep()
+
+    async def _list(self) -> None:
+        while True:
+            await asyncio.sleep(LIST_S)
+            try:
+                await self.topics.list_all()
+            except PenstockError as error:
+                log.debug("topics cannot be listed: %s", error.message)

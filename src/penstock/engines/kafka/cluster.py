@@ -1,0 +1,85 @@
+"""The cluster as a whole: how it is reached, and whether it answers."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn
+
+from penstock.broker.cluster import Headers, Owner
+from penstock.broker.settings import ClusterSettings
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.runtime.tasks import Tasks
+
+from .driver.admin import ClusterNodes, KafkaAdmin
+from .driver.config import properties
+from .driver.groups import KafkaGroups
+
+log = logging.getLogger(__name__)
+
+START_S: Final = 20.0  # a cluster that starts at the same time may take so long
+LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and for its answer
+
+
+class KafkaCluster:
+    """`broker.Cluster`; raises BAD_PARAMETER for settings that cannot be used."""
+
+    acts_for_callers = False  # Kafka is asked under the server's own credentials
+    administered = False  # by a REST of its own: requests are served here
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        self.properties = properties(settings)
+        self.timeout_s = settings.timeout_ms / 1000
+        self.admin = KafkaAdmin(self.properties, self.timeout_s)
+        self.groups = KafkaGroups(self.admin)
+        self.tasks = Tasks()
+        self.problem: str | None = None
+        self.nodes = ClusterNodes("", ())
+
+    async def start(self) -> None:
+        """Reach the cluster; raises UNAVAILABLE."""
+        until = asyncio.get_running_loop().time() + START_S
+        while True:
+            await self.look()
+            if self.problem is None:
+                break
+            if asyncio.get_running_loop().time() >= until:
+                raise PenstockError(ErrorKind.UNAVAILABLE, self.problem)
+            await asyncio.sleep(0.5)
+        self.tasks.spawn(self._watch(), "watch the cluster")
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            before = self.problem
+            await self.look()
+            if before != self.problem and (before is None or self.problem is None):
+                log.warning("the cluster is back" if self.problem is None else self.problem)
+
+    async def look(self) -> None:
+        """Find out whether the cluster answers, and set `problem`."""
+        try:
+            self.nodes = await self.admin.cluster(LOOK_S)
+            self.problem = None
+        except PenstockError as error:
+            self.problem = f"the cluster at {self.settings.url} cannot be reached: {error.message}"
+
+    async def close(self) -> None:
+        """End all that runs for the cluster."""
+        await self.tasks.close()
+        await self.admin.close()
+
+    # -- for endpoints
+
+    async def request(self, method: str, path: str, query: bytes, headers: Headers, body: bytes) -> NoReturn:
+        """Kafka has no REST of its own."""
+        raise PenstockError(ErrorKind.NOT_SUPPORTED, "a Kafka cluster takes no requests of HTTP")
+
+    async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
+        """None: the members of a group do not say where they are reached."""
+        return []
+
+    async def owner(self, topic: TopicName) -> Owner:
+        """None: every process serves every topic."""
+        return Owner("")

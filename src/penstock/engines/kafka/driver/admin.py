@@ -1,0 +1,244 @@
+"""What the cluster is asked beside records: topics, their configuration, where partitions begin and end.
+
+librdkafka answers on threads of its own; here an answer is awaited. What passes by itself, as a leader that is not known
+yet, is asked again for a short while.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+import msgspec
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .config import Properties
+from .errors import engine_error, passes
+
+T = TypeVar("T")
+At = tuple[str, int]  # a topic and its partition
+
+AGAIN_S: Final = 0.05  # until what passes is asked again
+AGAIN: Final = 60
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A topic: the id that Kafka gave it when it was made, and how many partitions it has."""
+
+    id: str
+    partitions: int
+
+
+class ClusterNodes(msgspec.Struct, frozen=True):
+    """A cluster: its id, and its brokers by their numbers."""
+
+    id: str
+    brokers: tuple[str, ...]
+
+
+class KafkaAdmin:
+    """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
+
+    def __init__(self, properties: Properties, timeout_s: float) -> None:
+        self._properties = properties
+        self._timeout_s = timeout_s
+        self._made: AdminClient | None = None
+        self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
+
+    @property
+    def client(self) -> AdminClient:
+        """The client itself, for what is beside it in this package."""
+        if self._made is None:
+            self._made = AdminClient({**self._properties, "error_cb": self._hear})
+        return self._made
+
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # which says nothing of the reason
+            self._heard = error
+
+    async def close(self) -> None:
+        """End the client's threads; it waits for them, and not the loop."""
+
+        def drop() -> None:
+            self._made = None
+
+        await asyncio.to_thread(drop)
+
+    # -- topics
+
+    async def cluster(self, timeout_s: float) -> ClusterNodes:
+        """Who there is; the sign of life that is asked for."""
+        self._heard = None
+        try:
+            found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
+        except PenstockError:
+            await asyncio.to_thread(self.client.poll, 0)  # has errors heard of
+            if self._heard is not None:
+                raise engine_error(self._heard) from None
+            raise
+        return ClusterNodes(found.cluster_id or "", tuple(f"{one.host}:{one.port}" for one in found.nodes))
+
+    async def topics(self) -> dict[str, int]:
+        """The topics of the cluster, and how many partitions each has."""
+        try:
+            found = await asyncio.to_thread(self.client.list_topics, timeout=self._timeout_s)
+        except KafkaException as error:
+            raise engine_error(error) from None
+        return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
+
+    async def describe(self, topic: str) -> Described | None:
+        """One topic; None where it is not there."""
+        try:
+            found = await self.answer(
+                lambda: self.client.describe_topics(TopicCollection([topic]), **self.bound)[topic], topic
+            )
+        except PenstockError as error:
+            if error.kind is ErrorKind.TOPIC_NOT_FOUND:
+                return None
+            raise
+        return Described(str(found.topic_id), len(found.partitions))
+
+    async def create(
+        self, topic: str, partitions: int, replication: int = -1, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic; raises ALREADY_EXISTS, BAD_PARAMETER."""
+        new = NewTopic(topic, partitions, replication, config=dict(config or {}))
+        await self.answer(lambda: self.client.create_topics([new], **self.bound)[topic], topic)
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic; raises TOPIC_NOT_FOUND."""
+        await self.answer(lambda: self.client.delete_topics([topic], **self.bound)[topic], topic)
+
+    async def grow(self, topic: str, partitions: int) -> None:
+        """Let a topic have so many partitions; raises TOPIC_NOT_FOUND, BAD_PARAMETER."""
+        new = NewPartitions(topic, partitions)
+        await self.answer(lambda: self.client.create_partitions([new], **self.bound)[topic], topic)
+
+    async def configs(self, topic: str) -> dict[str, str]:
+        """The configuration of a topic, defaults included."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found = await self.answer(lambda: _one(self.client.describe_configs([resource], **self.bound)), topic)
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
+    async def set_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Set keys of a topic's configuration; None: as the brokers say."""
+        entries = [
+            ConfigEntry(
+                name,
+                value,
+                incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+            )
+            for name, value in changes.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        await self.answer(
+            lambda: _one(self.client.incremental_alter_configs([resource], **self.bound)), topic
+        )
+
+    # -- positions
+
+    async def begins(self, places: Iterable[At]) -> dict[At, int]:
+        """The first offsets that there are."""
+        return await self._offsets(places, OffsetSpec.earliest())
+
+    async def ends(self, places: Iterable[At]) -> dict[At, int]:
+        """The offsets after the last record that a reader of committed records sees."""
+        return await self._offsets(places, OffsetSpec.latest())
+
+    async def at_time(self, places: Iterable[At], time_ms: int) -> dict[At, int]:
+        """The offsets of the first records of a time (ms) or after it; -1 where there is none."""
+        return await self._offsets(places, OffsetSpec.for_timestamp(time_ms))
+
+    async def delete_records(self, ends: Mapping[At, int]) -> None:
+        """Delete what is before these offsets."""
+        wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
+        await self._all(lambda: self.client.delete_records(wanted, **self.bound))
+
+    async def _offsets(self, places: Iterable[At], spec: OffsetSpec) -> dict[At, int]:
+        wanted = {TopicPartition(*place): spec for place in places}
+        if not wanted:
+            return {}
+        found = await self._all(
+            lambda: self.client.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, **self.bound
+            ),
+            lambda: self._check_there({at.topic for at in wanted}),
+        )
+        return {(at.topic, at.partition): result.offset for at, result in found.items()}
+
+    async def _check_there(self, topics: Iterable[str]) -> None:
+        """Raise TOPIC_NOT_FOUND unless all topics are there; those that were just created have no leaders yet."""
+        for topic in topics:
+            if await self.describe(topic) is None:
+                raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic} is not there")
+
+    # -- answers
+
+    @property
+    def bound(self) -> dict[str, float]:
+        """How long librdkafka waits for an answer, as its functions take it."""
+        return {"request_timeout": self._timeout_s}
+
+    async def _all(
+        self,
+        ask: Callable[[], Mapping[Any, "Future[Any]"]],
+        check: Callable[[], Awaitable[None]] | None = None,
+    ) -> dict[Any, Any]:
+        """The answers of one request for many; the first that fails is raised. `check` raises where it does not help to
+        ask again."""
+
+        async def answers() -> dict[Any, Any]:
+            futures = ask()
+            results = await asyncio.gather(
+                *(asyncio.wrap_future(one) for one in futures.values()), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            return dict(zip(futures, results, strict=True))
+
+        return await _patiently(answers, check=check)
+
+    def refused(self, error: object, what: str) -> PenstockError:
+        """An error within an answer."""
+        assert isinstance(error, KafkaError)
+        return engine_error(error, what)
+
+    async def answer(self, ask: Callable[[], "Future[Any]"], what: str = "") -> Any:
+        """The answer of one request; raises what the cluster refuses, with `what` before it."""
+
+        async def answered() -> Any:
+            return await asyncio.wrap_future(ask())
+
+        return await _patiently(answered, what)
+
+
+async def _patiently(
+    ask: Callable[[], Awaitable[T]], what: str = "", check: Callable[[], Awaitable[None]] | None = None
+) -> T:
+    for left in range(AGAIN, -1, -1):
+        try:
+            return await ask()
+        except KafkaException as error:
+            if not (left and passes(error)):
+                raise engine_error(error, what) from None
+        if check is not None:
+            await check()
+        await asyncio.sleep(AGAIN_S)
+    raise AssertionError("not reached")
+
+
+def _one(futures: Mapping[Any, "Future[Any]"]) -> "Future[Any]":
+    return next(iter(futures.values()))

@@ -1,0 +1,174 @@
+"""A compacted topic of one partition as a table that every process has: written by appending, known by reading all of it.
+
+A thread reads; what it reads is handed to the loop in batches. What is written counts once it is read back, so that all
+processes see all changes in one order.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .config import Properties
+from .errors import engine_error
+
+log = logging.getLogger(__name__)
+
+Row = tuple[str, bytes | None]  # a key and its value; None: it is deleted
+
+POLL_S: Final = 0.2  # how soon the thread sees that it is to end
+AT_ONCE: Final = 1000
+AGAIN_S: Final = 1.0  # until reading is tried again, as after the topic was made again
+
+
+class CompactedTopic:
+    """`changed` is called on the loop with each batch of rows that was read, of this process and of others, in their order."""
+
+    def __init__(
+        self, properties: Properties, topic: str, timeout_s: float, changed: Callable[[list[Row]], None]
+    ) -> None:
+        self._properties = properties
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._changed = changed
+        self._ending = Event()
+        self._thread: Thread | None = None
+        self._producer: Any = None
+        self._position = 0  # everything before it was read and handed on
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    async def start(self, end: int) -> None:
+        """Read all that there is, up to `end`; raises UNAVAILABLE."""
+        loop = asyncio.get_running_loop()
+        self._producer = Producer(
+            {
+                **self._properties,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "message.timeout.ms": int(self._timeout_s * 1000),
+            }
+        )
+        self._thread = Thread(target=self._read, args=(loop,), name="kafka documents", daemon=True)
+        self._thread.start()
+        await self._reached(end)
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        """Write rows, in their order; returns when they are durable and `changed` has been called with them.
+
+        Raises UNAVAILABLE, FORBIDDEN, TOO_LARGE; then a part of them may be written.
+        """
+        offsets = await asyncio.to_thread(self._write, rows)
+        await self._reached(max(offsets) + 1)
+
+    def _write(self, rows: Sequence[Row]) -> list[int]:
+        """Produce in order and wait; on a thread."""
+        done: list[int | KafkaError] = []
+
+        def delivered(error: KafkaError | None, record: Any) -> None:
+            done.append(record.offset() if error is None else error)
+
+        try:
+            for key, value in rows:
+                self._producer.produce(self._topic, value, key.encode(), partition=0, on_delivery=delivered)
+        except (KafkaException, BufferError) as error:
+            if isinstance(error, BufferError):
+                raise PenstockError(
+                    ErrorKind.UNAVAILABLE, f"{self._topic}: too much is being written"
+                ) from None
+            raise engine_error(error, self._topic) from None
+        self._producer.flush(self._timeout_s + 1)
+        if len(done) < len(rows):
+            raise PenstockError(ErrorKind.UNAVAILABLE, f"{self._topic}: the cluster does not answer")
+        for one in done:
+            if not isinstance(one, int):
+                raise engine_error(one, self._topic)
+        return [one for one in done if isinstance(one, int)]
+
+    async def _reached(self, offset: int) -> None:
+        """Wait until everything before an offset was handed on."""
+        if self._position >= offset:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = offset, future
+        self._waiting.append(waiting)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await future
+        except TimeoutError:
+            raise PenstockError(
+                ErrorKind.UNAVAILABLE, f"{self._topic} cannot be read: the cluster does not answer"
+            ) from None
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+
+    # -- the thread
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        consumer = Consumer(
+            {
+                **self._properties,
+                "group.id": "penstock-documents",  # is asked for, and not used: nothing is committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(self._topic, 0, 0)])
+            while not self._ending.is_set():
+                first = consumer.poll(POLL_S)
+                if first is None:
+                    continue
+                records = [first, *consumer.consume(AT_ONCE, 0)]
+                rows, position = _rows(records)
+                if position >= 0:
+                    loop.call_soon_threadsafe(self._arrived, rows, position)
+                elif all(one.error() is not None for one in records):
+                    self._ending.wait(AGAIN_S)
+        except RuntimeError:
+            pass  # the loop is closed
+        except KafkaException:
+            log.exception("reading %s ended", self._topic)
+        finally:
+            consumer.close()
+
+    def _arrived(self, rows: list[Row], position: int) -> None:
+        if rows:
+            self._changed(rows)
+        self._position = max(self._position, position)
+        for waiting in [one for one in self._waiting if one[0] <= self._position]:
+            self._waiting.remove(waiting)
+            if not waiting[1].done():
+                waiting[1].set_result(None)
+
+    async def close(self) -> None:
+        """End the thread, and let go of both clients."""
+        self._ending.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await asyncio.to_thread(thread.join)
+        self._producer = None
+
+
+def _rows(records: Sequence[Any]) -> tuple[list[Row], int]:
+    """What records say, and the offset after them; -1 where nothing was read."""
+    rows: list[Row] = []
+    position = -1
+    for record in records:
+        error = record.error()
+        if error is None:
+            position = record.offset() + 1
+            key = record.key()
+            if key is not None:
+                rows.append((key.decode(errors="replace"), record.value()))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            position = max(position, record.offset())  # past what compaction left out at the end
+    return rows, position

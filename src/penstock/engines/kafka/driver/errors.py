@@ -1,0 +1,95 @@
+"""What Kafka refuses, as the endpoints answer it: one place for all that the engine asks of it."""
+
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+_E = KafkaError
+
+_KINDS: Final[dict[int, ErrorKind]] = {
+    _E.UNKNOWN_TOPIC_OR_PART: ErrorKind.TOPIC_NOT_FOUND,
+    _E.UNKNOWN_TOPIC_ID: ErrorKind.TOPIC_NOT_FOUND,
+    _E._UNKNOWN_TOPIC: ErrorKind.TOPIC_NOT_FOUND,
+    _E._UNKNOWN_PARTITION: ErrorKind.PARTITION_NOT_FOUND,
+    _E.TOPIC_ALREADY_EXISTS: ErrorKind.ALREADY_EXISTS,
+    _E.TOPIC_EXCEPTION: ErrorKind.BAD_PARAMETER,  # a name that Kafka does not allow
+    _E.INVALID_PARTITIONS: ErrorKind.BAD_PARAMETER,
+    _E.INVALID_REPLICATION_FACTOR: ErrorKind.BAD_PARAMETER,
+    _E.INVALID_REPLICA_ASSIGNMENT: ErrorKind.BAD_PARAMETER,
+    _E.INVALID_CONFIG: ErrorKind.BAD_PARAMETER,
+    _E.INVALID_REQUEST: ErrorKind.BAD_PARAMETER,
+    _E.INVALID_GROUP_ID: ErrorKind.BAD_PARAMETER,
+    _E.INVALID_TIMESTAMP: ErrorKind.BAD_PARAMETER,
+    _E.INVALID_RECORD: ErrorKind.BAD_PARAMETER,  # as a compacted topic's without a key
+    _E.POLICY_VIOLATION: ErrorKind.BAD_PARAMETER,
+    _E._INVALID_ARG: ErrorKind.BAD_PARAMETER,
+    _E.MSG_SIZE_TOO_LARGE: ErrorKind.TOO_LARGE,
+    _E.RECORD_LIST_TOO_LARGE: ErrorKind.TOO_LARGE,
+    _E.OFFSET_METADATA_TOO_LARGE: ErrorKind.TOO_LARGE,
+    _E.TOPIC_AUTHORIZATION_FAILED: ErrorKind.FORBIDDEN,
+    _E.GROUP_AUTHORIZATION_FAILED: ErrorKind.FORBIDDEN,
+    _E.CLUSTER_AUTHORIZATION_FAILED: ErrorKind.FORBIDDEN,
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorKind.FORBIDDEN,
+    _E.TOPIC_DELETION_DISABLED: ErrorKind.FORBIDDEN,
+    _E.GROUP_ID_NOT_FOUND: ErrorKind.SUBSCRIPTION_NOT_FOUND,
+    _E.NON_EMPTY_GROUP: ErrorKind.SUBSCRIPTION_BUSY,
+    _E.GROUP_SUBSCRIBED_TO_TOPIC: ErrorKind.SUBSCRIPTION_BUSY,
+    _E.OFFSET_OUT_OF_RANGE: ErrorKind.MESSAGE_NOT_FOUND,
+    _E.KAFKA_STORAGE_ERROR: ErrorKind.STORAGE_FAILED,
+    _E.UNSUPPORTED_VERSION: ErrorKind.NOT_SUPPORTED,
+    _E._UNSUPPORTED_FEATURE: ErrorKind.NOT_SUPPORTED,
+}
+# It is the server that is refused, not its caller.
+_CREDENTIALS: Final = frozenset(
+    (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E.UNSUPPORTED_SASL_MECHANISM)
+)
+# Worth asking again at once: the brokers have not told one another, or this client, what has just changed.
+_PASSING: Final = frozenset(
+    (
+        _E.NOT_LEADER_FOR_PARTITION,
+        _E.LEADER_NOT_AVAILABLE,
+        _E.NOT_COORDINATOR,
+        _E.COORDINATOR_NOT_AVAILABLE,
+        _E.COORDINATOR_LOAD_IN_PROGRESS,
+        _E.REPLICA_NOT_AVAILABLE,
+        _E.NOT_CONTROLLER,
+        _E.UNKNOWN_LEADER_EPOCH,
+        _E.FENCED_LEADER_EPOCH,
+        _E.OFFSET_NOT_AVAILABLE,
+        _E._WAIT_COORD,
+        _E._WAIT_CACHE,
+        _E._NODE_UPDATE,
+        _E._RETRY,
+        _E._NOENT,  # no leaders are known: of a topic that was just created, or that is not there
+    )
+)
+
+
+def error_of(error: KafkaError | KafkaException) -> KafkaError | None:
+    """Kafka's error within an exception; None where there is none."""
+    if isinstance(error, KafkaError):
+        return error
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, KafkaError) else None
+
+
+def passes(error: KafkaError | KafkaException) -> bool:
+    """Whether it helps to ask again at once."""
+    found = error_of(error)
+    return found is not None and found.code() in _PASSING
+
+
+def engine_error(error: KafkaError | KafkaException, what: str = "") -> PenstockError:
+    """An error of Kafka's; `what` begins the sentence, such as a topic's name. What is not known is UNAVAILABLE."""
+    found = error_of(error)
+    if found is None:
+        return PenstockError(ErrorKind.UNAVAILABLE, f"the cluster failed: {error}")
+    text = found.str().removeprefix("Broker: ").removeprefix("Local: ")
+    kind = _KINDS.get(found.code(), ErrorKind.UNAVAILABLE)
+    if found.code() in _CREDENTIALS:
+        text = f"the cluster refuses the credentials of this server: {text}"
+    elif kind is ErrorKind.UNAVAILABLE:
+        text = f"the cluster does not do it now: {text}"
+    return PenstockError(kind, f"{what}: {text}" if what else text)

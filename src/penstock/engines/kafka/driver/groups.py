@@ -1,0 +1,121 @@
+"""Consumer groups from outside: who is in them, and what they have committed."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .admin import At, KafkaAdmin
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What a group committed for a partition."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One member of a group, and the partitions that it has."""
+
+    id: str
+    client_id: str
+    host: str
+    assigned: frozenset[At]
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A group's state, as Kafka names it (Stable, Empty, PreparingRebalance …), and its members."""
+
+    state: str
+    members: tuple[Member, ...]
+
+
+class KafkaGroups:
+    """What is asked about groups, and changed while nobody is in them; raises as `KafkaAdmin` does."""
+
+    def __init__(self, admin: KafkaAdmin) -> None:
+        self._admin = admin
+
+    async def names(self) -> list[str]:
+        """The groups that there are."""
+        found = await self._admin.answer(lambda: self._admin.client.list_consumer_groups(**self._admin.bound))
+        return [one.group_id for one in found.valid]
+
+    async def describe(self, group: str) -> Group | None:
+        """Who is in a group; None where it is not there."""
+        try:
+            found = await self._admin.answer(
+                lambda: self._admin.client.describe_consumer_groups([group], **self._admin.bound)[group],
+                group,
+            )
+        except PenstockError as error:
+            if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
+                return None
+            raise
+        state = found.state.name.replace("_", "").lower()
+        if state == "dead":
+            return None
+        return Group(state, tuple(map(_member, found.members)))
+
+    async def committed(self, group: str, places: Iterable[At] | None = None) -> dict[At, Committed]:
+        """What a group has committed for all partitions, or for those; none where it is not there."""
+        wanted = None if places is None else [TopicPartition(*place) for place in places]
+        if wanted is not None and not wanted:
+            return {}
+        request = ConsumerGroupTopicPartitions(group, wanted)
+        try:
+            found = await self._admin.answer(
+                lambda: self._admin.client.list_consumer_group_offsets([request], **self._admin.bound)[group],
+                group,
+            )
+        except PenstockError as error:
+            if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
+                return {}
+            raise
+        return {
+            (one.topic, one.partition): Committed(one.offset, one.metadata or "")
+            for one in found.topic_partitions
+            if one.offset >= 0 and one.error is None
+        }
+
+    async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:
+        """Commit for a group that nobody is in; raises SUBSCRIPTION_BUSY where somebody is."""
+        wanted = [
+            TopicPartition(topic, partition, one.offset, one.metadata)
+            for (topic, partition), one in changes.items()
+        ]
+        request = ConsumerGroupTopicPartitions(group, wanted)
+        try:
+            found = await self._admin.answer(
+                lambda: self._admin.client.alter_consumer_group_offsets([request], **self._admin.bound)[
+                    group
+                ],
+                group,
+            )
+        except PenstockError as error:
+            raise _busy(error, group) from None
+        for one in found.topic_partitions:
+            if one.error is not None:
+                raise _busy(self._admin.refused(one.error, group), group)
+
+    async def delete(self, group: str) -> None:
+        """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""
+        await self._admin.answer(
+            lambda: self._admin.client.delete_consumer_groups([group], **self._admin.bound)[group], group
+        )
+
+
+def _member(found: Any) -> Member:
+    assigned = frozenset((one.topic, one.partition) for one in found.assignment.topic_partitions)
+    return Member(found.member_id, found.client_id, found.host, assigned)
+
+
+def _busy(error: PenstockError, group: str) -> PenstockError:
+    """A group that has members takes no commits from outside: Kafka says that the member is not known."""
+    if "member" in error.message.lower():
+        return PenstockError(ErrorKind.SUBSCRIPTION_BUSY, f"{group} has consumers")
+    return error

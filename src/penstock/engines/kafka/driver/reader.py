@@ -1,0 +1,162 @@
+"""A reader of one partition at a time, from any offset on; what it fetched ahead is there for the read that goes on."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .errors import engine_error
+from .record import At, Record, contiguous
+
+RECORDS_MAX: Final = 1000  # of one read: they are made entries on the loop
+WAIT_S: Final = 0.25  # of one wait in a thread: a read that is given up leaves it soon
+QUIET_S: Final = 10.0  # without a record where there should be one: the cluster is away
+FETCH_WAIT_MS: Final = 20  # the broker's at the end of the log; a reader that is moved waits for it
+MISSING_MS: Final = 2000  # a topic that nobody knows for so long is reported as missing
+AHEAD_KB: Final = 4096  # that is fetched ahead, about
+
+T = TypeVar("T")
+
+# What librdkafka mends by itself.
+_PASSING: Final = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+
+
+class OutOfRange(Exception):
+    """The log does not have the offset that is to be read next (any more)."""
+
+
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """Records with offsets without gaps. Where there is none, the log ends at `end`, as far as this reader saw."""
+
+    records: Sequence[Record]
+    end: int
+
+
+def reading(properties: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+    """How consumers are configured that belong to no group."""
+    return {
+        **properties,
+        "group.id": "penstock",  # required, and never joined
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        "topic.metadata.propagation.max.ms": MISSING_MS,
+        **own,
+    }
+
+
+class Reader:
+    """Used by one read at a time."""
+
+    def __init__(self, properties: Mapping[str, Any], executor: Executor) -> None:
+        self.idle_since_s = 0.0
+        self.place: At | None = None
+        self.position = -1  # the offset that is expected next
+        self._executor = executor
+        self._held: list[Record] = []  # in order, from the position on
+        self._end = -1  # where the log was seen to end
+        self._running: Future[Any] | None = None
+        self._consumer = Consumer(
+            reading(
+                properties,
+                **{"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB},
+            )
+        )
+
+    def covers(self, place: At, offset: int) -> bool:
+        """Whether it goes on at `offset`."""
+        return self.place == place and self.position <= offset <= self._first_held
+
+    @property
+    def _first_held(self) -> int:
+        return self._held[0].offset() if self._held else self.position
+
+    async def move(self, place: At, offset: int) -> None:
+        """Go to a partition and an offset; raises what stands in the way."""
+        self.place, self.position = place, offset
+        self._held.clear()
+        self._end = -1
+        target = [TopicPartition(*place, offset)]
+        await self._run(self._consumer.assign, target)
+
+    async def read(self, entries_max: int, bytes_max: int, until: int) -> Found:
+        """Records from the position on, at least one, within both bounds, up to the first gap; none where the log ends, which is
+        at `until` or later. Raises OutOfRange, UNAVAILABLE, TOPIC_NOT_FOUND and what the cluster refuses."""
+        entries_max = min(entries_max, RECORDS_MAX)
+        if len(self._held) < entries_max:
+            self._take_in(self._consumer.consume(entries_max - len(self._held), 0))
+        deadline = monotonic() + QUIET_S
+        while not self._held:
+            if self._end >= until:
+                self.position = self._end
+                return Found((), self._end)
+            if monotonic() > deadline:
+                raise PenstockError(
+                    ErrorKind.UNAVAILABLE, f"the cluster did not deliver {self._what} in time"
+                )
+            self._take_in(await self._run(self._wait, entries_max))
+        return self._give(entries_max, bytes_max)
+
+    def _give(self, entries_max: int, bytes_max: int) -> Found:
+        held = self._held
+        first = held[0].offset()
+        found = held[:entries_max]
+        found = found[: contiguous(found, first)]
+        if sum(map(len, found)) > bytes_max:
+            size = 0
+            for number, record in enumerate(found):
+                size += len(record)
+                if size > bytes_max and number:
+                    found = found[:number]
+                    break
+        del held[: len(found)]
+        self.position = first + len(found)
+        return Found(found, -1)
+
+    def _wait(self, count: int) -> list[Message]:
+        first = self._consumer.poll(WAIT_S)
+        return [] if first is None else [first, *self._consumer.consume(count, 0)]
+
+    def _take_in(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            error = message.error()
+            if error is None:
+                self._held.append(message)
+                continue
+            code = error.code()
+            if code == KafkaError._PARTITION_EOF:
+                self._end = message.offset()
+            elif code == KafkaError._AUTO_OFFSET_RESET:
+                raise OutOfRange
+            elif code not in _PASSING:
+                raise engine_error(error, self._what)
+
+    @property
+    def _what(self) -> str:
+        return "records" if self.place is None else f"{self.place[0]}, partition {self.place[1]}"
+
+    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        self._running = running = self._executor.submit(work, *arguments)
+        try:
+            return await asyncio.wrap_future(running)
+        except KafkaException as error:
+            raise engine_error(error, self._what) from None
+
+    def close(self) -> None:
+        """Leave, in a thread; what still waits there ends first: no consumer is closed while it is used."""
+        self.place = None
+        self._held.clear()
+        running = self._running
+        if running is not None and running.running():
+            running.add_done_callback(lambda _: self._consumer.close())
+        else:
+            self._executor.submit(self._consumer.close)

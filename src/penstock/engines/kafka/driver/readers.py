@@ -1,0 +1,91 @@
+"""The readers of a process: few, kept for a while, as the next read mostly goes on where one ended."""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from time import monotonic
+from typing import Any, Final
+
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .reader import QUIET_S, Found, Reader
+from .record import At
+
+READERS_MAX: Final = 16  # each has connections and a thread or two of librdkafka's, which sleep
+IDLE_S: Final = 10.0  # then a reader leaves
+
+
+class Readers:
+    """Each reads for one caller at a time: it is taken, and kept again afterwards or closed."""
+
+    def __init__(self, properties: Mapping[str, Any], executor: Executor) -> None:
+        self._properties = properties
+        self._executor = executor
+        self._turns = asyncio.Semaphore(READERS_MAX)
+        self._idle: list[Reader] = []  # that was used last is last
+        self._count = 0
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def read(self, place: At, offset: int, entries_max: int, bytes_max: int, until: int) -> Found:
+        """As `Reader.read`, from `offset` on."""
+        try:
+            async with asyncio.timeout(QUIET_S):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "too many reads wait for the cluster") from None
+        try:
+            reader = self._take(place, offset)
+            try:
+                if not reader.covers(place, offset):
+                    await reader.move(place, offset)
+                found = await reader.read(entries_max, bytes_max, until)
+            except BaseException:
+                self._close(reader)
+                raise
+            self._keep(reader)
+            return found
+        finally:
+            self._turns.release()
+
+    def _take(self, place: At, offset: int) -> Reader:
+        """The reader that goes on there, else a new one, else the one that was not used for longest."""
+        if self._closed:
+            raise PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
+        for at, reader in enumerate(self._idle):
+            if reader.covers(place, offset):
+                return self._idle.pop(at)
+        if self._count < READERS_MAX:
+            self._count += 1
+            return Reader(self._properties, self._executor)
+        return self._idle.pop(0)
+
+    def _keep(self, reader: Reader) -> None:
+        if self._closed:
+            self._close(reader)
+            return
+        reader.idle_since_s = monotonic()
+        self._idle.append(reader)
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(IDLE_S, self._sweep)
+
+    def _sweep(self) -> None:
+        before = monotonic() - IDLE_S
+        while self._idle and self._idle[0].idle_since_s <= before:
+            self._close(self._idle.pop(0))
+        self._sweeping = None
+        if self._idle:
+            due = self._idle[0].idle_since_s - before
+            self._sweeping = asyncio.get_running_loop().call_later(max(0.01, due), self._sweep)
+
+    def _close(self, reader: Reader) -> None:
+        self._count -= 1
+        reader.close()
+
+    def close(self) -> None:
+        """Let all leave."""
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        while self._idle:
+            self._close(self._idle.pop())

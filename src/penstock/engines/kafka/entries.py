@@ -1,0 +1,50 @@
+"""Publishing of whole entries, as clients made them: each message of an entry becomes a record."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from penstock.broker.producer import Item, Producer
+from penstock.broker.staging import Published
+from penstock.broker.topic import Topic
+from penstock.engines.shared.unsupported import NoStaging
+from penstock.model.entry import NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.policy import ProducerOptions
+
+PRODUCERS_MAX: Final = 1024  # that are kept
+
+Open = Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
+
+
+class EntryPublishing(NoStaging):
+    """`broker.Staging`, of which the engine has `append`."""
+
+    def __init__(self, open_producer: Open) -> None:
+        self._open = open_producer
+        self._producers: OrderedDict[TopicName, Producer] = OrderedDict()
+
+    async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
+        """As `broker.Staging.append`, but not all or none: what was stored before an error stays."""
+        if deduplicate:
+            raise PenstockError(
+                ErrorKind.NOT_SUPPORTED, "Kafka does not tell repeats: it has no deduplication"
+            )
+        done = Published()
+        producer = await self._producer(topic.name)
+        for result in await producer.publish_entries([Item(entry, given=False) for entry in entries]):
+            if isinstance(result, PenstockError):
+                raise result
+            if done.first is None:
+                done.first = result
+        return done
+
+    async def _producer(self, name: TopicName) -> Producer:
+        found = self._producers.pop(name, None)
+        if found is None or found.closed:
+            found = await self._open(name, ProducerOptions())
+        self._producers[name] = found
+        if len(self._producers) > PRODUCERS_MAX:
+            self._producers.popitem(last=False)[1].close()
+        return found

@@ -1,0 +1,212 @@
+"""Where a log of Kafka begins and ends, as it was learned last, and its newest entries while it has followers."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from penstock.engines.shared.followers import Followers
+from penstock.engines.shared.tail import Tail
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.runtime.clock import Clock
+
+from .driver.fetcher import Fetcher
+from .driver.record import At, Record, contiguous
+from .naming import Place, ledger_of
+from .records import entries_of
+
+AGAIN_S: Final = 1.0  # after the cluster could not be asked
+IDLE_MS: Final = 10_000  # a log without followers is followed so long: the next one often comes soon
+GAPS_MAX: Final = 1024  # that are remembered
+LOOKS: Final = 3  # AGAIN_S apart, that do not find a topic: then it is gone
+LOOK_MS: Final = 10_000  # between looks at a log that is followed
+
+
+class FollowedLog:
+    """Positions, followers and the tail of one log."""
+
+    def __init__(self, name: TopicName, place: Place, fetcher: Fetcher, clock: Clock) -> None:
+        self.name = name
+        self.place = place
+        self.clock = clock
+        self.ledger = place.ledger
+        self.first_offset = 0
+        self.next_offset = 0
+        self.deleted = False
+        self.followers: set[Callable[[], None]] = Followers(self._follow)
+        self.used_ms = clock.monotonic_ms()
+        self._fetcher = fetcher
+        self._at: At = (place.topic, place.partition)
+        self._tail = Tail()
+        self._live = False  # whether what comes to the log comes here
+        self._expected = 0  # the offset that comes next
+        self._beginning = False
+        self._idle_since_ms: int | None = None
+        self._looked_ms = clock.monotonic_ms()
+        self._gaps: dict[int, int] = {}  # offsets that are no records: the first, and the one after the last
+        self._count = self._bytes = 0  # of entries that were seen
+
+    # -- positions
+
+    async def refresh(self) -> None:
+        """Ask where the log begins and ends; raises UNAVAILABLE, TOPIC_NOT_FOUND, and what the cluster refuses."""
+        self.used_ms = self.clock.monotonic_ms()
+        first, following = await self._fetcher.ends(self._at)
+        if following < self.next_offset:
+            await self._look_whose()
+            self.next_offset = following
+        self.first_offset = first
+        self._grow(following)
+
+    async def _look_whose(self) -> None:
+        """The log ends before what was known: raise TOPIC_NOT_FOUND where the topic was made again."""
+        found = await self._fetcher.topic_id(self.place.topic)
+        if found is None or ledger_of(found, self.place.partition) != self.ledger:
+            self.end(deleted=True)
+            raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
+
+    async def _look(self) -> None:
+        """Look whether the topic is there, and where it begins: what comes does not say so."""
+        try:
+            await self.refresh()
+        except PenstockError as error:
+            if error.kind is ErrorKind.TOPIC_NOT_FOUND:
+                await self._look_whether()
+
+    async def _look_whether(self) -> None:
+        """The topic was not found. A new one may not be known everywhere yet: it is looked for a few times."""
+        for left in range(LOOKS - 1, -1, -1):
+            try:
+                if await self._fetcher.topic_id(self.place.topic) is not None:
+                    return
+            except PenstockError:
+                return  # nobody knows
+            if left:
+                await asyncio.sleep(AGAIN_S)
+        self.end(deleted=True)
+
+    def _grow(self, end: int) -> None:
+        if end > self.next_offset:
+            self.next_offset = end
+            self.wake()
+
+    def stored(self, end: int) -> None:
+        """A record was stored before `end`. What is followed grows as it comes: then it can be delivered, too."""
+        if not self._live:
+            self._grow(end)
+
+    def wake(self) -> None:
+        """The log grew or ended: tell all who follow it."""
+        for follower in list(self.followers):
+            follower()
+
+    def gap_end(self, entry_id: int) -> int:
+        """The id that follows the gap that begins at `entry_id`, as far as it was seen; `entry_id` where there is none."""
+        return self._gaps.get(entry_id, entry_id)
+
+    def _gap(self, start: int, end: int) -> None:
+        if start < end:
+            if len(self._gaps) >= GAPS_MAX:
+                self._gaps.clear()
+            self._gaps[start] = end
+
+    def _measure(self, entries: Sequence[Entry]) -> int:
+        """The bytes of entries; the mean of what was seen lately estimates the rest."""
+        size = sum([len(entry.data) for entry in entries])
+        if self._count > 10_000:
+            self._count, self._bytes = self._count // 2, self._bytes // 2
+        self._count += len(entries)
+        self._bytes += size
+        return size
+
+    # -- following
+
+    def _follow(self) -> None:
+        """There is a follower."""
+        if not (self._live or self._beginning or self.deleted):
+            self._beginning = True
+            self._fetcher.tasks.spawn(self._begin(), f"follow {self.name}")
+
+    async def _begin(self) -> None:
+        """Have what comes to the log come here, as soon as the cluster can be asked."""
+        try:
+            while self.followers and not self.deleted:
+                try:
+                    await self.refresh()
+                    self._tail.clear()
+                    self._expected = self.next_offset
+                    self._live = True
+                    await self._fetcher.follow(self._at, self._expected, self)
+                    if self._live:
+                        return
+                except PenstockError as error:
+                    self._live = False
+                    if error.kind is ErrorKind.TOPIC_NOT_FOUND:
+                        await self._look_whether()
+                await asyncio.sleep(AGAIN_S)
+        finally:
+            self._beginning = False
+
+    def arrived(self, records: Sequence[Record]) -> None:
+        """As `driver.tail.Follower.arrived`."""
+        if not self._live:
+            return
+        first = records[0].offset()
+        if first < self._expected:
+            records = [record for record in records if record.offset() >= self._expected]
+        while records:
+            first = records[0].offset()
+            count = contiguous(records, first)
+            entries = entries_of(records[:count], first, self.ledger)
+            self._gap(self._expected, first)
+            self._fetcher.tails.put(self._tail, entries, self._measure(entries))
+            self._expected = first + count
+            records = records[count:]
+        self.next_offset = max(self.next_offset, self._expected)
+        self.wake()
+
+    def reached(self, offset: int) -> None:
+        """As `driver.tail.Follower.reached`."""
+        if self._live and offset > self._expected:
+            self._gap(self._expected, offset)
+            self._expected = offset
+            self.next_offset = max(self.next_offset, offset)
+            self.wake()
+
+    def lost(self, missing: bool) -> None:
+        """As `driver.tail.Follower.lost`: what was missed is read like all that is older."""
+        self._live = False
+        self.wake()  # who waits for what was to come reads it otherwise
+        if self.followers:
+            self._follow()
+
+    # -- the end
+
+    def sweep(self) -> None:
+        """To be called every second or so. Look after a log that is followed; leave it when it had no followers for some time."""
+        now = self.clock.monotonic_ms()
+        if not self._live:
+            return
+        if self.followers:
+            self._idle_since_ms = None
+            if now - self._looked_ms >= LOOK_MS:
+                self._looked_ms = now
+                self._fetcher.tasks.spawn(self._look(), f"look at {self.name}")
+        elif self._idle_since_ms is None:
+            self._idle_since_ms = now
+        elif now - self._idle_since_ms >= IDLE_MS:
+            self._quit()
+
+    def end(self, *, deleted: bool) -> None:
+        """The log is used no more."""
+        self.deleted = self.deleted or deleted
+        self._quit()
+        self.wake()
+
+    def _quit(self) -> None:
+        self._idle_since_ms = None
+        if self._live:
+            self._live = False
+            self._tail.clear()
+            self._fetcher.tasks.spawn(self._fetcher.leave(self._at), f"leave {self.name}")

@@ -1,0 +1,181 @@
+"""What a record says of its message in headers: properties under their own names, and the rest as `penstock-…`.
+
+| header | value |
+| --- | --- |
+| `penstock-event-time`, `penstock-deliver-at` | ms since the epoch, decimal |
+| `penstock-schema-version`, `penstock-sequence-id` | decimal |
+| `penstock-producer` | the producer's name |
+| `penstock-ordering-key` | the ordering key's bytes |
+| `penstock-replicate-to` | a cluster; one header for each |
+| `penstock-key` | `base64`: the key was given in base64; `text`: so, but it was none, and is stored as it came |
+| `penstock-entry` | Pulsar's MessageMetadata of an entry that is kept as it is: the value is its payload |
+| `penstock-property-…` | a property whose own name begins with `penstock-` |
+
+Headers of other producers are properties: one without a value is empty, one that is not UTF-8 is shown in base64, and of several
+with one name the last counts.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.wire.metadata import Memo
+
+from .driver.record import Header
+
+OURS: Final = "penstock-"
+ENTRY: Final = "penstock-entry"
+KEY: Final = "penstock-key"
+KEY_BASE64: Final = b"base64"
+KEY_TEXT: Final = b"text"
+_EVENT_TIME: Final = "penstock-event-time"
+_DELIVER_AT: Final = "penstock-deliver-at"
+_SCHEMA_VERSION: Final = "penstock-schema-version"
+_SEQUENCE_ID: Final = "penstock-sequence-id"
+_PRODUCER: Final = "penstock-producer"
+_ORDERING_KEY: Final = "penstock-ordering-key"
+_REPLICATE_TO: Final = "penstock-replicate-to"
+_PROPERTY: Final = "penstock-property-"
+
+_INT64: Final = range(-(2**63), 2**63)
+_DIGITS_MAX: Final = 20
+_NAMES: Final[Memo[str, str]] = Memo(lambda name: _PROPERTY + name if name.startswith(OURS) else name)
+
+
+class Said:
+    """What the headers of a record say: the message without key and value, and what it has beside a message."""
+
+    __slots__ = ("entry", "key_form", "message", "producer")
+
+    def __init__(self) -> None:
+        self.message = OutMessage(payload=b"")
+        self.producer = ""
+        self.key_form: bytes | None = None
+        self.entry: bytes | None = None
+
+
+def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list[Header]:
+    """The headers of a message; with its producer's name and (`numbered`) sequence id where they are to be kept.
+
+    Raises BAD_ENCODING for a text that has no bytes.
+    """
+    headers: list[Header] = []
+    if message.properties:
+        headers += [(_NAMES[name], value.encode()) for name, value in message.properties.items()]
+    if message.event_time:
+        headers.append((_EVENT_TIME, b"%d" % message.event_time))
+    if message.deliver_at:
+        headers.append((_DELIVER_AT, b"%d" % message.deliver_at))
+    if message.schema_version is not None:
+        headers.append((_SCHEMA_VERSION, b"%d" % message.schema_version))
+    if message.ordering_key is not None:
+        headers.append((_ORDERING_KEY, message.ordering_key))
+    if message.replicate_to:
+        headers += [(_REPLICATE_TO, cluster.encode()) for cluster in message.replicate_to]
+    if producer:
+        headers.append((_PRODUCER, producer.encode()))
+    if numbered and message.sequence_id is not None:
+        headers.append((_SEQUENCE_ID, b"%d" % message.sequence_id))
+    return headers
+
+
+def read_headers(headers: Sequence[Header]) -> Said:
+    """What headers say; never fails."""
+    said = Said()
+    properties: dict[str, str] = {}
+    for name, value in headers:
+        if name.startswith(OURS):
+            read = _READ.get(name)
+            try:
+                if read is not None and value is not None:
+                    read(said, value)
+                    continue
+            except ValueError:
+                pass  # another's, who uses our names: then it is a property
+            else:
+                name = name.removeprefix(_PROPERTY)
+        properties[name] = _text(value)
+    if properties:
+        said.message.properties = properties
+    return said
+
+
+def _text(value: bytes | None) -> str:
+    if not value:
+        return ""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return b64encode(value).decode()
+
+
+def _number(value: bytes) -> int:
+    if len(value) > _DIGITS_MAX or not value.removeprefix(b"-").isdigit() or int(value) not in _INT64:
+        raise ValueError("no number")
+    return int(value)
+
+
+def _positive(value: bytes) -> int:
+    number = _number(value)
+    if number <= 0:
+        raise ValueError("no time")
+    return number
+
+
+def _event_time(said: Said, value: bytes) -> None:
+    said.message.event_time = _number(value)
+
+
+def _deliver_at(said: Said, value: bytes) -> None:
+    said.message.deliver_at = _positive(value)
+
+
+def _schema_version(said: Said, value: bytes) -> None:
+    said.message.schema_version = _number(value)
+
+
+def _sequence_id(said: Said, value: bytes) -> None:
+    said.message.sequence_id = _number(value)
+
+
+def _producer(said: Said, value: bytes) -> None:
+    said.producer = value.decode()
+
+
+def _ordering_key(said: Said, value: bytes) -> None:
+    said.message.ordering_key = value
+
+
+def _replicate_to(said: Said, value: bytes) -> None:
+    clusters = said.message.replicate_to or []
+    said.message.replicate_to = [*clusters, value.decode()]
+
+
+def _key_form(said: Said, value: bytes) -> None:
+    if value not in (KEY_BASE64, KEY_TEXT):
+        raise ValueError("not ours")
+    said.key_form = value
+
+
+def _entry(said: Said, value: bytes) -> None:
+    said.entry = value
+
+
+_READ: Final[dict[str, Callable[[Said, bytes], None]]] = {
+    _EVENT_TIME: _event_time,
+    _DELIVER_AT: _deliver_at,
+    _SCHEMA_VERSION: _schema_version,
+    _SEQUENCE_ID: _sequence_id,
+    _PRODUCER: _producer,
+    _ORDERING_KEY: _ordering_key,
+    _REPLICATE_TO: _replicate_to,
+    KEY: _key_form,
+    ENTRY: _entry,
+}
+
+
+def no_bytes() -> PenstockError:
+    """The error of a text that is not valid Unicode."""
+    return PenstockError(ErrorKind.BAD_ENCODING, "a text that is not valid Unicode")

@@ -1,0 +1,117 @@
+"""Namespaces and policies before Kafka: kept as documents; what Kafka does itself is told it as the configuration of topics."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from penstock.engines.registry.namespaces import Namespaces
+from penstock.engines.registry.policies import Policies
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import NamespaceName, TopicName
+from penstock.model.policy import NamespacePolicies, Quota, Retention, TopicPolicies, TopicRate
+
+RETENTION_MS: Final = "retention.ms"
+RETENTION_BYTES: Final = "retention.bytes"
+CLEANUP: Final = "cleanup.policy"
+
+# What nobody keeps here, and how it is called to the user.
+_REFUSED: Final = {
+    "message_ttl_s": "expiry of messages",
+    "size_quota": "backlog quotas",
+    "age_quota": "backlog quotas",
+    "deduplication": "deduplication",
+    "publish_rate": "rates of publishing",
+    "dispatch_rate": "rates of delivery",
+    "subscription_dispatch_rate": "rates of delivery",
+}
+
+
+def check_kept(policies: TopicPolicies) -> None:
+    """Raise NOT_SUPPORTED for a policy that would bound something, and that nobody keeps before Kafka."""
+    for field, what in _REFUSED.items():
+        if _bounds(getattr(policies, field)):
+            raise PenstockError(ErrorKind.NOT_SUPPORTED, f"the engine behind this server has no {what}")
+
+
+def _bounds(value: object) -> bool:
+    if isinstance(value, Quota):
+        return value.limit >= 0
+    if isinstance(value, TopicRate):
+        return value.bounded
+    return bool(value)
+
+
+def configs_of(policies: TopicPolicies) -> dict[str, str | None]:
+    """What Kafka is told of a topic's policies; None: its brokers decide."""
+    kept, compaction = policies.retention, policies.compaction_threshold
+    return {
+        RETENTION_MS: None if kept is None else _retention_ms(kept),
+        RETENTION_BYTES: None if kept is None else _retention_bytes(kept),
+        CLEANUP: None if compaction is None else _cleanup(compaction, kept),
+    }
+
+
+def _retention_ms(kept: Retention) -> str:
+    return "-1" if kept.minutes < 0 else str(kept.minutes * 60_000)
+
+
+def _retention_bytes(kept: Retention) -> str:
+    return "-1" if kept.mb < 0 else str(kept.mb << 20)
+
+
+def _cleanup(threshold: int, kept: Retention | None) -> str:
+    """Kafka compacts what is to be compacted, and deletes of it only what retention bounds."""
+    if threshold <= 0:
+        return "delete"
+    return "compact" if kept is None or kept == Retention() else "compact,delete"
+
+
+def decided(own: TopicPolicies, namespace: TopicPolicies) -> TopicPolicies:
+    """What a topic decides, and what it does not from its namespace."""
+    chosen = {
+        field: value
+        for field in TopicPolicies.__struct_fields__
+        if (value := getattr(own, field)) is not None or (value := getattr(namespace, field)) is not None
+    }
+    return TopicPolicies(**chosen)
+
+
+class KafkaNamespaces(Namespaces):
+    """`broker.Namespaces`. `apply` tells Kafka what other policies mean for the topics of a namespace."""
+
+    apply: Callable[[NamespaceName], Awaitable[None]]
+
+    async def update(self, name: NamespaceName, policies: NamespacePolicies) -> None:
+        check_kept(policies)
+        before = self.find(name)
+        await super().update(name, policies)
+        if before is not None and configs_of(before) != configs_of(policies):
+            await self.apply(name)
+
+
+class KafkaPolicies(Policies):
+    """`broker.Policies`. `apply` tells Kafka what other policies mean for a topic."""
+
+    apply: Callable[[TopicName], Awaitable[None]]
+
+    def configs(self, name: TopicName) -> dict[str, str]:
+        """What Kafka is told of a topic's policies when it is created."""
+        told = configs_of(self._decided(name))
+        return {key: value for key, value in told.items() if value is not None}
+
+    def all_configs(self, name: TopicName) -> dict[str, str | None]:
+        """The same when they change; None: Kafka's brokers decide."""
+        return configs_of(self._decided(name))
+
+    def _decided(self, name: TopicName) -> TopicPolicies:
+        return decided(self.of_topic(name), self.of_namespace(name.namespace_name))
+
+    async def change_topic(self, name: TopicName, change: Callable[[TopicPolicies], TopicPolicies]) -> None:
+        def checked(policies: TopicPolicies) -> TopicPolicies:
+            changed = change(policies)
+            check_kept(changed)
+            return changed
+
+        before = configs_of(self._decided(name))
+        await super().change_topic(name, checked)
+        if configs_of(self._decided(name)) != before:
+            await self.apply(name)

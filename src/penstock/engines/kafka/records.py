@@ -1,0 +1,188 @@
+"""Records become entries, and messages become records. One record is one message, and one entry of one message.
+
+An entry's bytes are Pulsar's, made of the record: of a record that is nothing but a value, or a key and a value, by columns.
+A record that no producer of ours numbered has its offset as sequence id, so that Key_Shared spreads messages without keys.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.model.entry import Entry
+from penstock.model.errors import PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.message_id import run_varints
+from penstock.wire.contents import join, join_each
+from penstock.wire.metadata import Memo, integer, message_metadata, parse_metadata, signed, sized
+
+from .driver.record import Header, Record
+from .headers import ENTRY, KEY, KEY_BASE64, KEY_TEXT, Said, no_bytes, read_headers, write_headers
+
+_BEGIN: Final = b"\x0a\x00\x10"  # a producer without a name, and the tag of the sequence id
+_TIME_MAX: Final = 2**63 - 1
+_NULL_VALUE: Final = b"\xc8\x01\x01"
+_TIMES: Final[Memo[int, bytes]] = Memo(lambda time: b"\x18" + integer(min(max(0, time), _TIME_MAX)))
+
+
+def _key_field(key: bytes) -> bytes:
+    text, is_base64 = _read_key(key, None)
+    return b"\x32" + sized(text.encode()) + (b"\x88\x01\x01" if is_base64 else b"")
+
+
+_KEYS: Final[Memo[bytes, bytes]] = Memo(_key_field)
+
+
+class NewRecord(msgspec.Struct, gc=False):
+    """A record to be stored. `timestamp` is ms since the epoch, 0: when it is sent."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[Header] | None = None
+    timestamp: int = 0
+
+
+# -- records in
+
+
+def entries_of(records: Sequence[Record], first: int, ledger: int) -> list[Entry]:
+    """The entries of records with the offsets `first`, `first + 1`, …; never fails."""
+    times = [record.timestamp()[1] for record in records]
+    values = [record.value() for record in records]
+    keys = [record.key() for record in records]
+    headers = [record.headers() for record in records]
+    if any(headers):
+        data, delays = _data_of_each(first, times, keys, values, headers)
+    else:
+        data, delays = _plain_data(first, times, keys, values), None
+    if delays is None:
+        return [
+            Entry(ledger, offset, offset, 1, time, 0, content)
+            for offset, (time, content) in enumerate(zip(times, data, strict=True), first)
+        ]
+    return [
+        Entry(ledger, offset, offset, 1, time, deliver_at, content)
+        for offset, (time, content, deliver_at) in enumerate(zip(times, data, delays, strict=True), first)
+    ]
+
+
+def _plain_data(
+    first: int, times: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes | None]
+) -> list[bytes]:
+    """Of records without headers."""
+    heads = [
+        _BEGIN + number + _TIMES[time]
+        for number, time in zip(run_varints(first, len(times)), times, strict=True)
+    ]
+    if keys.count(None) < len(keys):
+        heads = [head if key is None else head + _KEYS[key] for head, key in zip(heads, keys, strict=True)]
+    payloads = values
+    if None in values:
+        heads = [
+            head + _NULL_VALUE if value is None else head for head, value in zip(heads, values, strict=True)
+        ]
+        payloads = [value or b"" for value in values]
+    return join_each(heads, payloads)  # type: ignore[arg-type] # none of them is None
+
+
+def _data_of_each(
+    first: int,
+    times: Sequence[int],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[Sequence[Header] | None],
+) -> tuple[list[bytes], list[int]]:
+    """The data of records some of which have headers, and when each is to be delivered."""
+    made: list[bytes] = []
+    delays: list[int] = []
+    for offset, (time, key, value, some) in enumerate(zip(times, keys, values, headers, strict=True), first):
+        if not some:
+            made += _plain_data(offset, (time,), (key,), (value,))
+            delays.append(0)
+            continue
+        said = read_headers(some)
+        kept = None if said.entry is None else _kept_entry(said.entry, value)
+        data, deliver_at = kept or _described(said, offset, time, key, value)
+        made.append(data)
+        delays.append(deliver_at)
+    return made, delays
+
+
+def _described(
+    said: Said, offset: int, time: int, key: bytes | None, value: bytes | None
+) -> tuple[bytes, int]:
+    message = said.message
+    if key is not None:
+        message.key, message.key_is_base64 = _read_key(key, said.key_form)
+    message.null_value = value is None
+    number = offset if message.sequence_id is None else message.sequence_id
+    metadata = message_metadata(
+        message, said.producer, number, min(max(0, time), _TIME_MAX), message.schema_version
+    )
+    return join(metadata, value or b""), message.deliver_at
+
+
+def _kept_entry(head: bytes, payload: bytes | None) -> tuple[bytes, int] | None:
+    """An entry that was kept as it came, and when it is to be delivered; None where that cannot be read."""
+    try:
+        metadata = parse_metadata(head)
+    except PenstockError:
+        return None
+    return join(head, payload or b""), max(0, signed(metadata.deliver_at_time))
+
+
+def _read_key(key: bytes, form: bytes | None) -> tuple[str, bool]:
+    """A key as a message has it, and whether that is base64."""
+    try:
+        if form == KEY_TEXT:
+            return key.decode(), True
+        if form is None:
+            return key.decode(), False
+    except UnicodeDecodeError:
+        pass
+    return b64encode(key).decode(), True
+
+
+# -- messages out
+
+
+def record_of(message: OutMessage, producer: str, *, numbered: bool) -> NewRecord:
+    """The record of a message; `producer` is the name that is kept in it, "" for none, and `numbered`: its sequence id, too.
+
+    Raises BAD_ENCODING for texts that have no bytes, and numbers beyond 64 bits.
+    """
+    try:
+        if message.encryption is not None:
+            metadata = message_metadata(
+                message, producer, message.sequence_id or 0, 0, message.schema_version
+            )
+            return NewRecord(message.payload, _write_key(message)[0], [(ENTRY, metadata)])
+        key, form = (None, None) if message.key is None else _write_key(message)
+        headers = write_headers(message, producer, numbered=numbered)
+        if form is not None:
+            headers.append((KEY, form))
+        return NewRecord(None if message.null_value else message.payload, key, headers or None)
+    except UnicodeEncodeError:
+        raise no_bytes() from None
+
+
+def _write_key(message: OutMessage) -> tuple[bytes | None, bytes | None]:
+    """The key of a record, and what a header has to say of it."""
+    text = message.key
+    if text is None:
+        return None, None
+    if not message.key_is_base64:
+        return text.encode(), None
+    try:
+        key = b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        return text.encode(), KEY_TEXT
+    if b64encode(key).decode() != text:
+        return text.encode(), KEY_TEXT
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return key, None  # which says by itself that it is no text
+    return key, KEY_BASE64

@@ -1,0 +1,129 @@
+"""Journals of logs: topics of the cluster in a namespace of their own, whose messages never go.
+
+The namespace `{tenant}/penstock` is made with the first record: it retains everything, and topics without clients stay. Where
+it is there already, or the server may not make it, its policies are the operator's.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from penstock.broker.entry_format import EntryFormat
+from penstock.broker.journal import JournalLostError
+from penstock.broker.producer import Producer
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.names import NamespaceName, TopicName
+from penstock.model.policy import ProducerOptions
+
+from .cluster import PulsarCluster
+from .topic import PulsarTopic
+from .topics import PulsarTopics
+
+NAMESPACE: Final = "penstock"
+PRODUCERS_MAX: Final = 256  # that are kept; each leaves its topic by itself when it is not used
+READ_ENTRIES: Final = 1000
+
+_POLICIES: Final[dict[str, Any]] = {
+    "retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
+    "inactive_topic_policies": {
+        "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+        "maxInactiveDurationSeconds": 604_800,
+        "deleteWhileInactive": False,
+    },
+    "message_ttl_in_seconds": 0,
+}
+
+Open = Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
+
+
+class PulsarJournals:
+    """`broker.Journals`, under the server's own credentials."""
+
+    def __init__(
+        self, cluster: PulsarCluster, topics: PulsarTopics, encoder: EntryFormat, open_producer: Open
+    ) -> None:
+        self.topics = topics
+        self.encoder = encoder
+        self._cluster = cluster
+        self._open = open_producer
+        self._producers: OrderedDict[TopicName, Producer] = OrderedDict()
+
+    def open(self, log: TopicName, kind: str) -> "PulsarJournal":
+        # No namespace has a ~ in its name. A topic whose name ends like a partition's would be one.
+        local = f"{log.namespace}~{log.local}.{kind}"
+        return PulsarJournal(self, TopicName.of("persistent", log.tenant, NAMESPACE, local))
+
+    async def producer(self, name: TopicName) -> Producer:
+        """The producer of a journal, which is made where it is not there."""
+        found = self._producers.pop(name, None)
+        if found is None or found.closed:
+            await self._make(name)
+            found = await self._open(name, ProducerOptions(shared_name=True))
+        self._producers[name] = found
+        if len(self._producers) > PRODUCERS_MAX:
+            _, oldest = self._producers.popitem(last=False)
+            oldest.close()
+        return found
+
+    async def _make(self, name: TopicName) -> None:
+        namespace = name.namespace_name
+        await self.topics.learn(name)
+        if self.topics.exists(name):
+            return
+        await self._make_namespace(namespace)
+        try:
+            await self.topics.create(name, 0)
+        except PenstockError as error:
+            raise PenstockError(
+                error.kind,
+                f"a journal cannot be kept: the cluster makes no topic in the namespace {namespace}, which has to be"
+                f" there, retain everything, and allow this server to produce and consume: {error.message}",
+            ) from None
+
+    async def _make_namespace(self, namespace: NamespaceName) -> None:
+        try:
+            await self._cluster.admin.call("PUT", f"/namespaces/{namespace}", body=_POLICIES)
+        except PenstockError as error:
+            if error.kind not in (ErrorKind.ALREADY_EXISTS, ErrorKind.FORBIDDEN):
+                raise
+
+
+class PulsarJournal:
+    """`broker.Journal`."""
+
+    def __init__(self, journals: PulsarJournals, name: TopicName) -> None:
+        self._journals = journals
+        self._name = name
+        self._offset = 0  # of the next record
+
+    async def read_on(self) -> Sequence[bytes]:
+        topic = await self._topic()
+        if topic is None:
+            return ()
+        await topic.refresh()
+        if topic.next_offset < self._offset or topic.first_offset > self._offset:
+            raise JournalLostError
+        found: list[bytes] = []
+        while entries := await topic.read_at(self._offset, READ_ENTRIES):
+            for entry in entries:
+                found += [one.payload for one in self._journals.encoder.decode(entry)]
+            self._offset = entries[-1].end
+        return found
+
+    async def _topic(self) -> PulsarTopic | None:
+        """The journal's topic; None before its first record. Raises JournalLostError."""
+        try:
+            return await self._journals.topics.get(self._name, create=False)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.TOPIC_NOT_FOUND:
+                raise
+            if self._offset:
+                raise JournalLostError from None
+            return None
+
+    async def append(self, record: bytes) -> None:
+        producer = await self._journals.producer(self._name)
+        (result,) = await producer.publish([OutMessage(payload=record)])
+        if isinstance(result, PenstockError):
+            raise result

@@ -1,0 +1,193 @@
+"""Tenants and namespaces, with their policies."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.broker.namespaces import TenantInfo
+from penstock.broker.topic import MetaStore
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NamespaceName, TopicName, check_entity
+from penstock.model.policy import NamespacePolicies
+
+KIND: Final = "namespace"
+TENANT: Final = "tenant"
+
+ALWAYS: Final = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE)  # exist without being created
+
+
+class Namespaces:
+    """`broker.Namespaces`: every namespace there is; those of `always` always are.
+
+    `auto_create`: a namespace is created with its first topic, and a tenant with its first namespace.
+    `listeners` are called after any change that may concern who is allowed to do what.
+    """
+
+    def __init__(
+        self, store: MetaStore, *, auto_create: bool = False, always: Sequence[NamespaceName] = ALWAYS
+    ) -> None:
+        self.auto_create = auto_create
+        self._always = always
+        self._store = store
+        self._policies: dict[NamespaceName, NamespacePolicies] = {}
+        self._tenants: dict[str, TenantInfo] = {}
+        self._changing = asyncio.Lock()
+        self.listeners: list[Callable[[], None]] = []
+        self.changed: Callable[[NamespaceName], None] = lambda name: None  # after other policies were set
+
+    async def load(self) -> None:
+        """Read what is stored."""
+        for key, document in (await self._store.load_meta(KIND)).items():
+            self._policies[NamespaceName.parse(key)] = msgspec.json.decode(document, type=NamespacePolicies)
+        tenants = await self._store.load_meta(TENANT)
+        self._tenants = {name: msgspec.json.decode(info, type=TenantInfo) for name, info in tenants.items()}
+        for always in self._always:
+            self._policies.setdefault(always, NamespacePolicies())
+        for name in self._policies:
+            self._tenants.setdefault(name.tenant, TenantInfo())
+
+    def learned(self, key: str, document: bytes | None) -> None:
+        """Another process has stored a namespace, or deleted it (None)."""
+        name = NamespaceName.parse(key)
+        if document is not None:
+            self._policies[name] = msgspec.json.decode(document, type=NamespacePolicies)
+            self._tenants.setdefault(name.tenant, TenantInfo())
+        elif name in self._always:
+            self._policies[name] = NamespacePolicies()
+        else:
+            self._policies.pop(name, None)
+        self._permissions_changed()
+        self.changed(name)
+
+    def learned_tenant(self, tenant: str, document: bytes | None) -> None:
+        """Another process has stored a tenant, or deleted it (None)."""
+        if document is None:
+            self._tenants.pop(tenant, None)
+        else:
+            self._tenants[tenant] = msgspec.json.decode(document, type=TenantInfo)
+        self._permissions_changed()
+
+    def exists(self, name: NamespaceName) -> bool:
+        return name in self._policies
+
+    def policies(self, name: NamespaceName) -> NamespacePolicies:
+        found = self._policies.get(name)
+        if found is None:
+            raise PenstockError(ErrorKind.NAMESPACE_NOT_FOUND, f"namespace {name} does not exist")
+        return found
+
+    def serves(self, name: NamespaceName) -> bool:
+        """Whether the namespace exists, or is created with its first topic."""
+        return self.auto_create or name in self._policies
+
+    def check(self, name: NamespaceName) -> None:
+        if not self.serves(name):
+            self.policies(name)
+
+    def find(self, name: NamespaceName) -> NamespacePolicies | None:
+        return self._policies.get(name)
+
+    async def create(self, name: NamespaceName, policies: NamespacePolicies | None = None) -> None:
+        if name in self._policies:
+            raise PenstockError(ErrorKind.ALREADY_EXISTS, f"namespace {name} already exists")
+        if not self.auto_create:
+            self.check_tenant(name.tenant)
+        await self.update(name, policies or NamespacePolicies())
+
+    async def ensure(self, name: NamespaceName) -> None:
+        """Create a namespace unless it is there."""
+        if name not in self._policies:
+            await self.update(name, NamespacePolicies())
+
+    async def update(self, name: NamespaceName, policies: NamespacePolicies) -> None:
+        """Set a namespace's policies, durably before they count."""
+        documents: list[tuple[str, str, bytes | None]] = [(KIND, str(name), msgspec.json.encode(policies))]
+        if name.tenant not in self._tenants:
+            documents.append((TENANT, name.tenant, b"{}"))
+        await self._store.save_meta(documents)
+        self._policies[name] = policies
+        self._tenants.setdefault(name.tenant, TenantInfo())
+        self._permissions_changed()
+        self.changed(name)
+
+    async def change(
+        self, name: NamespaceName, change: Callable[[NamespacePolicies], NamespacePolicies]
+    ) -> None:
+        async with self._changing:
+            await self.update(name, change(self.policies(name)))
+
+    async def forget_topic(self, topic: TopicName) -> None:
+        """A topic is deleted: a later one of its name begins without its permissions."""
+        found = self._policies.get(topic.namespace_name)
+        if found is not None and str(topic) in found.topic_permissions:
+
+            def without(policies: NamespacePolicies) -> NamespacePolicies:
+                others = {name: by for name, by in policies.topic_permissions.items() if name != str(topic)}
+                return msgspec.structs.replace(policies, topic_permissions=others)
+
+            await self.change(topic.namespace_name, without)
+
+    def _permissions_changed(self) -> None:
+        for listener in list(self.listeners):
+            listener()
+
+    async def delete(self, name: NamespaceName) -> None:
+        """Forget a namespace, or the policies of one that always exists; the caller saw to it that it is empty."""
+        self.policies(name)
+        await self._store.save_meta([(KIND, str(name), None)])
+        if name in self._always:
+            self._policies[name] = NamespacePolicies()
+        else:
+            self._policies.pop(name, None)  # where it was heard of already
+        self._permissions_changed()
+
+    def of_tenant(self, tenant: str) -> list[NamespaceName]:
+        """The namespaces of a tenant, sorted; raises NOT_FOUND for an unknown tenant."""
+        self.check_tenant(tenant)
+        return sorted(name for name in self._policies if name.tenant == tenant)
+
+    def all(self) -> list[NamespaceName]:
+        return sorted(self._policies)
+
+    # -- tenants
+
+    @property
+    def tenants(self) -> list[str]:
+        return sorted(self._tenants)
+
+    def check_tenant(self, tenant: str) -> None:
+        if tenant not in self._tenants:
+            raise PenstockError(ErrorKind.NOT_FOUND, f"tenant {tenant} does not exist")
+
+    async def create_tenant(self, tenant: str, info: TenantInfo | None = None) -> None:
+        check_entity("tenant", tenant)
+        if tenant in self._tenants:
+            raise PenstockError(ErrorKind.ALREADY_EXISTS, f"tenant {tenant} already exists")
+        await self._save_tenant(tenant, info or TenantInfo())
+
+    def tenant(self, tenant: str) -> TenantInfo:
+        self.check_tenant(tenant)
+        return self._tenants[tenant]
+
+    def administers(self, role: str, tenant: str) -> bool:
+        found = self._tenants.get(tenant)
+        return found is not None and role in found.admin_roles
+
+    async def update_tenant(self, tenant: str, info: TenantInfo) -> None:
+        self.check_tenant(tenant)
+        await self._save_tenant(tenant, info)
+
+    async def _save_tenant(self, tenant: str, info: TenantInfo) -> None:
+        await self._store.save_meta([(TENANT, tenant, msgspec.json.encode(info))])
+        self._tenants[tenant] = info
+        self._permissions_changed()
+
+    async def delete_tenant(self, tenant: str) -> None:
+        """Forget a tenant; raises NOT_FOUND, NAMESPACE_IN_USE while it has namespaces."""
+        if self.of_tenant(tenant):
+            raise PenstockError(ErrorKind.NAMESPACE_IN_USE, f"tenant {tenant} still has namespaces")
+        await self._store.save_meta([(TENANT, tenant, None)])
+        self._tenants.pop(tenant, None)
+        self._permissions_changed()

@@ -1,0 +1,231 @@
+"""The schema registry: versions per topic, and which schema may come next (PIP-43; docs/schemas.md)."""
+
+from base64 import b64decode, b64encode
+from typing import Final
+
+import msgspec
+
+from penstock.broker.topic import MetaStore
+from penstock.engines.shared.schemas import check_schema, schema_needed
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import TopicName
+from penstock.model.policy import NamespacePolicies
+from penstock.model.schema import Compatibility, SchemaInfo, SchemaType, SchemaVersion
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Locks
+
+from .namespaces import Namespaces
+
+KIND: Final = "schema"
+DEFAULT_STRATEGY = Compatibility.FULL
+
+
+class _Document(msgspec.Struct, omit_defaults=True):
+    type: int
+    timestamp: int
+    data: str = ""
+    name: str = ""
+    properties: dict[str, str] = {}
+    deleted: bool = False
+
+
+def schema_id(topic: TopicName) -> str:
+    """All partitions of a topic share the schemas of the topic."""
+    base = topic.base
+    return f"{base.tenant}/{base.namespace}/{base.local}"
+
+
+class Schemas:
+    """`broker.Schemas`: every version of every topic's schema. Versions count from 0, one for each schema or deletion."""
+
+    def __init__(self, store: MetaStore, namespaces: Namespaces, clock: Clock, bytes_max: int) -> None:
+        self._store = store
+        self._namespaces = namespaces
+        self._clock = clock
+        self._bytes_max = bytes_max
+        self._versions: dict[str, list[SchemaVersion]] = {}
+        self.changes = 0  # of any topic
+        self._locks: Locks[str] = Locks()
+
+    async def load(self) -> None:
+        """Read what is stored."""
+        documents = await self._store.load_meta(KIND)
+        for key in sorted(documents):
+            self.learned(key, documents[key])
+
+    def learned(self, key: str, document: bytes | None) -> None:
+        """A version of a schema is stored under this key, or was deleted (None)."""
+        topic, _, text = key.rpartition("\0")
+        number = int(text)
+        versions = [one for one in self._versions.get(topic, ()) if one.version != number]
+        if document is not None:
+            found = msgspec.json.decode(document, type=_Document)
+            info = SchemaInfo(SchemaType(found.type), b64decode(found.data), found.name, found.properties)
+            versions.append(SchemaVersion(number, info, found.timestamp, found.deleted))
+            versions.sort(key=lambda one: one.version)
+        self._versions[topic] = versions
+        if not versions:
+            del self._versions[topic]
+        self.changes += 1
+
+    # -- reading
+
+    def latest(self, topic: TopicName) -> SchemaVersion | None:
+        versions = self._versions.get(schema_id(topic))
+        return None if not versions or versions[-1].deleted else versions[-1]
+
+    def version(self, topic: TopicName, number: int) -> SchemaVersion:
+        return self._numbered(topic, number, self.all(topic, deleted=True))
+
+    async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
+        return self.version(topic, number)
+
+    def _numbered(self, topic: TopicName, number: int, among: list[SchemaVersion]) -> SchemaVersion:
+        for found in among:
+            if found.version == number:
+                return found
+        raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, f"{topic} has no schema version {number}")
+
+    def get(self, topic: TopicName, number: int | None = None) -> SchemaVersion:
+        if number is not None:
+            return self._numbered(topic, number, self._live(topic))
+        versions = self._versions.get(schema_id(topic))
+        if not versions:
+            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema not found")
+        if versions[-1].deleted:
+            raise PenstockError(ErrorKind.SCHEMA_NOT_FOUND, "Schema is deleted")
+        return versions[-1]
+
+    def all(self, topic: TopicName, *, deleted: bool = False) -> list[SchemaVersion]:
+        if not deleted:
+            return self._live(topic)
+        return [v for v in self._versions.get(schema_id(topic), ()) if not v.deleted]
+
+    def _live(self, topic: TopicName) -> list[SchemaVersion]:
+        """The versions since the last deletion: what a new schema is checked against."""
+        live: list[SchemaVersion] = []
+        for version in self._versions.get(schema_id(topic), ()):
+            if version.deleted:
+                live.clear()
+            else:
+                live.append(version)
+        return live
+
+    def find(self, topic: TopicName, schema: SchemaInfo) -> int | None:
+        from penstock.codec.definition import same
+
+        for version in reversed(self._live(topic)):
+            if version.schema == schema or same(version.schema, schema):
+                return version.version
+        return None
+
+    def strategy(self, topic: TopicName) -> Compatibility:
+        chosen = self._policies(topic).schema_compatibility
+        return DEFAULT_STRATEGY if chosen is Compatibility.UNDEFINED else chosen
+
+    def _policies(self, topic: TopicName) -> NamespacePolicies:
+        return self._namespaces.find(topic.namespace_name) or NamespacePolicies()
+
+    def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
+        from penstock.codec.compatibility import check
+
+        existing = [v.schema for v in self._live(topic)]
+        return check(schema, existing, self.strategy(topic)) if existing else None
+
+    def check_next(self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False) -> None:
+        """Raise INCOMPATIBLE_SCHEMA unless `schema`, which is new, may be registered; `forced` is an administrator's:
+        auto update may be off."""
+        if not (forced or self._policies(topic).schema_auto_update):
+            raise PenstockError(
+                ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
+            )
+        objection = self.objection(topic, schema)
+        if objection is not None:
+            raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
+
+    def check(self, topic: TopicName, schema: SchemaInfo) -> None:
+        check_schema(schema, self._bytes_max)
+
+    def check_unversioned(self, topic: TopicName) -> None:
+        if self._policies(topic).schema_validation_enforced and self.latest(topic) is not None:
+            raise schema_needed(topic)
+
+    async def check_consumer(self, topic: TopicName, schema: SchemaInfo, *, used: bool) -> None:
+        if schema.type in (SchemaType.NONE, SchemaType.BYTES, SchemaType.AUTO_CONSUME):
+            return
+        newest = self.latest(topic)
+        if newest is None:
+            if used:
+                raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, "Topic does not have schema to check")
+            await self.get_or_create(topic, schema)
+            return
+        self.check(topic, schema)
+        if self.find(topic, schema) is not None:
+            return
+        from penstock.codec.compatibility import cannot_read
+
+        if self.strategy(topic) is Compatibility.ALWAYS_COMPATIBLE:
+            return
+        why = cannot_read(reader=schema, writer=newest.schema)
+        if why is not None:
+            raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, f"the consumer cannot read the topic: {why}")
+
+    # -- writing
+
+    async def get_or_create(
+        self, topic: TopicName, schema: SchemaInfo, *, forced: bool = False
+    ) -> int | None:
+        if schema.type in (SchemaType.NONE, SchemaType.BYTES):
+            self.check_unversioned(topic)
+            return None
+        self.check(topic, schema)
+        key = schema_id(topic)
+        async with self._locks.hold(key):
+            while True:
+                found = self.find(topic, schema)
+                if found is not None:
+                    return found
+                self.check_next(topic, schema, forced=forced)
+                try:
+                    return await self._put(key, schema, deleted=False)
+                except PenstockError as error:
+                    if (
+                        error.kind is not ErrorKind.ALREADY_EXISTS
+                    ):  # another process took the number, and is known now
+                        raise
+
+    async def _put(self, key: str, schema: SchemaInfo, *, deleted: bool) -> int:
+        versions = self._versions.get(key, [])
+        number = versions[-1].version + 1 if versions else 0
+        now = self._clock.now_ms()
+        content = msgspec.json.encode(
+            _Document(
+                int(schema.type),
+                now,
+                b64encode(schema.data).decode(),
+                schema.name,
+                schema.properties,
+                deleted,
+            )
+        )
+        stored = f"{key}\0{number:010}"
+        await self._store.save_meta([(KIND, stored, content)])
+        self.learned(stored, content)
+        return number
+
+    async def delete(self, topic: TopicName, *, force: bool = False) -> int:
+        key = schema_id(topic)
+        async with self._locks.hold(key):
+            newest = self.get(topic)
+            if not force:
+                return await self._put(key, SchemaInfo(SchemaType.NONE), deleted=True)
+            await self.forget(topic)
+            return newest.version + 1
+
+    async def forget(self, topic: TopicName) -> None:
+        """Forget everything: the topic is deleted."""
+        key = schema_id(topic)
+        versions = self._versions.pop(key, [])
+        self.changes += 1
+        if versions:
+            await self._store.save_meta([(KIND, f"{key}\0{v.version:010}", None) for v in versions])

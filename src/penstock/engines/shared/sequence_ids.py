@@ -1,0 +1,42 @@
+"""The sequence ids of a producer's messages."""
+
+from collections.abc import Sequence
+
+from penstock.model.message import OutMessage
+
+
+class Numbers:
+    """The sequence ids of one producer, over all its partitions."""
+
+    __slots__ = ("next",)
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def give(self, message: OutMessage) -> int:
+        """Give a message the next one, unless it has one; returns it."""
+        number = message.sequence_id
+        if number is None:
+            number = message.sequence_id = self.next
+        if number >= self.next:
+            self.next = number + 1
+        return number
+
+    def give_all(self, messages: Sequence[OutMessage]) -> bool:
+        """The same for several; whether one of them had one."""
+        given, following = False, self.next
+        for message in messages:
+            number = message.sequence_id
+            if number is None:
+                message.sequence_id = following
+                following += 1
+            else:
+                given = True
+                following = max(following, number + 1)
+        self.next = following
+        return given
+
+    def take(self, count: int) -> int:
+        """Take the next `count`; returns the first of them."""
+        first, self.next = self.next, self.next + count
+        return first

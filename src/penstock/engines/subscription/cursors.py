@@ -1,0 +1,139 @@
+"""Cursors in the store: what no client waits for is saved together, once a flush time."""
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from penstock.model.errors import PenstockError
+from penstock.runtime.clock import Clock, Timer
+from penstock.runtime.tasks import Tasks
+
+from .offsets import OffsetSet
+from .store import CursorChange, CursorWriter
+
+log = logging.getLogger(__name__)
+
+CLIENTS_BY_INDEX: Final = "penstock.clients-by-index"  # the name among the stored properties
+CLIENTS_BY_INDEX_MAX: Final = 16  # versions of clients that a subscription remembers
+
+
+class StoredCursor:
+    """The part of a subscription that its store keeps, if it is durable: the cursor and the properties.
+
+    `moved` is called when the cursor changed and is to be saved.
+    """
+
+    def __init__(
+        self,
+        ledger: int,
+        name: str,
+        cursor: OffsetSet,
+        store: CursorWriter | None,
+        properties: dict[str, str],
+        *,
+        tasks: Tasks,
+        moved: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.cursor = cursor
+        self.cursors = store
+        self.durable = store is not None
+        self.deleted = False
+        self.properties = dict(properties)
+        # Versions of clients that acknowledged part of a batch. They are stored beside the properties.
+        self.clients_by_index = set(filter(None, self.properties.pop(CLIENTS_BY_INDEX, "").split("\n")))
+        self._ledger = ledger
+        self._tasks = tasks
+        self._moved = moved
+
+    async def set_properties(self, properties: dict[str, str]) -> None:
+        """Set the properties, durably before they count."""
+        hidden = {CLIENTS_BY_INDEX: "\n".join(sorted(self.clients_by_index))}
+        stored = properties | hidden if self.clients_by_index else properties
+        await self._save(msgspec.json.encode(stored))
+        self.properties = properties
+
+    def learn_client(self, version: str) -> None:
+        """A client of this version acknowledged part of a batch: from here on batches keep their indexes for it."""
+        known = self.clients_by_index
+        if version not in known and len(known) < CLIENTS_BY_INDEX_MAX:
+            known.add(version)
+            self._tasks.spawn(self._save_clients(), f"note a client of {self.name}")
+
+    async def _save_clients(self) -> None:
+        try:
+            await self.set_properties(self.properties)
+        except PenstockError as error:
+            log.debug("a client's version is known until the next start only: %s", error)
+
+    async def flush(self) -> None:
+        await self._save()
+
+    async def refresh(self) -> None:
+        """Nothing to do: the subscription knows where it stands."""
+
+    async def _save(self, properties: bytes | None = None) -> None:
+        if self.cursors is None or self.deleted:
+            return
+        change = self.take_changes()
+        change.properties = properties
+        try:
+            await self.cursors.save_cursors((change,))
+        except PenstockError:
+            self.cursor.touch(change.chunks)
+            self._moved()
+            raise
+
+    def take_changes(self) -> CursorChange:
+        """What is to be saved now."""
+        return CursorChange(self._ledger, self.name, self.cursor.mark, self.cursor.take_changes())
+
+    async def delete_cursor(self) -> None:
+        if self.cursors is not None:
+            await self.cursors.delete_cursor(self._ledger, self.name)
+
+
+class CursorFlusher:
+    """Collects the subscriptions whose cursors changed and saves them `flush_ms` after the first change."""
+
+    def __init__(
+        self, clock: Clock, flush_ms: int, spawn: Callable[[Coroutine[Any, Any, None], str], object]
+    ) -> None:
+        self._clock = clock
+        self._flush_ms = flush_ms
+        self._spawn = spawn
+        self._dirty: dict[StoredCursor, None] = {}
+        self._timer: Timer | None = None
+
+    def dirty(self, changed: StoredCursor) -> None:
+        """A cursor changed."""
+        if changed.durable:
+            self._dirty[changed] = None
+            if self._timer is None:
+                self._timer = self._clock.call_later(self._flush_ms, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._spawn(self.flush(), "save cursors")
+
+    async def flush(self) -> None:
+        """Save now; completes when everything given so far is durable, or could not be saved."""
+        by_store: dict[CursorWriter, list[tuple[StoredCursor, CursorChange]]] = {}
+        for one in self._dirty:
+            if one.cursors is not None and not one.deleted:
+                by_store.setdefault(one.cursors, []).append((one, one.take_changes()))
+        self._dirty.clear()
+        for store, taken in by_store.items():
+            try:
+                await store.save_cursors([change for _, change in taken])
+            except PenstockError:
+                for one, change in taken:
+                    one.cursor.touch(change.chunks)
+                    self.dirty(one)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

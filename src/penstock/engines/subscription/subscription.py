@@ -1,0 +1,300 @@
+"""A subscription: who takes part, and where its cursor stands.
+
+An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, `Answers` takes what consumers answer.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+from penstock.broker.delivery import Outcome
+from penstock.broker.entry_format import EntryFormat
+from penstock.broker.producer import Reply
+from penstock.model.entry import Entry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, DeadLetter, SubscriptionType
+from penstock.runtime.statistics import Rate
+from penstock.runtime.tasks import Tasks
+from penstock.runtime.throttle import Throttle
+
+from .answers import Answers, Excerpts
+from .compaction import Compaction
+from .cursors import StoredCursor
+from .delivering import Delivering
+from .offsets import OffsetSet
+from .outstanding import Outstanding
+from .receiver import Receiver, SubscribedLog
+from .rules import RULES
+from .selection import Selection
+from .store import CursorWriter
+
+
+class Host(Protocol):
+    """Whose subscriptions they are: the topic, and the broker behind it."""
+
+    def check(self, subscription: "Subscription", wanted: SubscriptionType) -> None:
+        """Raise BAD_PARAMETER, CONSUMER_BUSY unless one more consumer of this type may take part."""
+
+    def moved(self, subscription: "Subscription") -> None:
+        """The cursor moved: it is to be saved, and may have held what can go now."""
+
+    def rewound(self) -> None:
+        """A cursor went back: the backlog may be larger than it was."""
+
+    def removed(self, subscription: "Subscription") -> None:
+        """The subscription was deleted."""
+
+    async def bury(
+        self, subscription: "Subscription", entry: Entry, index: int, letter: DeadLetter, redeliveries: int
+    ) -> None:
+        """Publish message `index` of `entry` to the dead-letter topic; completes when it is durable there."""
+
+    async def reply(self, subscription: "Subscription", consumer: Receiver | None, reply: Reply) -> Outcome:
+        """Give a reply to who waits for it (PIP-371); raises MESSAGE_NOT_FOUND, TOO_LARGE."""
+
+    def reply_all(
+        self, subscription: "Subscription", consumer: Receiver | None, replies: Sequence[Reply]
+    ) -> Sequence[Reply]:
+        """The same for many whose ids are known; returns the others, with which nothing has happened."""
+
+
+class Subscription(StoredCursor):
+    """`broker.Subscription`: one subscription of one log. `compaction` says what was compacted.
+
+    `answers` is for what consumers say of the messages they were given.
+    """
+
+    def __init__(
+        self,
+        topic: SubscribedLog,
+        name: str,
+        *,
+        cursor: OffsetSet,
+        durable: bool,
+        encoder: EntryFormat,
+        tasks: Tasks,
+        cursors: CursorWriter,
+        compaction: Compaction,
+        host: Host,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            topic.ledger,
+            name,
+            cursor,
+            cursors if durable else None,
+            properties or {},
+            tasks=tasks,
+            moved=partial(host.moved, self),
+        )
+        self.topic = topic
+        self.type: SubscriptionType | None = None
+        self.rate_out = Rate(topic.clock)
+        self.compaction = compaction
+        self.host = host
+        self.unacked_max = UNACKED_PER_CONSUMER_MAX  # messages that one consumer may have out; 0: any number
+        self.throttle: Throttle | None = None  # the rate that policies bound for it alone
+        self.compacted = False  # whether its consumers see of what was compacted only the last values
+        self.suspended = False
+        self.excerpts = Excerpts(cursor)
+        self._encoder = encoder
+        self._out = Outstanding(
+            topic,
+            cursor,
+            tasks,
+            Selection(encoder, topic.partition),
+            wake=self.wake,
+            moved=self._moved,
+            bury=partial(host.bury, self),
+        )
+        self._delivering = Delivering(self, self._out, compaction, tasks)
+        self.answers = Answers(self, self._out)
+        self.limit_rate = self._delivering.limit_rate
+        self.last_visible = self._delivering.last_visible
+        self.upcoming = self._delivering.upcoming
+
+    def check_held(self) -> None:
+        """Nobody else has the log."""
+
+    def wake(self) -> None:
+        """Something changed: deliver soon. Wakes between two runs are one."""
+        self._delivering.wake()
+
+    # -- consumers
+
+    @property
+    def consumers(self) -> list[Receiver]:
+        return self._out.selection.consumers
+
+    @property
+    def active(self) -> Receiver | None:
+        """Who gets everything, of an exclusive or failover subscription."""
+        return self._out.selection.active
+
+    def add(self, consumer: Receiver, *, unique_name: bool = False) -> None:
+        """Let a consumer take part; raises SUBSCRIPTION_BUSY, CONSUMER_BUSY, KEY_RANGE_TAKEN."""
+        wanted = consumer.options.type
+        if self.consumers and self.type is not wanted:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY,
+                f"subscription {self.name} is of type {self.type.value if self.type else ''}, "
+                f"not {wanted.value}",
+            )
+        if unique_name and any(c.name == consumer.name for c in self.consumers):
+            raise PenstockError(
+                ErrorKind.CONSUMER_BUSY,
+                f"a consumer named {consumer.name} is connected to subscription {self.name} already",
+            )
+        self.host.check(self, wanted)
+        if not self.consumers:
+            self.type = wanted
+            self._out.selection = RULES[wanted](self._encoder, self.topic.partition)
+            self.compacted = consumer.options.compacted
+        before = self.active
+        self._out.selection.add(consumer)
+        consumer.attach(self)
+        consumer.bound_unacked()
+        self._consumers_changed(before, consumer)
+
+    def remove(self, consumer: Receiver) -> None:
+        """Let a consumer go; what it had goes to the others."""
+        if consumer not in self.consumers:
+            return
+        before = self.active
+        self._out.selection.remove(consumer)
+        consumer.detach(self)
+        self._out.take_all_back(consumer, self)
+        self._consumers_changed(before, None)
+
+    def _consumers_changed(self, before: Receiver | None, joined: Receiver | None) -> None:
+        """Deal again what waits for its key. Failover: what the active consumer before has goes to the next, and those
+        concerned are notified."""
+        self._out.again(self._out.selection.release_all())
+        after = self.active
+        if before is not after and before is not None and before in self.consumers:
+            self._out.take_all_back(before, self)
+        for consumer in self.consumers:
+            concerned = consumer is joined or (before is not after and consumer in (before, after))
+            if concerned and consumer.active_changed is not None:
+                consumer.active_changed(self, consumer is after)
+        self.wake()
+
+    async def delete(self) -> None:
+        """Delete the subscription with its cursor; its consumers are closed with SUBSCRIPTION_NOT_FOUND."""
+        self.deleted = True
+        self.dissolve(
+            PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
+        )
+        self.host.removed(self)
+        await self.delete_cursor()
+
+    def drop_unused(self) -> None:
+        """Delete a subscription that is not durable, once it has no consumer."""
+        if not self.consumers and not self.deleted:
+            self.deleted = True
+            self.close()
+            self.host.removed(self)
+
+    def dissolve(self, reason: PenstockError, *, with_topic: bool = False) -> None:
+        """The subscription is deleted: remove its consumers, and close those that have no other. Where its topic is
+        deleted, those that follow topics that come later stay."""
+        for consumer in list(self.consumers):
+            self.remove(consumer)
+            if not consumer.sources and not (with_topic and consumer.follows):
+                consumer.close(reason)
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect the consumers and stop the clocks; the cursor stays as it is."""
+        for consumer in list(self.consumers):
+            consumer.close()
+        self._out.close()
+
+    # -- the cursor
+
+    async def seek(self, target: MessageId, *, inclusive: bool = False) -> None:
+        """Go on after `target`, as `move` does."""
+        await self.move(await self.topic.offset_after(target, inclusive=inclusive))
+
+    async def seek_time(self, publish_time: int) -> None:
+        """Go on with the first message published at or after `publish_time` (ms), as `move` does."""
+        await self.move(await self.topic.offset_at_time(publish_time))
+
+    async def move(self, offset: int) -> None:
+        """Go on at `offset`, durably; forgets what is out, acknowledged beyond it and delayed."""
+        self._restart()
+        self.cursor.reset(offset)
+        self.host.rewound()
+        self._moved()
+        self.wake()
+        await self.flush()
+
+    def _restart(self) -> None:
+        """Nothing of before is out, waits or was read."""
+        for consumer in self.consumers:
+            consumer.forget(self)
+        self._out.forget()
+        self._delivering.reading.restart()
+
+    def skip(self, offset: int) -> None:
+        # Reading goes on where it is: what it passed is out or to come again, and what is skipped it passes over.
+        self._out.acknowledged_below(min(offset, self.topic.next_offset))
+        self.wake()
+
+    def trimmed(self, first_offset: int) -> None:
+        """Retention deleted everything below `first_offset`."""
+        if self.cursor.mark < first_offset:
+            self._out.replay.drop_before(first_offset)
+            for consumer in self.consumers:
+                consumer.forget(self, first_offset)
+            self._out.acknowledged_below(first_offset)
+
+    async def reply(
+        self,
+        message_id: MessageId,
+        content: bytes,
+        *,
+        owner: str | None,
+        is_error: bool,
+        schema_version: int | None,
+    ) -> Outcome:
+        holder = self.answers.holder(message_id.entry, message_id.batch_index, owner)
+        return await self.host.reply(self, holder, Reply(message_id, content, is_error, schema_version))
+
+    # -- figures
+
+    @property
+    def next_entry(self) -> int | None:
+        """The entry that is read next; None before the first was looked for."""
+        return self._delivering.reading.next_entry
+
+    @property
+    def backlog(self) -> int:
+        """Messages not acknowledged."""
+        return max(0, self.topic.next_offset - self.cursor.mark - self.cursor.beyond)
+
+    @property
+    def unacked(self) -> int:
+        """Messages out and not acknowledged."""
+        return self._out.pending.messages
+
+    @property
+    def redelivered(self) -> int:
+        """Messages that came back, ever."""
+        return self._out.redelivered
+
+    @property
+    def delayed(self) -> int:
+        """Messages that wait for their time."""
+        return self._out.delayed
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way: no run is due, no read is out."""
+        return self._delivering.idle
+
+    @property
+    def drained(self) -> bool:
+        """Whether the topic is terminated and nothing is left to deliver."""
+        return self.topic.terminated and self._delivering.drained

@@ -1,0 +1,80 @@
+"""Checkpoints of positions in a journal that all processes before a cluster share.
+
+A record says how many records had counted when it was written, and counts itself only if none did since. So whatever
+order the records of several processes come in, everyone who reads them finds the same ones, and one process alone
+decides what cannot be computed from the log: where positions begin, and where they go on behind messages that were
+trimmed before anyone had read them.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.broker.journal import Journal
+
+log = logging.getLogger(__name__)
+
+KIND: Final = "positions"
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """An entry by which a log is known again: one of the same name that was made anew has another one in its place."""
+
+    ledger: int
+    entry_id: int
+    publish_time: int
+
+
+class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Points of a log that follow those of the records before. `number`: how many records counted before.
+
+    `steps`: they do not follow by the bytes between. `anew`: the log is another one, and what was before is void.
+    """
+
+    number: int
+    points: list[tuple[int, int]]  # offset and position, rising
+    last: Seen | None = None  # the entry that ends at the last point, where it was read
+    steps: bool = False
+    anew: bool = False
+
+
+class Checkpoints:
+    """The checkpoints of one log, as far as this process has read them."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.number = 0  # how many counted
+        self._journal = journal
+        self._decoder = msgspec.json.Decoder(Checkpoint)
+
+    async def read_on(self) -> Sequence[Checkpoint]:
+        """Those that count since the last call. Raises as `Journal.read_on`."""
+        found: list[Checkpoint] = []
+        for record in await self._journal.read_on():
+            try:
+                one = self._decoder.decode(record)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                log.warning("a record of a journal of positions cannot be understood, and does not count")
+                continue
+            if one.number == self.number and _is_sound(one):
+                self.number += 1
+                found.append(one)
+        return found
+
+    async def propose(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint durably. `read_on` says whether it counts. Raises as `Journal.append`."""
+        await self._journal.append(msgspec.json.encode(checkpoint))
+
+
+def _is_sound(one: Checkpoint) -> bool:
+    """Whether a checkpoint can count: the first one begins a log, and points rise."""
+    offsets = [offset for offset, _ in one.points]
+    positions = [position for _, position in one.points]
+    return (
+        bool(one.points)
+        and (one.anew or one.number > 0)
+        and min(offsets[0], positions[0]) >= 0
+        and offsets == sorted(offsets)
+        and positions == sorted(positions)
+    )

@@ -1,0 +1,207 @@
+"""Topics, namespaces and policies before a real Kafka: what one process changes, Kafka and the others see."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+from tests.support.kafka_broker import KafkaCluster
+from tests.support.waiting import until_async
+
+from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.engines.kafka.broker import KafkaBroker
+from penstock.engines.opening import open_kafka
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.names import NamespaceName, TopicName
+from penstock.model.policy import Retention, TopicPolicies
+from penstock.model.schema import Compatibility, SchemaInfo, SchemaType
+from penstock.runtime.clock import LoopClock
+from penstock.wire.entry import WireFormat
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def mark() -> str:
+    """A part of names that no other test has."""
+    return uuid4().hex[:10]
+
+
+@pytest.fixture
+async def pair(kafka_cluster: KafkaCluster, mark: str) -> AsyncIterator[tuple[KafkaBroker, KafkaBroker]]:
+    """Two processes' brokers before one cluster, with documents of their own."""
+    settings = ClusterSettings(url=kafka_cluster.service_url, learned_ms=0, documents_topic=f"__{mark}")
+    brokers = [KafkaBroker(settings, BrokerSettings(), WireFormat(), LoopClock()) for _ in range(2)]
+    for broker in brokers:
+        await broker.start()
+    yield brokers[0], brokers[1]
+    for broker in brokers:
+        await broker.close()
+
+
+async def test_a_topic_is_kafkas_for_every_process(pair: tuple[KafkaBroker, KafkaBroker], mark: str) -> None:
+    one, other = pair
+    name = TopicName.parse(f"t-{mark}")
+    await one.topics.create(name, 3)
+    assert (await one.cluster.admin.describe(f"t-{mark}")).partitions == 3  # type: ignore[union-attr]
+    await other.topics.learn(name)
+    assert other.topics.partitions(name) == 3
+    logs = [await broker.topics.all_of(name) for broker in pair]
+    assert [log.ledger for log in logs[0]] == [log.ledger for log in logs[1]]
+    await one.topics.grow(name, 4)
+    await other.topics.learn(name)
+    assert other.topics.partitions(name) == 4
+    with pytest.raises(PenstockError) as caught:
+        await other.topics.grow(name, 2)
+    assert caught.value.kind is ErrorKind.FEWER_PARTITIONS
+    await other.administration.delete_topic(name)
+    await one.topics.learn(name)
+    assert not one.topics.exists(name)
+    assert all(log.deleted for log in logs[0])
+
+
+async def test_a_topic_that_is_made_again_is_another(
+    pair: tuple[KafkaBroker, KafkaBroker], mark: str
+) -> None:
+    one, other = pair
+    name = TopicName.parse(f"t-{mark}")
+    await one.topics.create(name, 0)
+    before = await other.topics.get(name)
+    await one.administration.delete_topic(name)
+    await one.topics.create(name, 0)
+    after = await other.topics.get(name)
+    assert before.deleted
+    assert not after.deleted
+    assert before.ledger != after.ledger
+
+
+async def test_partition_0_of_a_topic_without_partitions_is_the_topic(
+    pair: tuple[KafkaBroker, KafkaBroker], mark: str
+) -> None:
+    name = TopicName.parse(f"t-{mark}")
+    await pair[0].topics.create(name, 1)
+    topic = await pair[0].topics.get(name.of_partition(0))
+    assert topic is await pair[0].topics.get(name)
+    with pytest.raises(PenstockError) as caught:
+        await pair[0].topics.get(name.of_partition(1))
+    assert caught.value.kind is ErrorKind.PARTITION_NOT_FOUND
+
+
+async def test_topics_that_come_are_heard_of(pair: tuple[KafkaBroker, KafkaBroker], mark: str) -> None:
+    heard: list[TopicName] = []
+    pair[1].topics.listeners.add(heard.append)
+    name = TopicName.parse(f"t-{mark}")
+    await pair[0].topics.create(name, 0)
+    await pair[1].topics.list_all()
+    assert name in heard
+    await pair[1].topics.learn_names(name.namespace_name)
+    assert name in pair[1].topics.names(name.namespace_name)
+
+
+async def test_namespaces_and_policies_are_kept_for_every_process(
+    pair: tuple[KafkaBroker, KafkaBroker], mark: str
+) -> None:
+    one, other = pair
+    namespace = NamespaceName(f"t-{mark}", "dev")
+    await one.namespaces.create_tenant(namespace.tenant)
+    await one.namespaces.create(namespace)
+    await until_async(lambda: other.namespaces.exists(namespace))
+    name = TopicName.parse(f"{namespace}/orders")
+    await one.topics.create(name, 0)
+    kafka = f"t-{mark}.dev.orders"
+    assert await one.cluster.admin.describe(kafka) is not None
+    await other.topics.learn_names(namespace)
+    assert other.topics.names(namespace) == [name]
+
+    def kept(policies: Any) -> Any:
+        return msgspec.structs.replace(policies, retention=Retention(5, 7))
+
+    await other.namespaces.change(namespace, kept)
+    configs = await one.cluster.admin.configs(kafka)
+    assert (configs["retention.ms"], configs["retention.bytes"]) == ("300000", str(7 << 20))
+    await until_async(lambda: one.policies.in_force(name).retention == Retention(5, 7))
+    await one.policies.change_topic(name, lambda _: TopicPolicies(compaction_threshold=1))
+    assert (await one.cluster.admin.configs(kafka))["cleanup.policy"] == "compact,delete"
+    await one.administration.delete_namespace(namespace, force=True)
+    await until_async(lambda: not other.namespaces.exists(namespace))
+    assert await one.cluster.admin.describe(kafka) is None
+
+
+async def test_schemas_and_properties_are_kept_for_every_process_and_the_next(
+    pair: tuple[KafkaBroker, KafkaBroker], kafka_cluster: KafkaCluster, mark: str
+) -> None:
+    one, other = pair
+    name = TopicName.parse(f"t-{mark}")
+    await one.topics.create(name, 0, {"owner": "me"})
+    assert await one.schemas.get_or_create(name, SchemaInfo(SchemaType.STRING)) == 0
+    await until_async(lambda: other.schemas.latest(name) is not None)
+    again = KafkaBroker(one.cluster.settings, BrokerSettings(), WireFormat(), LoopClock())
+    await again.start()
+    try:
+        await again.topics.learn(name)
+        document = again.topics.document(name)
+        assert document is not None
+        assert document.properties == {"owner": "me"}
+        found = again.schemas.latest(name)
+        assert found is not None
+        assert (found.version, found.schema.type) == (0, SchemaType.STRING)
+    finally:
+        await again.close()
+
+
+async def test_processes_that_register_schemas_at_once_agree_on_their_versions(
+    pair: tuple[KafkaBroker, KafkaBroker], mark: str
+) -> None:
+    name = TopicName.parse(f"t-{mark}")
+
+    def change(policies: Any) -> Any:
+        return msgspec.structs.replace(policies, schema_compatibility=Compatibility.ALWAYS_COMPATIBLE)
+
+    await pair[0].namespaces.change(name.namespace_name, change)
+    await until_async(lambda: pair[1].schemas.strategy(name) is Compatibility.ALWAYS_COMPATIBLE)
+    schemas = [SchemaInfo(one) for one in (SchemaType.STRING, SchemaType.INT32, SchemaType.INT64)]
+    versions = await asyncio.gather(
+        *(broker.schemas.get_or_create(name, schema) for schema in schemas for broker in pair)
+    )
+    assert versions[0::2] == versions[1::2]
+    assert sorted(versions[0::2]) == [0, 1, 2]  # type: ignore[type-var]
+    await until_async(lambda: all(len(broker.schemas.all(name)) == 3 for broker in pair))
+    assert pair[0].schemas.all(name) == pair[1].schemas.all(name)
+
+
+async def test_many_changes_at_once_end_the_same_everywhere(
+    pair: tuple[KafkaBroker, KafkaBroker], mark: str
+) -> None:
+    saves = [
+        broker.documents.save_meta([("count", "one", f"{number} {at}".encode())])
+        for number in range(20)
+        for at, broker in enumerate(pair)
+    ]
+    await asyncio.gather(*saves)
+    await pair[0].documents.save_meta([("count", "end", b"")])
+    other = pair[1].documents
+    seen: dict[str, bytes] = {}
+
+    async def ended() -> bool:
+        seen.update(await other.load_meta("count"))
+        return "end" in seen
+
+    while not await ended():
+        await asyncio.sleep(0.01)  # each look is a coroutine: nothing to wait for
+    assert (await pair[0].documents.load_meta("count"))["one"] == seen["one"]
+
+
+async def test_a_cluster_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.engines.kafka.cluster.START_S", 0.0)
+    monkeypatch.setattr("penstock.engines.kafka.cluster.LOOK_S", 0.5)
+    settings = ClusterSettings(url="kafka://127.0.0.1:1")
+    with pytest.raises(PenstockError) as caught:
+        await open_kafka(settings, BrokerSettings(), WireFormat()).start()
+    assert caught.value.kind is ErrorKind.UNAVAILABLE
