@@ -69,6 +69,12 @@ def admin(cluster: PulsarCluster, topic: str, method: str, what: str, **more: An
     return cluster.admin(method, f"persistent/public/default/{topic}{what}", **more)
 
 
+def trim(cluster: PulsarCluster, topic: str, left: int) -> None:
+    """Have the ledgers go that have ended; returns once so many entries are left."""
+    admin(cluster, topic, "POST", "/trim")
+    until(lambda: admin(cluster, topic, "GET", "/internalStats").json()["numberOfEntries"] == left)
+
+
 def test_what_one_process_stores_another_reads_at_the_same_positions(logs: tuple[Log, Log]) -> None:
     one, other = logs
     one.post(b"first")  # which may take long, as a journal is made for it
@@ -136,11 +142,10 @@ def test_positions_stay_when_messages_are_trimmed_and_servers_start_again(
     for n in range(10):
         one.post(b"%04d" % n)
     assert one.get()[0] == (0, 139, 140)
-    admin(pulsar_cluster, topic, "PUT", "/unload")  # the ledger ends
+    admin(pulsar_cluster, topic, "PUT", "/unload")  # the ledger ends, and may go
     for n in range(10, 15):
         one.post(b"%04d" % n)
-    admin(pulsar_cluster, topic, "POST", "/trim")
-    until(lambda: admin(pulsar_cluster, topic, "GET", "/internalStats").json()["numberOfEntries"] == 5)
+    trim(pulsar_cluster, topic, left=5)
     with running(engine=engine(pulsar_cluster)) as address:
         # It knows neither what is gone nor what others counted beyond the last checkpoint.
         third = Log(address, topic)
@@ -154,6 +159,26 @@ def test_positions_stay_when_messages_are_trimmed_and_servers_start_again(
         fourth = Log(address, topic)
         assert fourth.get() == ((start, size + 13, size + 14), frames + framed(b"more"))
         assert fourth.get(f"{size}-") == expected
+
+
+def test_positions_go_on_behind_a_log_that_is_empty(
+    logs: tuple[Log, Log], topic: str, pulsar_cluster: PulsarCluster
+) -> None:
+    with running(engine=engine(pulsar_cluster)) as address:
+        log = Log(address, topic)
+        for n in range(5):
+            log.post(b"%d" % n)
+        assert log.get()[0] == (0, 54, 55)
+    admin(pulsar_cluster, topic, "PUT", "/unload")
+    trim(pulsar_cluster, topic, left=0)
+    empty = logs[0].ask()
+    assert empty.status_code == 416
+    size = int(empty.headers["content-range"].removeprefix("bytes */"))
+    assert size in (55, 0)  # whether it was kept when the server ended
+    (start, last, _) = consumed(logs[0].post(b"more"))
+    assert start >= 55
+    for log in logs:
+        assert log.get() == ((start, last, last + 1), framed(b"more"))
 
 
 def test_a_topic_that_was_made_anew_begins_at_zero(

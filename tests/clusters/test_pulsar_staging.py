@@ -20,7 +20,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
-from tests.support.entry_producers import client_context, entry_producer, outgoing
+from tests.support.entry_producers import client_context, entry_producer, outgoing, payloads_of
 from tests.support.pulsar_broker import NUMBERED, PulsarCluster, given, standalone
 from tests.support.stages import refused, stage, topic
 
@@ -33,6 +33,8 @@ from penstock.client.entries.transactions import TransactionId, Transactions
 from penstock.client.errors import ReadError, TransactionNotFound
 from penstock.client.http import HttpClient, RemoteError
 from penstock.engines.opening import open_pulsar
+from penstock.engines.pulsar.broker import PulsarBroker
+from penstock.engines.pulsar.staging import log
 from penstock.engines.pulsar.staging.committing import Committing
 from penstock.engines.pulsar.staging.log import WriterLog
 from penstock.model.entry import NewEntry
@@ -403,6 +405,71 @@ async def test_a_process_that_lost_the_writer_commits_nothing(
             go_on.set()
         assert first.result() == (done, False)
     assert values(server, name) == expected(0)
+
+
+async def test_two_processes_commit_the_same_batches_at_once(
+    cluster: PulsarCluster, server: Address, name: str
+) -> None:
+    """Each takes the writer from the other, in the middle of whatever it does: one wins, once."""
+    targets = [topic(name)]
+
+    async def commit(broker: Broker, batch: int, stages: list[Expected]) -> bool | None:
+        try:
+            return (await broker.staging.commit(name, batch, stages, ANYBODY, topics=targets, keep=True))[1]
+        except PenstockError as error:
+            if error.kind is not ErrorKind.UNAVAILABLE:
+                raise
+            return None
+
+    settings = settings_of(cluster)
+    async with engine(settings) as one, engine(settings) as two:
+        for batch in range(5):
+            stages = await staged(one, name, batch, targets)
+            found = await asyncio.gather(commit(one, batch, stages), commit(two, batch, stages))
+            assert found.count(True) <= 1
+            for broker in (one, two):
+                again = await commit(broker, batch, stages)
+                assert not again or True not in found
+                found.append(again)
+            assert True in found
+    written = await asyncio.to_thread(values, server, name)
+    assert written == [value for batch in range(5) for value in expected(batch)]
+
+
+async def test_batches_stay_whole_where_entries_have_no_numbers(cluster: PulsarCluster, name: str) -> None:
+    async with engine(settings_of(cluster)) as broker:
+        assert isinstance(broker, PulsarBroker)
+        broker.cluster.runtime["exposingBrokerEntryMetadataToClientEnabled"] = "false"
+        batch = batch_entry(pack_plain([b"a", b"b", b"c"]), 3, producer="p", sequence_id=0, publish_time=1)
+        runs = [(await broker.topics.get(topic(name)), [NewEntry(batch, 3, 1)])]
+        await broker.staging.stage(StageKey(name, 0, "s"), 0, 0, runs, ANYBODY)
+        stages = [Expected("s", 1, 3, len(batch))]
+        done, _ = await broker.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=False)
+    assert [(span.entries, span.messages) for span in done.spans] == [(1, 3)]
+    assert await payloads_of(cluster.service_url, str(topic(name)), 3) == [b"a", b"b", b"c"]
+
+
+async def test_a_log_is_begun_anew_and_keeps_what_counts(
+    cluster: PulsarCluster, server: Address, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "TRIM_RECORDS", 6)
+    other = topic(f"{name}-other")
+    async with engine(settings_of(cluster)) as broker:
+        first, _ = await broker.staging.commit(name, 3, [], ANYBODY, topics=[other], keep=True)
+        for batch in range(8):
+            await broker.staging.commit(name, batch, [], ANYBODY, topics=[topic(name)], keep=True)
+    path = f"persistent/public/staged/{name}.log/stats"
+    subscriptions = cluster.admin("GET", path).json()["subscriptions"]
+    assert subscriptions["penstock"]["msgBacklog"] < 10, "of 18 records and more"
+    async with engine(settings_of(cluster)) as broker:
+        found = await broker.staging.writer(name, ANYBODY)
+        assert found is not None
+        assert {target.topics: target.batch for target in found[1]} == {
+            (str(topic(name)),): 7,
+            (str(other),): 3,
+        }
+        again = await broker.staging.commit(name, 3, [], ANYBODY, topics=[other], keep=True)
+        assert again == (first, False)
 
 
 STEPS = ("began", "added", "copied", "recorded", "committed")

@@ -1,6 +1,5 @@
 """One consumer's half of one topic or partition: entries in, answers out."""
 
-from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -23,9 +22,7 @@ from .owner import ArrivingSchemas, Owner
 from .positions import entry_of
 from .redelivery import Redelivery
 from .subscription import Subscription
-
-LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched
-
+from .unread import Unread
 
 _REQUEST: Final = REPLY_TO.encode()  # in the metadata of requests
 
@@ -52,9 +49,6 @@ class TopicConsumer:
         self.is_active = False
         self._owner = owner
         self._options = owner.options
-        self._schemas = schemas
-        self._clock = clock
-        self._tasks = tasks
         self._numbered = numbered
         self._by_index = by_index
         self._letter = owner.options.dead_letter
@@ -62,8 +56,8 @@ class TopicConsumer:
         self.out = Outstanding(counts_here=not self._shared)
         self._burying = Burying(bury, source, self.out, self._letter, clock, tasks, self._buried)
         self._redelivery = Redelivery(clock, self.out, self._ask, self._late)
-        self._unread: deque[Arrived] = deque()  # until a schema is known
-        self._learning = self._seeking = False
+        self._unread = Unread(source.topic.name, schemas, clock, tasks, self.arrived)
+        self._seeking = False
         self._elsewhere = Elsewhere(source, owner, by_index=by_index)
 
     # -- in
@@ -71,21 +65,11 @@ class TopicConsumer:
     @property
     def due(self) -> int:
         """Messages that were permitted and are not delivered yet."""
-        unread = sum(one.mask.bit_count() for one in self._unread) if self._unread else 0
-        return self.entries.due + unread
+        return self.entries.due + self._unread.messages
 
     def arrived(self, entries: list[Arrived]) -> None:
-        if self._unread:
-            self._unread += entries
-            return
-        name, schemas = self.source.topic.name.base, self._schemas
         deliveries: list[Delivery] = []
-        for at, one in enumerate(entries):
-            version = one.schema_version
-            if version is not None and not schemas.knows(name, version):
-                self._unread += entries[at:]
-                self._learn(version)
-                break
+        for one in self._unread.sift(entries):
             self._take(one, deliveries)
         self._owner.deliver(deliveries)
 
@@ -117,25 +101,6 @@ class TopicConsumer:
                 f"message {message_id} is not out with this consumer: it cannot reply",
             )
         return row.entry
-
-    def _learn(self, version: int) -> None:
-        if not self._learning:
-            self._learning = True
-            self._tasks.spawn(self._fetch(version), f"fetch a schema of {self.source.topic.name}")
-
-    async def _fetch(self, version: int) -> None:
-        try:
-            await self._schemas.fetch(self.source.topic.name.base, version)
-        except PenstockError:
-            self._clock.call_later(LEARN_AGAIN_MS, self._learned)
-            return
-        self._learned()
-
-    def _learned(self) -> None:
-        self._learning = False
-        waiting, self._unread = list(self._unread), deque()
-        if waiting:
-            self.arrived(waiting)
 
     def reset(self) -> None:
         if self._seeking:
