@@ -3,12 +3,10 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Callable
+from typing import Final
 
 from penstock.broker.capability import Capability
-from penstock.broker.consumer import Consumer as AnyConsumer
-from penstock.broker.delivery import Budget
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Producer as AnyProducer
 from penstock.broker.settings import BrokerSettings, ClusterSettings
@@ -18,25 +16,32 @@ from penstock.engines.registry import policies as policies_module
 from penstock.engines.registry import schemas as schemas_module
 from penstock.engines.registry.namespaces import ALWAYS
 from penstock.engines.registry.schemas import Schemas
+from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
-from penstock.engines.shared.unsupported import refuse
 from penstock.engines.shared.watches import Watches
+from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import ConsumerOptions, ProducerOptions
+from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
 from .administration import KafkaAdministration
 from .cluster import KafkaCluster
+from .consumers import Consumers
 from .documents import Documents
 from .driver.fetcher import Fetcher
+from .driver.member import Members
 from .driver.producer import RecordProducer
 from .entries import EntryPublishing
+from .groups import Groups
+from .hosting import Hosting
 from .naming import Naming
 from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
+from .replies import KafkaReplies
+from .subscriptions import KafkaSubscriptions
 from .topics import PROPERTIES, KafkaTopics
 
 log = logging.getLogger(__name__)
@@ -68,9 +73,13 @@ class KafkaBroker:
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
         self.watches = Watches(self.tasks)
         self.staging = EntryPublishing(self.producer)
-        self.subscriptions = _NoSubscriptions()
         self.naming = Naming(settings.namespaces)
-        self.documents = Documents(self.cluster, settings.documents_topic, settings.replication_factor)
+        self.documents = Documents(
+            self.cluster,
+            settings.documents_topic,
+            settings.replication_factor,
+            once=(schemas_module.KIND,),
+        )
         self.namespaces = KafkaNamespaces(
             self.documents,
             auto_create=own.auto_create_namespaces,
@@ -105,6 +114,20 @@ class KafkaBroker:
         self._publishing = Publishing(
             self._records, self.schemas, self.requests, bytes_max=own.max_message_bytes
         )
+        self._members = Members(self.cluster.properties)
+        self._groups = Groups(self._members, self.cluster.groups, self.tasks)
+        self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
+        self._letter_producers = KeptProducers(self.producer)
+        letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
+        replies = KafkaReplies(clock, encoder, self.requests)
+        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
+        self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        self._consumers = Consumers(
+            self.topics, hosting, self.subscriptions, self.watches, clock, self.tasks, new_name=self.new_name
+        )
+        self.subscribe = self._consumers.subscribe
+        self.subscribe_pattern = self._consumers.subscribe_pattern
+        self.leave = self._consumers.leave
         self.policies.changed = self._policies_changed
         self.topics.listeners.add(self.watches.changed)
         self.topics.listeners.add(self._topic_changed)
@@ -143,7 +166,11 @@ class KafkaBroker:
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
                 producer.close()
+        self._flusher.close()
+        await self._flusher.flush()
+        await self._groups.close()
         self.topics.close()
+        self._letter_producers.close()
         await self.tasks.close()
         await self._leave()
 
@@ -175,33 +202,6 @@ class KafkaBroker:
         producer = Producer(name, topics, options, self._publishing, own_name)
         producer.attach()
         return producer
-
-    async def subscribe(
-        self,
-        names: Sequence[TopicName],
-        subscription: str,
-        options: ConsumerOptions,
-        *,
-        unique_name: bool = False,
-        budget: Budget | None = None,
-    ) -> AnyConsumer:
-        raise refuse("subscriptions")
-
-    async def subscribe_pattern(
-        self,
-        pattern: str,
-        subscription: str,
-        options: ConsumerOptions,
-        *,
-        namespace: NamespaceName,
-        domain: str = "persistent",
-        allowed: Callable[[TopicName], bool] = lambda name: True,
-        budget: Budget | None = None,
-    ) -> AnyConsumer:
-        raise refuse("subscriptions")
-
-    async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
-        consumer.close()
 
     # -- what the parts tell one another
 
@@ -239,10 +239,3 @@ class KafkaBroker:
                 await self.topics.list_all()
             except PenstockError as error:
                 log.debug("topics cannot be listed: %s", error.message)
-
-
-class _NoSubscriptions:
-    async def _refused(self, *_: Any, **__: Any) -> NoReturn:
-        raise refuse("subscriptions")
-
-    of = create = set_mark = grow = delete = delete_of = _refused

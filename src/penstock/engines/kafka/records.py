@@ -12,7 +12,7 @@ from typing import Final
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, OutMessage
-from penstock.model.varint import run_varints
+from penstock.model.message_id import run_varints
 from penstock.wire.columns import plain_messages
 from penstock.wire.contents import METADATA_AT, is_sealed, join, join_each, open_body
 from penstock.wire.messages import read_messages

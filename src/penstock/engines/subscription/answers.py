@@ -83,6 +83,7 @@ class Answers:
         return passed
 
     async def acknowledge_late(self, message_id: MessageId) -> None:
+        self._subscription.check_held()
         if 0 <= message_id.entry < self._topic.first_entry:
             return
         entry, index = await self._topic.entry(message_id.entry), message_id.batch_index
@@ -103,6 +104,7 @@ class Answers:
         return True
 
     async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: AnyReceiver) -> None:
+        self._subscription.check_held()
         if 0 <= entry_id < self._topic.first_entry:
             return
         entry = await self._topic.entry(entry_id)
@@ -116,6 +118,7 @@ class Answers:
         self._out.acknowledged(offset, mask)
 
     async def acknowledge_up_to(self, message_id: MessageId) -> None:
+        self._subscription.check_held()
         if message_id.entry < self._topic.first_entry:
             return
         held = self._pending.of(message_id.entry)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.delivery import Budget, Delivery
+from penstock.engines.shared.outbox import COUNT_BYTES
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer
 from penstock.runtime.tasks import Tasks
@@ -20,7 +21,7 @@ from .offsets import CHUNK
 from .outstanding import Outstanding
 from .pending import Pending, Slice
 from .reading import AHEAD_ENTRIES_MAX, Reading, last_entry
-from .receiver import COUNT_BYTES, Receiver, Source
+from .receiver import Receiver, Source
 from .selection import ASIDE_MAX, Hashes
 
 RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop
@@ -90,7 +91,7 @@ class Delivering:
     def wake(self) -> None:
         """Something changed: run soon. Wakes between two runs are one."""
         if not self._scheduled and not self.reading.busy:
-            if not self._out.selection.consumers:
+            if self._subscription.suspended or not self._out.selection.consumers:
                 self.reading.drop_ahead()
                 return
             self._scheduled = True
@@ -101,7 +102,10 @@ class Delivering:
         if self.reading.busy:
             return
         selection = self._out.selection
-        if self._subscription.deleted or not selection.consumers:  # the last one went since the wake-up
+        source = self._subscription
+        if (
+            source.deleted or source.suspended or not selection.consumers
+        ):  # the last one went since the wake-up
             self.reading.drop_ahead()
             return
         self._out.again(selection.release_for_room())

@@ -5,7 +5,7 @@ An append only wakes it; `Delivering` deals out, `Outstanding` keeps the books, 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
@@ -22,19 +22,12 @@ from .answers import Answers, Excerpts
 from .compaction import Compaction
 from .cursors import StoredCursor
 from .delivering import Delivering
-from .key_shared import KeyShared
 from .offsets import OffsetSet
 from .outstanding import Outstanding
 from .receiver import Receiver, SubscribedLog
-from .selection import Exclusive, Failover, Selection, Shared
+from .rules import RULES
+from .selection import Selection
 from .store import CursorWriter
-
-RULES: Final[dict[SubscriptionType, type[Selection]]] = {
-    SubscriptionType.EXCLUSIVE: Exclusive,
-    SubscriptionType.FAILOVER: Failover,
-    SubscriptionType.SHARED: Shared,
-    SubscriptionType.KEY_SHARED: KeyShared,
-}
 
 
 class Host(Protocol):
@@ -103,6 +96,7 @@ class Subscription(StoredCursor):
         self.unacked_max = UNACKED_PER_CONSUMER_MAX  # messages that one consumer may have out; 0: any number
         self.throttle: Throttle | None = None  # the rate that policies bound for it alone
         self.compacted = False  # whether its consumers see of what was compacted only the last values
+        self.suspended = False
         self.excerpts = Excerpts(cursor)
         self._encoder = encoder
         self._out = Outstanding(
@@ -119,6 +113,9 @@ class Subscription(StoredCursor):
         self.limit_rate = self._delivering.limit_rate
         self.last_visible = self._delivering.last_visible
         self.upcoming = self._delivering.upcoming
+
+    def check_held(self) -> None:
+        """Nobody else has the log."""
 
     def wake(self) -> None:
         """Something changed: deliver soon. Wakes between two runs are one."""
@@ -226,15 +223,19 @@ class Subscription(StoredCursor):
 
     async def move(self, offset: int) -> None:
         """Go on at `offset`, durably; forgets what is out, acknowledged beyond it and delayed."""
-        for consumer in self.consumers:
-            consumer.forget(self)
-        self._out.forget()
-        self._delivering.reading.restart()
+        self._restart()
         self.cursor.reset(offset)
         self.host.rewound()
         self._moved()
         self.wake()
         await self.flush()
+
+    def _restart(self) -> None:
+        """Nothing of before is out, waits or was read."""
+        for consumer in self.consumers:
+            consumer.forget(self)
+        self._out.forget()
+        self._delivering.reading.restart()
 
     def skip(self, offset: int) -> None:
         # Reading goes on where it is: what it passed is out or to come again, and what is skipped it passes over.

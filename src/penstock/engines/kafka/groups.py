@@ -1,0 +1,350 @@
+"""Consumer groups as this process takes part in them: one member for each group that it has consumers of.
+
+The group gives partitions to processes; each deals those that it has to its own consumers. What a process commits is refused once it
+is no member any more, and it commits nothing for a partition that was taken away.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from penstock.engines.subscription.store import CursorChange
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.policy import SubscriptionType
+from penstock.runtime.tasks import Tasks
+
+from .commits import Commits
+from .cursors import Cursor, cursor_of
+from .driver.groups import Committed, KafkaGroups
+from .driver.member import Member, Members, Rebalanced
+from .driver.record import At
+from .subscription import GroupSubscription
+
+log = logging.getLogger(__name__)
+
+JOIN_S: Final = (
+    30.0  # until a group has given out its partitions; brokers wait some seconds for the first members
+)
+AGAIN_S: Final = 0.05  # between two tries of a commit that met a rebalance
+COMMIT_S: Final = 15.0  # then a commit that meets rebalances has failed
+RETRY_S: Final = 1.0  # after a cursor could not be read
+
+
+class Group:
+    """One group; `driver.member.Listener`. `sources` are the subscriptions that have, or had, consumers here."""
+
+    def __init__(self, name: str, members: Members, outside: KafkaGroups, tasks: Tasks) -> None:
+        self.name = name
+        self.sources: dict[At, GroupSubscription] = {}
+        self.starts: dict[At, int] = {}  # where partitions begin that nothing was committed for
+        self.assigned_at: dict[
+            At, int
+        ] = {}  # the partitions that this process has, and since which rebalance
+        self._members = members
+        self._outside = outside
+        self._tasks = tasks
+        self._member: Member | None = None
+        self._topics: frozenset[str] = frozenset()
+        self._changing = asyncio.Lock()
+        self._turn = 0
+        self._turned: asyncio.Future[None] | None = None
+        self._taking: set[asyncio.Task[None]] = set()
+        self.commits = Commits(name, tasks, self._send, self._check)
+
+    # -- taking part
+
+    async def enter(self, sources: Sequence[GroupSubscription]) -> None:
+        """Have the partitions of these, as far as the group gives them to this process; raises UNAVAILABLE, FORBIDDEN."""
+        for source in sources:
+            self.sources[source.at] = source
+        await self.settle()
+        self._take([source.at for source in sources if source.at in self.assigned_at])
+        if self._taking:
+            await asyncio.wait(self._taking, timeout=JOIN_S)
+
+    async def settle(self) -> None:
+        """Have the membership be what the consumers need."""
+        async with self._changing:
+            wanted = frozenset(at[0] for at, source in self.sources.items() if source.consumers)
+            if wanted == self._topics:
+                return
+            if not wanted:
+                await self._leave()
+                return
+            if self._member is None:
+                self._member = self._members.join(self.name, self)
+            grows = bool(wanted - self._topics)
+            turned = self._turned = asyncio.get_running_loop().create_future()
+            await self._member.subscribe(wanted)
+            self._topics = wanted
+            if not grows:
+                return
+            try:
+                async with asyncio.timeout(JOIN_S):
+                    await turned
+            except TimeoutError:
+                raise PenstockError(
+                    ErrorKind.UNAVAILABLE,
+                    f"group {self.name} has not given out its partitions in {JOIN_S:.0f} s",
+                ) from None
+
+    async def _leave(self) -> None:
+        member, self._member, self._topics = self._member, None, frozenset()
+        if member is not None:
+            await self._members.leave(member)
+
+    async def look(self, topic: str) -> None:
+        """Have partitions assigned that a topic got."""
+        if self._member is not None and topic in self._topics:
+            await self._member.look(topic)
+
+    def forget(self, source: GroupSubscription) -> None:
+        """A subscription is gone."""
+        if self.sources.get(source.at) is source:
+            del self.sources[source.at]
+
+    @property
+    def unused(self) -> bool:
+        return not (self.sources or self._member or self._changing.locked())
+
+    # -- partitions come and go
+
+    def assigned(self, places: Sequence[At]) -> None:
+        self._turn += 1
+        self.assigned_at |= dict.fromkeys(places, self._turn)
+        self._take(places)
+        self._end_turn(None)
+
+    async def revoked(self, places: Sequence[At]) -> None:
+        sources = [self.sources[at] for at in places if at in self.sources]
+        for source in sources:
+            source.give_up()
+        try:
+            await self.commits.save(sources)
+        finally:
+            self._drop(places)
+
+    def lost(self, places: Sequence[At]) -> None:
+        log.warning("group %s: partitions were taken away without notice", self.name)
+        self._drop(places)
+        for at in places:
+            if at in self.sources:
+                self.sources[at].give_up()
+
+    def refused(self, error: PenstockError) -> None:
+        self._end_turn(error)
+        for source in list(self.sources.values()):
+            for consumer in list(source.consumers):
+                consumer.close(error)
+
+    def _drop(self, places: Sequence[At]) -> None:
+        for at in places:
+            self.assigned_at.pop(at, None)
+
+    def _end_turn(self, error: PenstockError | None) -> None:
+        turned = self._turned
+        if turned is not None and not turned.done():
+            if error is None:
+                turned.set_result(None)
+            else:
+                turned.set_exception(error)
+
+    def _take(self, places: Iterable[At]) -> None:
+        """Go on with what consumers wait for, from its cursors."""
+        sources = [
+            source
+            for at in places
+            if (source := self.sources.get(at))
+            and source.suspended
+            and source.consumers
+            and not source.taking
+        ]
+        if not sources:
+            return
+        for source in sources:
+            source.taking = True
+        task = self._tasks.spawn(self._take_over(sources), f"read cursors of group {self.name}")
+        self._taking.add(task)
+        task.add_done_callback(self._taking.discard)
+
+    async def _take_over(self, sources: Sequence[GroupSubscription]) -> None:
+        try:
+            since = {source.at: self.assigned_at.get(source.at) for source in sources}
+            committed: dict[At, Committed] = {}
+            while any(self.assigned_at.get(at) == turn for at, turn in since.items() if turn):
+                try:
+                    committed = await self._outside.committed(self.name, since)
+                    for source in sources:
+                        await source.topic.refresh()
+                    break
+                except PenstockError as error:
+                    log.info("the cursors of group %s cannot be read now: %s", self.name, error.message)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+        finally:
+            for source in sources:
+                source.taking = False
+        for source in sources:
+            turn = since[source.at]
+            if turn is None or self.assigned_at.get(source.at) != turn:
+                continue
+            saved = committed.get(source.at)
+            cursor = None if saved is None else cursor_of(saved)
+            if cursor is None:
+                saved, cursor = None, Cursor(self.starts.get(source.at, source.topic.first_offset))
+            self.starts.pop(source.at, None)
+            source.take_over(cursor, saved)
+        self._take(
+            [source.at for source in sources if source.at in self.assigned_at]
+        )  # assigned again meanwhile
+
+    # -- what is committed
+
+    def _check(self, source: GroupSubscription) -> None:
+        if self._topics and source.at not in self.assigned_at and source.consumers:
+            source.check_movable()
+
+    async def _send(self, changes: Mapping[At, Committed]) -> None:
+        held = {at for at in changes if at in self.assigned_at}
+        member = self._member
+        if member is None or not held:
+            await self.commit_outside(changes)
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + COMMIT_S
+        turns = {at: self.assigned_at[at] for at in held}
+        while True:
+            try:
+                await member.commit(changes)
+                return
+            except Rebalanced:
+                kept = all(self.assigned_at.get(at) == turn for at, turn in turns.items())
+                if not kept or loop.time() > until:
+                    raise
+            await asyncio.sleep(AGAIN_S)
+
+    async def commit_outside(self, changes: Mapping[At, Committed]) -> None:
+        """Commit for partitions that no process has; raises SUBSCRIPTION_BUSY."""
+        try:
+            await self._outside.commit(self.name, changes)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.SUBSCRIPTION_BUSY or self._member is None:
+                raise
+            if await self.others(changes):
+                raise
+            await self._member.commit(changes)
+
+    async def others(self, places: Iterable[At]) -> list[str]:
+        """The members at other processes that have any of these partitions."""
+        found, own = await self._outside.describe(self.name), self._member.id if self._member else ""
+        wanted = set(places)
+        return [one.id for one in found.members if one.id != own and one.assigned & wanted] if found else []
+
+    @property
+    def member_id(self) -> str:
+        return self._member.id if self._member else ""
+
+    async def committed(self, places: Iterable[At]) -> dict[At, tuple[Committed, Cursor]]:
+        """What is committed for partitions, but for those of a deleted subscription."""
+        found = await self._outside.committed(self.name, places)
+        cursors = ((at, one, cursor_of(one)) for at, one in found.items())
+        return {at: (one, cursor) for at, one, cursor in cursors if cursor is not None}
+
+    async def check_alone(
+        self, places: Sequence[At], kind: SubscriptionType, *, joined: bool = False
+    ) -> None:
+        """Raise SUBSCRIPTION_BUSY where members elsewhere have these partitions, and one of them or of ours is exclusive.
+
+        `joined`: both found the other absent; then the one whose name comes first stays.
+        """
+        others = await self.others(places)
+        if not others or (joined and min(others) > self.member_id):
+            return
+        kinds = {cursor.type for _, cursor in (await self.committed(places)).values()} - {None}
+        if SubscriptionType.EXCLUSIVE in (kind, *kinds):
+            raise PenstockError(ErrorKind.SUBSCRIPTION_BUSY, "Exclusive consumer is already connected")
+        if kinds and not joined and kind not in kinds:
+            (other, *_) = kinds
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY,
+                f"subscription {self.name} is of type {other.value if other else ''}, not {kind.value}",
+            )
+
+
+class Groups:
+    """Every group that this process has to do with; `store.CursorWriter` of their subscriptions."""
+
+    def __init__(self, members: Members, outside: KafkaGroups, tasks: Tasks, prefix: str = "") -> None:
+        self.outside = outside
+        self.prefix = prefix  # of the groups' names
+        self._members = members
+        self._tasks = tasks
+        self._groups: dict[str, Group] = {}
+        self._sources: dict[tuple[int, str], GroupSubscription] = {}
+
+    def of(self, subscription: str) -> Group:
+        """The group of a subscription."""
+        found = self._groups.get(subscription)
+        if found is None:
+            name = self.prefix + subscription
+            found = self._groups[subscription] = Group(name, self._members, self.outside, self._tasks)
+        return found
+
+    def know(self, source: GroupSubscription) -> None:
+        """A subscription is made."""
+        self._sources[source.topic.ledger, source.name] = source
+
+    def forget(self, source: GroupSubscription) -> None:
+        """A subscription is gone here."""
+        self._sources.pop((source.topic.ledger, source.name), None)
+        group = self._groups.get(source.name)
+        if group is not None:
+            group.forget(source)
+            self._tasks.spawn(self._settle(group), f"leave group {group.name}")
+
+    async def stand(self, source: GroupSubscription) -> None:
+        """As `subscription.Membership.stand`."""
+        committed = await self.of(source.name).committed([source.at])
+        await source.topic.refresh()
+        if not source.suspended:
+            return
+        if source.at in committed:
+            source.load(committed[source.at][1], committed[source.at][0])
+        elif not source.consumers:
+            source.load(Cursor(source.topic.first_offset), None)
+
+    def emptied(self, source: GroupSubscription) -> None:
+        """As `subscription.Membership.emptied`."""
+        group = self._groups.get(source.name)
+        if group is not None:
+            self._tasks.spawn(self._settle(group), f"leave group {group.name}")
+
+    async def _settle(self, group: Group) -> None:
+        try:
+            await group.settle()
+        except PenstockError as error:
+            log.info("group %s: %s", group.name, error.message)
+        for name, one in list(self._groups.items()):
+            if one is group and one.unused:
+                del self._groups[name]
+
+    async def save_cursors(self, changes: Sequence[CursorChange]) -> None:
+        """Commit these cursors; raises the first error, when all were tried."""
+        by_group: dict[str, list[GroupSubscription]] = {}
+        for change in changes:
+            source = self._sources.get((change.ledger, change.subscription))
+            if source is not None:
+                by_group.setdefault(source.name, []).append(source)
+        saves = (self.of(name).commits.save(sources) for name, sources in by_group.items())
+        for result in await asyncio.gather(*saves, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    async def delete_cursor(self, ledger: int, subscription: str) -> None:
+        """Nothing: a subscription is deleted for all partitions of a topic (`Subscriptions.delete`)."""
+
+    async def close(self) -> None:
+        """Leave every group; cursors are committed first."""
+        await self._members.close()

@@ -1,0 +1,167 @@
+"""A durable subscription of one partition, as this process has it: dealt out here while the group gives the partition to this process.
+
+While another process has it, consumers stay attached and get nothing, and what they answer is refused: it was given up as the partition
+went, and the other process goes on from the cursor.
+"""
+
+from typing import Protocol
+
+from penstock.broker.delivery import Outcome
+from penstock.broker.entry_format import EntryFormat
+from penstock.engines.subscription import Subscription
+from penstock.engines.subscription.compaction import Compaction
+from penstock.engines.subscription.offsets import OffsetSet
+from penstock.engines.subscription.receiver import Receiver
+from penstock.engines.subscription.store import CursorWriter
+from penstock.engines.subscription.subscription import Host
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.runtime.tasks import Tasks
+
+from .cursors import Cursor
+from .driver.groups import Committed
+from .driver.record import At
+from .topic import KafkaTopic
+
+
+class Membership(Protocol):
+    """The groups of this process."""
+
+    def emptied(self, source: "GroupSubscription") -> None:
+        """The last consumer left."""
+
+    async def stand(self, source: "GroupSubscription") -> None:
+        """Learn where the log ends, and have a subscription that another process has, or none, stand where its commit says."""
+
+
+class GroupSubscription(Subscription):
+    """`broker.Subscription`. `Group` says when the partition comes and goes; `saved` is what was committed last."""
+
+    def __init__(
+        self,
+        topic: KafkaTopic,
+        name: str,
+        *,
+        encoder: EntryFormat,
+        tasks: Tasks,
+        cursors: CursorWriter,
+        host: Host,
+        membership: Membership,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            topic,
+            name,
+            cursor=OffsetSet(0),
+            durable=True,
+            encoder=encoder,
+            tasks=tasks,
+            cursors=cursors,
+            compaction=Compaction(None),
+            host=host,
+            properties=properties,
+        )
+        self.suspended = True
+        self.at: At = (topic.place.topic, topic.place.partition)
+        self.taking = False  # the cursor is being read: deliveries begin soon
+        self.saved: Committed | None = None
+        self._log = topic
+        self._membership = membership
+
+    @property
+    def active(self) -> Receiver | None:
+        return None if self.suspended else super().active
+
+    @property
+    def idle(self) -> bool:
+        return super().idle and not self.taking
+
+    def check_held(self) -> None:
+        if self.suspended and self.consumers:
+            raise PenstockError(
+                ErrorKind.MESSAGE_NOT_FOUND,
+                f"another process has {self.topic.name} of subscription {self.name} now: its messages come again there",
+            )
+
+    # -- the partition comes and goes
+
+    def take_over(self, cursor: Cursor, saved: Committed | None) -> None:
+        """The partition is this process's: go on from the cursor."""
+        self.load(cursor, saved)
+        self.suspended = False
+        self._log.followers.add(self.wake)
+        self.wake()
+        self._tell_active(super().active, True)
+        if saved is None or cursor.type is not self.type:
+            self.host.moved(self)
+
+    def give_up(self) -> None:
+        """The partition is another's: nothing is out any more."""
+        if self.suspended:
+            return
+        active = super().active
+        self.suspended = True
+        self._log.followers.discard(self.wake)
+        self._restart()
+        self._tell_active(active, False)
+
+    def _tell_active(self, consumer: Receiver | None, active: bool) -> None:
+        if consumer is not None and consumer.active_changed is not None:
+            consumer.active_changed(self, active)
+
+    def load(self, cursor: Cursor, saved: Committed | None) -> None:
+        """Stand where the cursor does."""
+        self._restart()
+        self.cursor.reset(max(cursor.mark, self.topic.first_offset))
+        for first, last in cursor.ranges:
+            self.cursor.add_range(first, last + 1)
+        self.saved = saved
+        if self.type is None:
+            self.type = cursor.type
+
+    # -- answers and administration
+
+    async def move(self, offset: int) -> None:
+        self.check_movable()
+        await super().move(offset)
+
+    def skip(self, offset: int) -> None:
+        self.check_movable()
+        super().skip(offset)
+
+    def check_movable(self) -> None:
+        """Raise SUBSCRIPTION_BUSY where another process has the partition."""
+        if self.suspended and self.consumers:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY,
+                f"another process has {self.topic.name} of subscription {self.name} now: it is moved there",
+            )
+
+    async def reply(
+        self,
+        message_id: MessageId,
+        content: bytes,
+        *,
+        owner: str | None,
+        is_error: bool,
+        schema_version: int | None,
+    ) -> Outcome:
+        self.check_held()
+        return await super().reply(
+            message_id, content, owner=owner, is_error=is_error, schema_version=schema_version
+        )
+
+    async def refresh(self) -> None:
+        if self.suspended:
+            await self._membership.stand(self)
+        else:
+            await self.topic.refresh()
+
+    def remove(self, consumer: Receiver) -> None:
+        super().remove(consumer)
+        if not self.consumers:
+            self._membership.emptied(self)
+
+    def close(self) -> None:
+        self._log.followers.discard(self.wake)
+        super().close()

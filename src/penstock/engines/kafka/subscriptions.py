@@ -1,0 +1,258 @@
+"""Subscriptions as administrators see them: groups that have committed something for a topic."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, cast
+
+from penstock.broker.consumer import Consumer as AnyConsumer
+from penstock.broker.topic import Topic
+from penstock.engines.subscription import Consumer
+from penstock.engines.subscription.offsets import OffsetSet
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName, check_local
+from penstock.model.policy import ConsumerOptions, SubscriptionType
+
+from .cursors import DELETED, Cursor, committed_cursor
+from .driver.groups import Committed
+from .driver.record import At
+from .groups import Group
+from .hosting import Hosting
+from .subscription import GroupSubscription
+from .topic import KafkaTopic
+from .topics import KafkaTopics
+
+log = logging.getLogger(__name__)
+
+LEAVE_S: Final = 5.0  # until the coordinator has heard that this process left
+LEFT_S: Final = 0.05  # between two looks for that
+LOOKS_MAX: Final = 8  # groups that are asked for their commits at once
+
+
+class KafkaSubscriptions:
+    """`broker.Subscriptions`."""
+
+    def __init__(self, topics: KafkaTopics, hosting: Hosting) -> None:
+        self._topics = topics
+        self._hosting = hosting
+
+    # -- beginning
+
+    async def begin(
+        self,
+        topics: Sequence[KafkaTopic],
+        name: str,
+        marks: Mapping[KafkaTopic, int],
+        options: ConsumerOptions,
+    ) -> None:
+        """Have a cursor committed for each of these logs: where it is new to all, at its mark, else at the beginning.
+
+        Raises SUBSCRIPTION_NOT_FOUND where a subscription is not made by consuming.
+        """
+        group = self._hosting.groups.of(name)
+        by_place = {_place(topic): topic for topic in topics}
+        committed = await group.committed(await self._every_place(topics))
+        missing = [place for place in by_place if place not in committed]
+        if not missing:
+            return
+        known = bool(committed)
+        if not known and not topics[0].policies.auto_subscriptions:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_NOT_FOUND,
+                f"{topics[0].name} has no subscription {name}, and autoSubscriptionCreation is off",
+            )
+        starts = {
+            place: by_place[place].first_offset if known else marks[by_place[place]] for place in missing
+        }
+        await self._commit_starts(group, starts, options.type)
+
+    async def _every_place(self, topics: Sequence[KafkaTopic]) -> list[At]:
+        """The partitions of the topic of these logs, which may be some of them."""
+        of = topics[0].name.base
+        names = self._topics.logs(of) if self._topics.exists(of) else []
+        kafka = topics[0].place.topic
+        return [(kafka, number) for number in range(max(1, len(names)))]
+
+    async def _commit_starts(
+        self, group: Group, starts: Mapping[At, int], kind: SubscriptionType | None
+    ) -> None:
+        changes = {place: committed_cursor(OffsetSet(mark), kind)[0] for place, mark in starts.items()}
+        try:
+            await group.commit_outside(changes)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.SUBSCRIPTION_BUSY:
+                raise
+            # Others are members: another process is beginning, or has consumers of other topics. Who gets a partition that
+            # has no cursor begins where it was told to, or at the beginning.
+            group.starts |= starts
+
+    # -- as an administrator sees them
+
+    async def of(self, name: TopicName, subscription: str) -> list[GroupSubscription]:
+        topics = await self._topics.all_of(name, create=False)
+        group = self._hosting.groups.of(subscription)
+        committed = await group.committed([_place(topic) for topic in topics])
+        if not committed:
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{name} has no subscription {subscription}"
+            )
+        found = [self._hosting.durable(topic, subscription) for topic in topics]
+        for source in found:
+            await self._hosting.groups.stand(source)
+        return found
+
+    async def learn(self, name: TopicName) -> None:
+        """Enter the groups that have committed for a topic among its subscriptions."""
+        topics = await self._topics.all_of(name, create=False)
+        places = [_place(topic) for topic in topics]
+        outside, prefix = self._hosting.groups.outside, self._hosting.groups.prefix
+        names = [one for one in await outside.names() if one.startswith(prefix)]
+        for start in range(0, len(names), LOOKS_MAX):
+            some = names[start : start + LOOKS_MAX]
+            found = await asyncio.gather(*(self._stand_all(topics, places, one) for one in some))
+            for one, there in zip(some, found, strict=True):
+                if not there:
+                    self._drop(topics, one.removeprefix(prefix))
+
+    async def _stand_all(self, topics: Sequence[KafkaTopic], places: Sequence[At], group: str) -> bool:
+        subscription = group.removeprefix(self._hosting.groups.prefix)
+        committed = await self._hosting.groups.of(subscription).committed(places)
+        if not committed:
+            return False
+        for topic in topics:
+            if topic.subscriptions.get(subscription) is None or isinstance(
+                topic.subscriptions[subscription], GroupSubscription
+            ):
+                source = self._hosting.durable(topic, subscription)
+                await self._hosting.groups.stand(source)
+        return True
+
+    def _drop(self, topics: Sequence[KafkaTopic], subscription: str) -> None:
+        """A group has nothing more of a topic."""
+        for topic in topics:
+            found = topic.subscriptions.get(subscription)
+            if isinstance(found, GroupSubscription) and not found.consumers:
+                found.host.removed(found)
+
+    async def create(
+        self,
+        name: TopicName,
+        subscription: str,
+        start: MessageId,
+        *,
+        inclusive: bool = False,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        check_local("subscription", subscription)
+        topics = await self._topics.all_of(name)
+        group = self._hosting.groups.of(subscription)
+        if await group.committed([_place(topic) for topic in topics]):
+            raise PenstockError(
+                ErrorKind.ALREADY_EXISTS, f"subscription {subscription} already exists on {name}"
+            )
+        starts: dict[At, int] = {}
+        for topic in topics:
+            await topic.refresh()
+            starts[_place(topic)] = await topic.offset_after(start, inclusive=inclusive)
+        changes = {place: committed_cursor(OffsetSet(mark), None)[0] for place, mark in starts.items()}
+        await group.commit_outside(changes)
+        for topic in topics:
+            self._hosting.durable(topic, subscription, properties)
+
+    async def set_mark(
+        self, topic: Topic, subscription: str, offset: int, *, exact: bool = False
+    ) -> GroupSubscription:
+        log_ = cast(KafkaTopic, topic)
+        await log_.refresh()
+        if offset > log_.next_offset:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER, f"{log_.name} ends at {log_.next_offset}, before {offset}"
+            )
+        group, place = self._hosting.groups.of(subscription), _place(log_)
+        offset = max(offset, log_.first_offset)
+        committed = await group.committed([place])
+        source = self._hosting.durable(log_, subscription)
+        if not committed and source.suspended:
+            saved = committed_cursor(OffsetSet(offset), None)[0]
+            await group.commit_outside({place: saved})
+            source.load(Cursor(offset), saved)
+            return source
+        await self._hosting.groups.stand(source)
+        if source.consumers and source.type is not None and source.type.shared:
+            raise PenstockError(
+                ErrorKind.BAD_PARAMETER,
+                f"{subscription} is shared by consumers: none may acknowledge for all",
+            )
+        if exact and offset < source.cursor.mark:
+            await source.move(offset)
+        else:
+            source.skip(offset)
+        return source
+
+    async def grow(self, name: TopicName, partitions: int) -> None:
+        await self._topics.grow(name, partitions)
+
+    # -- going
+
+    async def delete(self, name: TopicName, subscription: str, *, force: bool = False) -> None:
+        found = await self.of(name, subscription)
+        if not force and any(source.consumers for source in found):
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has active connected consumers"
+            )
+        await self.delete_all(found)
+
+    async def delete_of(self, consumer: AnyConsumer) -> None:
+        found = [one for one in cast(Consumer, consumer).attached if isinstance(one, GroupSubscription)]
+        if any(len(source.consumers) > 1 for source in found):
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY, "other consumers are connected to the subscription"
+            )
+        await self.delete_all(found)
+
+    async def delete_all(self, found: Sequence[GroupSubscription]) -> None:
+        """Delete subscriptions of one name; raises SUBSCRIPTION_BUSY where other processes have consumers."""
+        if not found:
+            return
+        group = self._hosting.groups.of(found[0].name)
+        places = [source.at for source in found]
+        if await group.others(places):
+            raise PenstockError(
+                ErrorKind.SUBSCRIPTION_BUSY, f"subscription {found[0].name} has consumers at other processes"
+            )
+        why = PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {found[0].name} was deleted")
+        for source in found:
+            source.deleted = True
+            source.dissolve(why)
+        await group.settle()
+        await self._forget(group, places)
+        for source in found:
+            source.host.removed(source)
+
+    async def _forget(self, group: Group, places: Iterable[At]) -> None:
+        """Delete the group where it has nothing else; Kafka's client cannot delete commits: else they say so themselves."""
+        outside, gone = self._hosting.groups.outside, set(places)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LEAVE_S
+        while True:
+            try:
+                if set(await self._kept(group)) <= gone:
+                    await outside.delete(group.name)
+                else:
+                    await group.commit_outside(dict.fromkeys(gone, Committed(0, DELETED)))
+                return
+            except PenstockError as error:
+                if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
+                    return
+                if error.kind is not ErrorKind.SUBSCRIPTION_BUSY or loop.time() > until:
+                    raise
+            await asyncio.sleep(LEFT_S)
+
+    async def _kept(self, group: Group) -> list[At]:
+        found = await self._hosting.groups.outside.committed(group.name)
+        return [place for place, one in found.items() if not one.metadata.startswith(DELETED)]
+
+
+def _place(topic: KafkaTopic) -> At:
+    return topic.place.topic, topic.place.partition
