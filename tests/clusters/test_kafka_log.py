@@ -1,16 +1,19 @@
 """Logs of a real Kafka: positions, reads, followers, gaps, and what happens when a topic goes."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.kafka_broker import KafkaCluster
+from tests.support.kafka_broker import KafkaCluster, standalone
 from tests.support.waiting import until_async
 
 from penstock.broker.settings import ClusterSettings
+from penstock.engines.kafka.driver import reader
 from penstock.engines.kafka.driver.admin import KafkaAdmin
 from penstock.engines.kafka.driver.config import properties
 from penstock.engines.kafka.driver.fetcher import Fetcher
@@ -78,6 +81,10 @@ async def kafka(cluster: KafkaCluster) -> AsyncIterator[Kafka]:
         await made.fetcher.close()
         await made.tasks.close()
         await made.admin.close()
+
+
+def nothing() -> None:
+    """A follower that only has the log followed."""
 
 
 def payloads(entries: list[Entry]) -> list[bytes]:
@@ -184,7 +191,7 @@ async def test_many_logs_are_followed_by_one_reader(kafka_cluster: KafkaCluster)
         topic = await made.topic(8)
         logs = [await made.log(topic, number) for number in range(8)]
         for log in logs:
-            log.followers.add(list)
+            log.followers.add(nothing)
         for number in range(8):
             await made.produce(topic, *[b"%d" % number] * (number + 1), partition=number)
         await until_async(lambda: [log.next_offset for log in logs] == list(range(1, 9)))
@@ -197,11 +204,11 @@ async def test_a_log_that_was_left_is_followed_again_without_repeats(kafka_clust
         topic = await made.topic()
         log = await made.log(topic)
         for turn in range(5):
-            log.followers.add(list)
+            log.followers.add(nothing)
             await until_async(lambda: log._live)
             await made.produce(topic, b"a%d" % turn, b"b%d" % turn)
             await until_async(lambda wanted=2 * turn + 2: log.next_offset == wanted)  # type: ignore[misc]
-            log.followers.discard(list)
+            log.followers.discard(nothing)
             log._quit()
         assert payloads(await log.read(0, 100)) == [
             b"%c%d" % (one, turn) for turn in range(5) for one in b"ab"
@@ -212,7 +219,7 @@ async def test_what_transactions_leave_out_is_a_gap(kafka_cluster: KafkaCluster)
     async with kafka(kafka_cluster) as made:
         topic = await made.topic()
         log = await made.log(topic)
-        log.followers.add(list)
+        log.followers.add(nothing)
         await until_async(lambda: log._live)
         await asyncio.to_thread(_transactions, made, topic)
         # 0 1, a marker, 3 4 that were aborted with their marker, 6 7, a marker
@@ -260,7 +267,7 @@ async def test_a_topic_that_is_deleted_ends_its_log(kafka_cluster: KafkaCluster)
     async with kafka(kafka_cluster) as made:
         topic = await made.topic()
         log = await made.log(topic)
-        log.followers.add(list)
+        log.followers.add(nothing)
         await until_async(lambda: log._live)
         waiting = asyncio.create_task(log.grown(0, FOREVER_MS))  # noqa: TID251 # awaited below
         await made.admin.delete(topic)
@@ -284,3 +291,37 @@ async def test_a_topic_that_was_made_again_has_another_log(kafka_cluster: KafkaC
         assert log.deleted
         again = await made.log(topic)
         assert again.ledger != log.ledger
+
+
+async def test_a_follower_goes_on_when_the_broker_comes_back(tmp_path: Path) -> None:
+    with standalone(tmp_path) as cluster:
+        async with kafka(cluster) as made:
+            topic = await made.topic()
+            log = await made.log(topic)
+            log.followers.add(nothing)
+            await made.produce(topic, b"before")
+            await until_async(lambda: log.next_offset == 1)
+            cluster.kill(signal.SIGKILL)
+            await asyncio.to_thread(cluster.restart)
+            await made.produce(topic, b"after")
+            await until_async(lambda: log.next_offset == 2)
+            assert payloads(await log.read(0, 10)) == [b"before", b"after"]
+
+
+async def test_a_read_ends_in_time_while_the_broker_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "QUIET_S", 1.0)
+    with standalone(tmp_path) as cluster:
+        async with kafka(cluster) as made:
+            topic = await made.topic()
+            await made.produce(topic, b"one")
+            log = await made.log(topic)
+            await log.refresh()
+            cluster.kill(signal.SIGKILL)
+            with pytest.raises(PenstockError) as caught:
+                await log.read(0, 10)
+            assert caught.value.kind is ErrorKind.UNAVAILABLE
+            await asyncio.to_thread(cluster.restart)
+            monkeypatch.setattr(reader, "QUIET_S", 60.0)
+            assert payloads(await log.read(0, 10)) == [b"one"]
