@@ -112,6 +112,25 @@ async def test_a_connection_that_is_cut_in_the_middle_of_an_entry(pulsar_cluster
     assert await payloads_of(pulsar_cluster.service_url, topic, 5) == large
 
 
+async def test_a_producer_that_sends_once_ends_with_its_connection(pulsar_cluster: Any, topic: str) -> None:
+    async with cuttable(pulsar_cluster) as (cutter, context):
+        ended: list[PulsarException] = []
+        producer = await entry_producer(context, topic, once=True, on_ended=ended.append)
+        cutter.hold_answers, cutter.lost_answers = True, 0
+        sent = producer.send_all([outgoing(producer, 0, b"stored")])
+        await until_async(lambda: cutter.lost_answers > 0)
+        cutter.hold_answers = False
+        cutter.cut()
+        (outcome,) = await asyncio.wait_for(sent, 60)
+        assert isinstance(outcome, PulsarException)
+        assert producer.error is not None
+        assert len(ended) == 1
+        with pytest.raises(PulsarException):
+            producer.send_all([outgoing(producer, 1, b"more")])
+        await producer.close()
+    assert await payloads_of(pulsar_cluster.service_url, topic, 1) == [b"stored"]
+
+
 async def test_a_broker_that_stands_still_for_a_while(pulsar_cluster: Any, topic: str) -> None:
     async with cuttable(pulsar_cluster) as (cutter, context):
         producer = await entry_producer(context, topic, "patient", pending_bytes_max=10_000)

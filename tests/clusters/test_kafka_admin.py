@@ -16,7 +16,7 @@ from penstock.engines.opening import open_kafka
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import Retention, TopicPolicies
-from penstock.model.schema import SchemaInfo, SchemaType
+from penstock.model.schema import Compatibility, SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
 
@@ -154,6 +154,26 @@ async def test_schemas_and_properties_are_kept_for_every_process_and_the_next(
         assert (found.version, found.schema.type) == (0, SchemaType.STRING)
     finally:
         await again.close()
+
+
+async def test_processes_that_register_schemas_at_once_agree_on_their_versions(
+    pair: tuple[KafkaBroker, KafkaBroker], mark: str
+) -> None:
+    name = TopicName.parse(f"t-{mark}")
+
+    def change(policies: Any) -> Any:
+        return msgspec.structs.replace(policies, schema_compatibility=Compatibility.ALWAYS_COMPATIBLE)
+
+    await pair[0].namespaces.change(name.namespace_name, change)
+    await until_async(lambda: pair[1].schemas.strategy(name) is Compatibility.ALWAYS_COMPATIBLE)
+    schemas = [SchemaInfo(one) for one in (SchemaType.STRING, SchemaType.INT32, SchemaType.INT64)]
+    versions = await asyncio.gather(
+        *(broker.schemas.get_or_create(name, schema) for schema in schemas for broker in pair)
+    )
+    assert versions[0::2] == versions[1::2]
+    assert sorted(versions[0::2]) == [0, 1, 2]  # type: ignore[type-var]
+    await until_async(lambda: all(len(broker.schemas.all(name)) == 3 for broker in pair))
+    assert pair[0].schemas.all(name) == pair[1].schemas.all(name)
 
 
 async def test_many_changes_at_once_end_the_same_everywhere(

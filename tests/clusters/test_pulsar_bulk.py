@@ -10,7 +10,6 @@ import httpx
 import pytest
 from tests.support.pulsar_broker import PulsarCluster
 
-from penstock.broker.settings import ClusterSettings
 from penstock.client.http import HttpClient
 from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
@@ -27,10 +26,7 @@ SECTIONS = "application/vnd.penstock.sections"
 
 @pytest.fixture(scope="module")
 def server(pulsar_cluster: PulsarCluster) -> Iterator[Address]:
-    engine = ClusterSettings(
-        url=pulsar_cluster.service_url, admin_url=pulsar_cluster.admin_url, learned_ms=200
-    )
-    with running(engine=engine) as address:
+    with running(engine=pulsar_cluster.settings) as address:
         yield address
 
 

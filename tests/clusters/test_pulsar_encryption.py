@@ -11,7 +11,6 @@ import pytest
 import websocket
 from tests.support.pulsar_broker import PulsarCluster
 
-from penstock.broker.settings import ClusterSettings
 from penstock.model.message import Encryption, EncryptionKey, OutMessage
 from penstock.testing.server import Address, running
 from penstock.wire.bulk import pack_sections
@@ -26,10 +25,7 @@ WAIT_S: Final = 60
 
 @pytest.fixture(scope="module")
 def server(pulsar_cluster: PulsarCluster) -> Iterator[Address]:
-    engine = ClusterSettings(
-        url=pulsar_cluster.service_url, admin_url=pulsar_cluster.admin_url, learned_ms=200
-    )
-    with running(engine=engine) as address:
+    with running(engine=pulsar_cluster.settings) as address:
         yield address
 
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.support.cluster_load import Load, ask
+from tests.support.cluster_load import ANSWER_S, Load, ask
 from tests.support.pulsar_broker import NUMBERED, PulsarCluster, standalone
 from tests.support.relay import Relay
 from tests.support.waiting import until
@@ -201,11 +201,11 @@ async def test_topics_are_unloaded(way: Way, server: Launched) -> None:
     check_refusals(clients)
 
 
-async def while_away(server: Launched, known: str) -> list[tuple[str, int, int]]:
+async def while_away(server: Launched, known: str) -> list[tuple[str, int, int, str]]:
     """What new requests are answered with while the broker does not answer."""
     topic = f"/topics/public/plain/n{uuid4().hex[:12]}"
     message = {"messages": [{"value": "x"}]}
-    async with httpx.AsyncClient(base_url=server.url, timeout=90) as http:
+    async with httpx.AsyncClient(base_url=server.url, timeout=ANSWER_S) as http:
         answers = await asyncio.gather(
             ask(http, "POST", topic, json=message),
             ask(http, "POST", known, json=message),
@@ -245,12 +245,10 @@ async def away(
         load.ends()
     await turns(server.url, 200)
     answers = await asking
-    for (
-        path,
-        status,
-        code,
-    ) in answers:  # what is passed on has the cluster's own answers, also while it starts
-        assert (status, code) in ((200, 0), (503, 50301)) or path.startswith("/admin/"), (path, status, code)
+    # What is passed on has the cluster's own answers, also while it starts.
+    for path, status, code, why in answers:
+        documented = (status, code) in ((200, 0), (503, 50301)) or path.startswith("/admin/")
+        assert documented, (path, status, code, why)
 
 
 @pytest.fixture(scope="module")

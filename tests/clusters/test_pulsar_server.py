@@ -13,20 +13,15 @@ import pytest
 from tests.support.pulsar_broker import PulsarCluster
 from tests.support.waiting import until
 
-from penstock.broker.settings import ClusterSettings
 from penstock.testing.credentials import Issuer
 from penstock.testing.server import Address, running
 
 ENTRIES = "application/vnd.penstock.entries"
 
 
-def engine(cluster: PulsarCluster) -> ClusterSettings:
-    return ClusterSettings(url=cluster.service_url, admin_url=cluster.admin_url, learned_ms=200)
-
-
 @pytest.fixture(scope="module")
 def server(pulsar_cluster: PulsarCluster) -> Iterator[Address]:
-    with running(engine=engine(pulsar_cluster)) as address:
+    with running(engine=pulsar_cluster.settings) as address:
         yield address
 
 
@@ -95,7 +90,10 @@ def test_offsets_go_on_over_ledgers(rest: httpx.Client, topic: str, pulsar_clust
     page = read(rest, topic)
     assert values(page) == expected
     assert [message["offset"] for message in page["messages"]] == list(range(9))
-    with running(engine=engine(pulsar_cluster)) as other, httpx.Client(base_url=other.url, timeout=60) as new:
+    with (
+        running(engine=pulsar_cluster.settings) as other,
+        httpx.Client(base_url=other.url, timeout=60) as new,
+    ):
         for offset in (7, 3, 5, 8, 1):  # a server that has seen nothing yet searches
             assert values(read(new, topic, offset=offset)) == expected[offset:]
 
@@ -227,7 +225,7 @@ def test_who_may_administer_the_cluster(pulsar_cluster: PulsarCluster, topic: st
     )
     name = topic.removeprefix("/topics/")
     with (
-        running(engine=engine(pulsar_cluster), auth=auth) as server,
+        running(engine=pulsar_cluster.settings, auth=auth) as server,
         httpx.Client(base_url=server.url, timeout=60) as rest,
     ):
         app, root = issuer.headers("app"), issuer.headers("root")

@@ -35,10 +35,7 @@ SCHEMA = {
 
 @pytest.fixture(scope="module")
 def server(pulsar_cluster: PulsarCluster) -> Iterator[Address]:
-    engine = ClusterSettings(
-        url=pulsar_cluster.service_url, admin_url=pulsar_cluster.admin_url, learned_ms=200
-    )
-    with running(engine=engine) as address:
+    with running(engine=pulsar_cluster.settings) as address:
         yield address
 
 

@@ -14,11 +14,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import httpx
+import msgspec
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
+from tests.support.entry_producers import client_context, entry_producer, outgoing, payloads_of
 from tests.support.pulsar_broker import NUMBERED, PulsarCluster, given, standalone
 from tests.support.stages import refused, stage, topic
 
@@ -27,9 +29,12 @@ from penstock.broker.capability import Capability
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.staging import Caller, Expected
 from penstock.client.access import Access
-from penstock.client.errors import ReadError
-from penstock.client.http import HttpClient
+from penstock.client.entries.transactions import TransactionId, Transactions
+from penstock.client.errors import ReadError, TransactionNotFound
+from penstock.client.http import HttpClient, RemoteError
 from penstock.engines.opening import open_pulsar
+from penstock.engines.pulsar.broker import PulsarBroker
+from penstock.engines.pulsar.staging import log
 from penstock.engines.pulsar.staging.committing import Committing
 from penstock.engines.pulsar.staging.log import WriterLog
 from penstock.model.entry import NewEntry
@@ -42,6 +47,7 @@ from penstock.testing.engines.capabilities import CapabilityTests
 from penstock.testing.server import Address, running
 from penstock.wire.batch import pack_plain
 from penstock.wire.bulk import batch_entry, pack_sections
+from penstock.wire.contents import in_transaction
 from penstock.wire.entry import WireFormat
 
 FORMAT = WireFormat()
@@ -117,6 +123,7 @@ def test_the_whole_way(server: Address, client: Stages, elsewhere: Stages) -> No
     made = topic(f"t{uuid4().hex[:12]}")
     with HttpClient(server.url) as http:
         http.create_topic(made, 2)
+    writer = f"way/{made.local}-partition-3"  # a name that would be another topic's
     opened = client.open_topics([made])
     assert opened.staged
     assert opened.partitions == {made: 2}
@@ -126,21 +133,21 @@ def test_the_whole_way(server: Address, client: Stages, elsewhere: Stages) -> No
     both = pack_sections([(str(made.of_partition(0)), [entry, entry]), (str(made.of_partition(1)), [entry])])
     counts = []
     for number, at in enumerate((client, elsewhere)):
-        at.stage("w", 1, f"s{number}", 0, b"".join(both))
-        at.stage("w", 1, f"s{number}", 0, b"".join(both))  # again
+        at.stage(writer, 1, f"s{number}", 0, b"".join(both))
+        at.stage(writer, 1, f"s{number}", 0, b"".join(both))  # again
         counts.append(StageCount(f"s{number}", 1, 6, 3 * len(entry)))
-    elsewhere.stage("w", 1, "lost", 0, b"".join(both))
-    error = refused(client.stage, "w", 1, "s0", 0, b"".join(pack_sections([(str(made), [entry])])))
+    elsewhere.stage(writer, 1, "lost", 0, b"".join(both))
+    error = refused(client.stage, writer, 1, "s0", 0, b"".join(pack_sections([(str(made), [entry])])))
     assert error.kind is ErrorKind.BAD_PARAMETER, "it is partitioned"
     assert values(server, made.local) == []
-    (staged,) = client.status("w")["staged"]
+    (staged,) = client.status(writer)["staged"]
     assert {one["stage"]: (one["parts"], one["messages"], one["size_bytes"]) for one in staged["stages"]} == {
         one: (1, 6, 3 * len(entry)) for one in ("s0", "s1", "lost")
     }
     with HttpClient(server.url) as http:
         http.produce(made.of_partition(0), [{"value": "plain"}])
 
-    done = client.commit("w", 1, counts, [made])
+    done = client.commit(writer, 1, counts, [made])
 
     assert not done["repeated"]
     assert [(s["topic"], s["messages"], s["offset"]) for s in done["spans"]] == [
@@ -166,9 +173,9 @@ def test_the_whole_way(server: Address, client: Stages, elsewhere: Stages) -> No
             came += [one["value"] for one in got]
     assert sorted(came) == sorted(["plain", "after", *("ab" * 6)])
     for at in (client, elsewhere):
-        assert at.commit("w", 1, counts, [made]) == {**done, "repeated": True}
-        assert at.status("w")["staged"] == []
-        assert [(t["topics"], t["batch"], t["messages"]) for t in at.status("w")["targets"]] == [
+        assert at.commit(writer, 1, counts, [made]) == {**done, "repeated": True}
+        assert at.status(writer)["staged"] == []
+        assert [(t["topics"], t["batch"], t["messages"]) for t in at.status(writer)["targets"]] == [
             ([str(made)], 1, 12)
         ]
 
@@ -257,13 +264,49 @@ def test_a_large_batch(server: Address, client: Stages, name: str) -> None:
     """Entries as large as they may be, more than is in flight at once."""
     whole = 5 * 1024 * 1024
     head = len(batch_entry(b"", 1, producer="p", sequence_id=0, publish_time=1))
-    entry = batch_entry(pack_plain([bytes(whole - head - 6)]), 1, producer="p", sequence_id=0, publish_time=1)
+    entry = batch_entry(pack_plain([bytes(whole - head - 9)]), 1, producer="p", sequence_id=0, publish_time=1)
     assert len(entry) == whole
     for part in range(4):
         client.stage(name, 0, "s", part, b"".join(pack_sections([(str(topic(name)), [entry])])))
     client.commit(name, 0, [StageCount("s", 4, 4, 4 * len(entry))], [topic(name)])
     with HttpClient(server.url) as http:
         assert http.offsets(topic(name), 0).latest == 4
+
+
+async def test_readers_pass_over_what_was_aborted(cluster: PulsarCluster, server: Address, name: str) -> None:
+    """Before it is known, nothing behind it is seen; then all but it."""
+    async with client_context(cluster.service_url) as context:
+        transactions = Transactions(context)
+        full = str(topic(name))
+        producer = await entry_producer(context, full, transactions=True)
+        open_one = await transactions.begin(60_000)
+        await transactions.add(open_one, [full])
+
+        async def send(number: int, transaction: TransactionId | None) -> None:
+            entry = outgoing(producer, number, b"%d" % number)
+            if transaction is not None:
+                data = in_transaction(entry.data, transaction, 1)
+                entry = msgspec.structs.replace(entry, data=data, transaction=transaction)
+            await producer.send(entry)
+
+        await send(0, None)
+        await send(1, open_one)
+        await send(2, None)
+        assert await asyncio.to_thread(values, server, name) == ["0"]
+        await transactions.end(open_one, commit=False)
+        with pytest.raises(TransactionNotFound):
+            await transactions.end(open_one, commit=True)
+        await send(3, open_one)  # it is late
+        await send(4, None)
+        await producer.close()
+
+    def after() -> tuple[list[str], list[int], int]:
+        with HttpClient(server.url) as http:
+            found = http.read(topic(name), 0, encoding="text")["messages"]
+            end = http.offsets(topic(name), 0).latest
+        return [one["value"] for one in found], [one["offset"] for one in found], end
+
+    assert await asyncio.to_thread(after) == (["0", "2", "4"], [0, 2, 5], 6)
 
 
 # -- within one process, and across those that are killed
@@ -362,6 +405,71 @@ async def test_a_process_that_lost_the_writer_commits_nothing(
             go_on.set()
         assert first.result() == (done, False)
     assert values(server, name) == expected(0)
+
+
+async def test_two_processes_commit_the_same_batches_at_once(
+    cluster: PulsarCluster, server: Address, name: str
+) -> None:
+    """Each takes the writer from the other, in the middle of whatever it does: one wins, once."""
+    targets = [topic(name)]
+
+    async def commit(broker: Broker, batch: int, stages: list[Expected]) -> bool | None:
+        try:
+            return (await broker.staging.commit(name, batch, stages, ANYBODY, topics=targets, keep=True))[1]
+        except PenstockError as error:
+            if error.kind is not ErrorKind.UNAVAILABLE:
+                raise
+            return None
+
+    settings = settings_of(cluster)
+    async with engine(settings) as one, engine(settings) as two:
+        for batch in range(5):
+            stages = await staged(one, name, batch, targets)
+            found = await asyncio.gather(commit(one, batch, stages), commit(two, batch, stages))
+            assert found.count(True) <= 1
+            for broker in (one, two):
+                again = await commit(broker, batch, stages)
+                assert not again or True not in found
+                found.append(again)
+            assert True in found
+    written = await asyncio.to_thread(values, server, name)
+    assert written == [value for batch in range(5) for value in expected(batch)]
+
+
+async def test_batches_stay_whole_where_entries_have_no_numbers(cluster: PulsarCluster, name: str) -> None:
+    async with engine(settings_of(cluster)) as broker:
+        assert isinstance(broker, PulsarBroker)
+        broker.cluster.runtime["exposingBrokerEntryMetadataToClientEnabled"] = "false"
+        batch = batch_entry(pack_plain([b"a", b"b", b"c"]), 3, producer="p", sequence_id=0, publish_time=1)
+        runs = [(await broker.topics.get(topic(name)), [NewEntry(batch, 3, 1)])]
+        await broker.staging.stage(StageKey(name, 0, "s"), 0, 0, runs, ANYBODY)
+        stages = [Expected("s", 1, 3, len(batch))]
+        done, _ = await broker.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=False)
+    assert [(span.entries, span.messages) for span in done.spans] == [(1, 3)]
+    assert await payloads_of(cluster.service_url, str(topic(name)), 3) == [b"a", b"b", b"c"]
+
+
+async def test_a_log_is_begun_anew_and_keeps_what_counts(
+    cluster: PulsarCluster, server: Address, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "TRIM_RECORDS", 6)
+    other = topic(f"{name}-other")
+    async with engine(settings_of(cluster)) as broker:
+        first, _ = await broker.staging.commit(name, 3, [], ANYBODY, topics=[other], keep=True)
+        for batch in range(8):
+            await broker.staging.commit(name, batch, [], ANYBODY, topics=[topic(name)], keep=True)
+    path = f"persistent/public/staged/{name}.log/stats"
+    subscriptions = cluster.admin("GET", path).json()["subscriptions"]
+    assert subscriptions["penstock"]["msgBacklog"] < 10, "of 18 records and more"
+    async with engine(settings_of(cluster)) as broker:
+        found = await broker.staging.writer(name, ANYBODY)
+        assert found is not None
+        assert {target.topics: target.batch for target in found[1]} == {
+            (str(topic(name)),): 7,
+            (str(other),): 3,
+        }
+        again = await broker.staging.commit(name, 3, [], ANYBODY, topics=[other], keep=True)
+        assert again == (first, False)
 
 
 STEPS = ("began", "added", "copied", "recorded", "committed")
@@ -495,6 +603,57 @@ def test_a_stream_is_written_exactly_once(
     rows = there().collect()
     assert sorted(int(row.value) for row in rows) == list(range(300))
     assert len({(row.partition, row.offset) for row in rows}) == 300
+
+
+async def test_the_broker_is_killed_within_a_commit(
+    cluster: PulsarCluster, server: Address, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All is stored but the end of the transaction: the writer tries again when the broker is back."""
+    if not cluster.pid:
+        pytest.skip("the broker is not ours")
+    async with engine(settings_of(cluster)) as broker:
+        stages = await staged(broker, name, 0, [topic(name)])
+        transactions = committing(broker)._transactions
+        end = transactions.end
+
+        async def kill_before(transaction: TransactionId, *, commit: bool) -> None:
+            if commit:
+                monkeypatch.setattr(transactions, "end", end)
+                cluster.kill(signal.SIGKILL)
+            await end(transaction, commit=commit)
+
+        monkeypatch.setattr(transactions, "end", kill_before)
+
+        async def commit() -> tuple[int, bool]:
+            done, new = await broker.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+            return done.messages, new
+
+        with pytest.raises(PenstockError) as caught:
+            await commit()
+        assert caught.value.kind is ErrorKind.UNAVAILABLE
+        await asyncio.to_thread(cluster.restart)
+
+        async def try_again() -> tuple[int, bool]:
+            while True:
+                try:
+                    return await commit()
+                except PenstockError as error:
+                    if error.kind is not ErrorKind.UNAVAILABLE:
+                        raise
+                    await asyncio.sleep(0.5)
+
+        assert await asyncio.wait_for(try_again(), 180) == (2 * ENTRIES, True)
+        assert await commit() == (2 * ENTRIES, False)
+
+    def there() -> list[str]:
+        while True:
+            try:
+                return values(server, name)
+            except RemoteError as error:  # its server looks for the broker, too
+                if error.kind is not ErrorKind.UNAVAILABLE:
+                    raise
+
+    assert await asyncio.to_thread(there) == expected(0)
 
 
 if __name__ == "__main__":

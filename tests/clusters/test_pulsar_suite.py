@@ -44,7 +44,7 @@ class Unnumbered(PulsarBroker):
     async def start(self) -> None:
         await super().start()
         self.cluster.runtime["exposingBrokerEntryMetadataToClientEnabled"] = "false"
-        self.capabilities -= {Capability.OFFSETS}
+        self.capabilities -= {Capability.OFFSETS, Capability.BYTE_POSITIONS}
 
 
 class TestPulsarWithoutOffsets(OnPulsar, ReadingTests, MovingTests, CapabilityTests):

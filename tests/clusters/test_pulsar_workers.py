@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -223,9 +223,16 @@ def test_a_worker_that_is_killed_is_started_again_and_what_it_had_comes_again(
         assert found == set(map(str, range(10)))
 
 
-def test_workers_need_a_cluster(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flags", "refusal"),
+    [
+        ((), "several workers need a cluster"),
+        (("--engine", "pulsar://127.0.0.1:1", "--http", "0.0.0.0:0"), "is open to other machines"),
+    ],
+)
+def test_what_workers_need_is_said_once(flags: Sequence[str], refusal: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "penstock", "serve", "--workers", "2"],
+        [sys.executable, "-m", "penstock", "serve", "--workers", "2", *flags],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -233,7 +240,7 @@ def test_workers_need_a_cluster(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert "several workers need a cluster" in done.stderr
+    assert done.stderr.count(refusal) == 1, done.stderr
 
 
 def test_no_worker_is_left_when_the_supervisor_is_killed(

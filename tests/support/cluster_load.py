@@ -27,11 +27,17 @@ Place = tuple[int, int, int]  # ledger, entry, index in the batch
 HELD: Final = 25  # one of so many entries is never acknowledged
 PAUSE_S: Final = 0.1  # between the steps of a client: enough load to be hit, and no more
 BROKEN: Final = (OSError, WebSocketException, httpx.TransportError)
+ANSWER_S: Final = 150.0  # longer than a server waits for a broker: its namespace, its topic, its producer
+SOCKET: Final[dict[str, Any]] = {
+    "compression": None,
+    "proxy": None,
+    "ping_interval": None,
+    "open_timeout": ANSWER_S,
+}
 FETCH: Final[dict[str, str | int]] = {"timeout": 500, "max_messages": 50, "encoding": "text"}
 # Brokers write cursors at most once a second, and those that are dirty once a minute (managedLedgerCursorPositionFlushSeconds).
 LATE_S: Final = 75.0
 BOUND_S: Final = 150.0  # for all to go on, and to come: a server may wait for the broker, and then clients for the next try
-ANSWER_S: Final = 150.0  # longer than a server waits for a broker: its namespace, its topic, its producer
 
 
 class Load:
@@ -132,7 +138,7 @@ class Load:
         url = f"{self.url.replace('http', 'ws', 1)}/ws/v2/producer/persistent/{self.path}?{query}"
         while pending or not self._over.is_set():
             try:
-                async with connect(url, compression=None, proxy=None, ping_interval=None) as socket:
+                async with connect(url, **SOCKET) as socket:
                     full = len(pending) > 0  # the next ones when these have their answer
                     for number in pending:
                         self.in_doubt.add(f"w{number}")
@@ -212,7 +218,7 @@ class Load:
         url = f"{self.url.replace('http', 'ws', 1)}/ws/v2/consumer/persistent/{self.path}/ws?{query}"
         while True:
             try:
-                async with connect(url, compression=None, proxy=None, ping_interval=None) as socket:
+                async with connect(url, **SOCKET) as socket:
                     async for text in socket:
                         frame = json.loads(text)
                         if "payload" not in frame:
@@ -365,8 +371,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def ask(http: httpx.AsyncClient, method: str, path: str, **more: Any) -> tuple[str, int, int]:
-    """What a request is answered with: its path, the status and the code of the error."""
+async def ask(http: httpx.AsyncClient, method: str, path: str, **more: Any) -> tuple[str, int, int, str]:
+    """What a request is answered with: its path, the status, the code of the error, and why."""
     answer = await http.request(method, path, **more)
-    code = answer.json().get("error_code", 0) if answer.status_code >= 400 else 0
-    return path, answer.status_code, code
+    error = answer.json() if answer.status_code >= 400 else {}
+    return path, answer.status_code, error.get("error_code", 0), error.get("message", answer.text[:200])

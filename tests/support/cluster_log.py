@@ -68,7 +68,10 @@ class TopicOfProcess:
 
     async def refresh(self) -> None:
         await asyncio.sleep(0)
-        self.first_entry, self.next_entry = self._log.first, self._log.next
+        if self._log.entries:
+            self.first_entry, self.next_entry = self._log.first, self._log.next
+        else:
+            self.first_entry = self.next_entry  # where an empty log ends is not known
 
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = 0) -> list[Entry]:
         await asyncio.sleep(0)
@@ -76,7 +79,7 @@ class TopicOfProcess:
         if entry_id >= self.next_entry:
             return []
         found = [one for one in self._log.entries if one.end > entry_id and one.offset < self.next_entry]
-        if found and found[0].offset > entry_id:
+        if not found or found[0].offset > entry_id:
             self.first_entry = self._log.first
         return found[:entries_max]
 

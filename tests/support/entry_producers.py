@@ -29,7 +29,9 @@ async def entry_producer(
     context: Context, topic: str, name: str | None = None, *, given: str = "", **more: Any
 ) -> EntryProducer:
     """A producer that has begun; `more` are of the publication, or of the producer."""
-    options = {key: more.pop(key) for key in ("pending_bytes_max", "timeout_s", "on_ended") if key in more}
+    options = {
+        key: more.pop(key) for key in ("pending_bytes_max", "timeout_s", "on_ended", "once") if key in more
+    }
     producer = EntryProducer(context, Publication(topic=topic, name=name, **more), given=given, **options)
     await producer.start()
     return producer

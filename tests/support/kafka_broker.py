@@ -55,16 +55,18 @@ class KafkaCluster(msgspec.Struct):
 
     bootstrap: str  # host:port
     pid: int = 0
+    tls: bool = False
+    plain: str = ""  # host:port of a listener that asks nobody who comes, where there is another one
     again: Callable[[], int] | None = None  # starts it again, and says its process
 
     @property
     def service_url(self) -> str:
         """As `--engine` takes it."""
-        return f"kafka://{self.bootstrap}"
+        return f"{'kafka+ssl' if self.tls else 'kafka'}://{self.bootstrap}"
 
     def tool(self, name: str, *arguments: str, stdin: str = "") -> str:
         """What one of Kafka's own tools prints: `org.apache.kafka.tools.TopicCommand`, …; fails if it fails."""
-        return _java(name, "--bootstrap-server", self.bootstrap, *arguments, stdin=stdin)
+        return _java(name, "--bootstrap-server", self.plain or self.bootstrap, *arguments, stdin=stdin)
 
     def kill(self, number: signal.Signals) -> None:
         """Send the broker a signal; only for one that this test started."""
@@ -131,7 +133,7 @@ class _Process:
         self._output = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
         port = inner if plain else outer
-        self.cluster = KafkaCluster(f"127.0.0.1:{port}", 0, self.start)
+        self.cluster = KafkaCluster(f"127.0.0.1:{port}", 0, listener.endswith("SSL"), self._inner, self.start)
 
     def format(self) -> None:
         """Prepare the folder of its logs."""

@@ -18,6 +18,8 @@ import httpx
 import msgspec
 import pytest
 
+from penstock.broker.settings import ClusterSettings
+
 HOME: Final = Path(__file__).parents[1] / "clusters" / "build" / "pulsar"
 READY_S: Final = 180.0
 STOP_S: Final = 30.0
@@ -56,6 +58,11 @@ class PulsarCluster(msgspec.Struct):
     again: Callable[[], int] | None = None  # starts it again, and says its process
     tls_url: str = ""  # pulsar+ssl, where it has TLS ports
     admin_tls_url: str = ""  # https
+
+    @property
+    def settings(self) -> ClusterSettings:
+        """Of an engine before it, which learns soon what others change."""
+        return ClusterSettings(url=self.service_url, admin_url=self.admin_url, learned_ms=200)
 
     def admin(self, method: str, path: str, **more: object) -> httpx.Response:
         """A request to the admin interface, `path` from /admin/v2 on; fails for what is no success."""

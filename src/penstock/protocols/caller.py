@@ -1,7 +1,7 @@
 """The caller of an endpoint and its permissions: made for each request, and for each connection that lasts."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -11,7 +11,7 @@ from penstock.broker.names import dead_letter_topic
 from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import ClientInfo, DeadLetter
+from penstock.model.policy import DeadLetter
 from penstock.model.secret import Secret
 
 from .auth.authenticator import bearer_of
@@ -22,8 +22,6 @@ from .context import ServerContext
 from .holding import holding_of
 from .permission_watch import PermissionWatch, expired
 from .rates import SCOPE_KEY
-
-VERSION_CHARACTERS_MAX: Final = 200  # of a text that the client chooses and every answer of `stats` repeats
 
 
 class Caller:
@@ -296,18 +294,3 @@ def _audit_refusal(context: ServerContext, error: PenstockError, scope: Mapping[
         context.audit.refused_credentials(error.message, scope)
     elif isinstance(error, RefusedOriginalError):
         context.audit.refused_permission(error.role, "act for", error.original)
-
-
-def client_of(scope: Mapping[str, Any]) -> ClientInfo:
-    """The program that sends an HTTP request or opens a WebSocket, as the statistics name it: its version is its
-    User-Agent."""
-    agent = next((value for name, value in scope["headers"] if name == b"user-agent"), b"")
-    return ClientInfo(address_of(scope.get("client")), agent.decode("latin-1")[:VERSION_CHARACTERS_MAX])
-
-
-def address_of(peer: object) -> str:
-    """Host and port of a socket's peer, with an IPv6 address in brackets; "" where there is none."""
-    if not isinstance(peer, tuple | list) or len(peer) < 2:
-        return ""
-    host = f"[{peer[0]}]" if ":" in str(peer[0]) else peer[0]
-    return f"{host}:{peer[1]}"

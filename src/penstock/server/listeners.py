@@ -37,6 +37,18 @@ class Listener(NamedTuple):
     handshake_s: float = 10.0
 
 
+def is_exposed(name: str, listen: str, bound: socket.socket, auth: AuthSettings) -> bool:
+    """Whether other machines reach a socket and no client has to authenticate; raises StartError where the configuration
+    does not say that this is meant."""
+    if auth.enabled or is_loopback(bound):
+        return False
+    if not auth.insecure:
+        raise StartError(
+            f"{name} = {listen} is open to other machines and auth.enabled is false: turn it on, or say --insecure"
+        )
+    return True
+
+
 class Listeners:
     """Bound first, so that a port that is taken is noticed before anything else is done; opened last."""
 
@@ -89,16 +101,10 @@ class Listeners:
         configuration does not say that this is meant."""
         for section, key, scheme in sorted(SOCKETS):
             listener = self._listeners.get(scheme)
-            if auth.enabled or listener is None or is_loopback(listener.bound):
-                continue
             name, listen = f"{section}.{key}", getattr(getattr(self._config, section), key)
-            if not auth.insecure:
-                raise StartError(
-                    f"{name} = {listen} is open to other machines and auth.enabled is false: "
-                    "turn it on, or say --insecure"
-                )
-            extra = {"key": name, "listen": listen}
-            log.warning("open to other machines without authentication", extra=extra)
+            if listener is not None and is_exposed(name, listen, listener.bound, auth):
+                extra = {"key": name, "listen": listen}
+                log.warning("open to other machines without authentication", extra=extra)
 
     def _url(self, scheme: str) -> str:
         listener = self._listeners.get(scheme)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from .config import OFF, Config, StartError
-from .listeners import SOCKETS, bind
+from .listeners import SOCKETS, bind, is_exposed
 from .logs import configure
 
 log = logging.getLogger(__name__)
@@ -96,6 +96,7 @@ async def supervise(config: Config, command: Sequence[str], count: int, ready: C
             if listen == OFF:
                 continue
             bound = held.enter_context(contextlib.closing(bind(listen, shared=True)))
+            is_exposed(f"{section}.{key}", listen, bound, config.auth)  # said once, and not by each worker
             host, _, _ = listen.rpartition(":")
             settings += ["--set", f"{section}.{key}={host}:{bound.getsockname()[1]}"]
         workers = [Worker(n, [*command, *settings, "--worker", str(n)]) for n in range(1, count + 1)]

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
-from penstock.model.varint import read_varint
+from penstock.model.message_id import read_varint
 
 from .metadata import ENTRIES_MAX, Memo, integer, properties, sized, text
 from .pulsar_pb2 import SingleMessageMetadata

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import REQUEST_TIMEOUT_PROPERTY, Encryption, EncryptionKey, OutMessage
-from penstock.model.varint import run_varints, varint, varints
+from penstock.model.message_id import run_varints, varint, varints
 
 from .pulsar_pb2 import CompressionType, KeyValue, MessageMetadata
 

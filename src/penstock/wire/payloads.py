@@ -4,7 +4,7 @@ import struct
 from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.varint import read_varint
+from penstock.model.message_id import read_varint
 
 from .batch import MESSAGES_MAX
 from .compression import decompress

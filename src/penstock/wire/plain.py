@@ -12,7 +12,7 @@ any other order, or out of the usual bounds, is left to protobuf: the two never 
 
 from typing import Final
 
-from penstock.model.varint import read_positive
+from penstock.model.message_id import read_positive
 
 from .metadata import ENTRIES_MAX, read_properties, read_text, schema_version_number, signed
 from .pulsar_pb2 import MessageMetadata

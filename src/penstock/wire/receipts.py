@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.model.varint import read_positive, read_varint
+from penstock.model.message_id import read_positive, read_varint
 
 from .metadata import signed
 from .pulsar_pb2 import CommandSendReceipt

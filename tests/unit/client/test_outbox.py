@@ -131,7 +131,8 @@ def test_sequence_ids_begin_where_the_broker_or_the_user_says() -> None:
     assert said(outbox.take()) == [f"SEND sequence_id={n}" for n in (10, 100, 11)]
 
 
-def test_messages_without_a_receipt_time_out_in_order() -> None:
+def test_messages_time_out_with_all_that_follow_them() -> None:
+    """Were those stored, a broker that deduplicates would take the first for a repeat when it is sent again."""
     outbox = attached(Sending(timeout_s=5, batching=True))
     outbox.add_plain(b"0", "old", 1.0)
     outbox.flush(1.0)
@@ -139,9 +140,13 @@ def test_messages_without_a_receipt_time_out_in_order() -> None:
     outbox.add_plain(b"1", "young", 4.0)
     assert outbox.deadline() == pytest.approx(4.01)
     outbox.tick(6.5)
-    assert results(outbox) == [(["old"], Timeout)]
+    assert results(outbox) == [(["old"], Timeout), (["young"], Timeout)]
+    outbox.add_plain(b"2", "new", 7.0)
+    outbox.flush(7.0)
+    outbox.tick(7.5)
+    assert results(outbox) == []
     outbox.attach("ann", -1, None, 1 << 20)
-    assert payloads(outbox) == [[b"1"]]
+    assert payloads(outbox) == [[b"2"]]
 
 
 def test_what_is_refused_fails_alone() -> None:
@@ -272,9 +277,9 @@ def test_the_answer_for_a_message_that_timed_out_concerns_nobody_else() -> None:
     outbox = attached(Sending(timeout_s=5))
     first, second = schema("int"), schema("string")
     outbox.add(OutMessage(payload=b"0"), 0, 1.0, first)
-    outbox.add(OutMessage(payload=b"1"), 1, 5.0, second)
     outbox.tick(7.0)
     assert results(outbox) == [([0], Timeout)]
+    outbox.add(OutMessage(payload=b"1"), 1, 7.0, second)
     outbox.unregistered(first, IncompatibleSchema("no"))
 
     assert results(outbox) == []

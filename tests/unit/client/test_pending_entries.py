@@ -79,9 +79,11 @@ async def test_what_has_no_receipt_goes_again_in_order() -> None:
 async def test_what_waited_too_long_fails_and_its_late_receipt_is_nobody_elses() -> None:
     pending = PendingEntries(3)
     late, _ = add(pending, 0, now=1.0)
+    assert pending.expire(0.5, Timeout("late")) == 1.0
+    assert pending.expire(1.5, Timeout("late")) is None
+    assert shown(late.future.result()) == [Timeout]
     next_one, _ = add(pending, 0, now=2.0)  # the same sequence id, as clients may give it
     assert pending.expire(1.5, Timeout("late")) == 2.0
-    assert shown(late.future.result()) == [Timeout]
     assert pending.size == 1
 
     assert pending.receipt(0, 1, 1)  # the late one's
@@ -90,12 +92,15 @@ async def test_what_waited_too_long_fails_and_its_late_receipt_is_nobody_elses()
     assert shown(next_one.future.result()) == [(1, 2)]
 
 
-async def test_what_failed_does_not_go_again() -> None:
+async def test_what_failed_does_not_go_again_nor_what_follows_it() -> None:
+    """Were 1 stored, a broker that deduplicates would take 0 for a repeat when it is published again."""
     pending = PendingEntries(3)
     add(pending, 0, now=1.0)
-    add(pending, 1, now=2.0)
+    next_one, _ = add(pending, 1, now=2.0)
     pending.expire(1.5, Timeout("late"))
-    assert said(pending.again()) == ["SEND sequence_id=1"]
+    assert shown(next_one.future.result()) == [Timeout]
+    add(pending, 2, now=3.0)
+    assert said(pending.again()) == ["SEND sequence_id=2"]
     assert len(pending) == 1
 
 

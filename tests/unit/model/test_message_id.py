@@ -15,8 +15,8 @@ from penstock.model.message_id import (
     MessageId,
     id_texts,
     run_texts,
+    varint,
 )
-from penstock.model.varint import varint
 
 _INT63 = st.integers(0, 2**63 - 1)
 _INDEX = st.integers(-1, 2**31 - 1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.varint import read_positive, read_varint, run_varints, varint, varints
+from penstock.model.message_id import read_positive, read_varint, run_varints, varint, varints
 
 RUNS = st.tuples(
     st.integers(0, 300) | st.integers(2**14 - 200, 2**14 + 200) | st.integers(0, 2**62), st.integers(0, 300)

@@ -1,8 +1,10 @@
 """What Key_Shared hashes."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from penstock.wire.contents import sticky_key, unkeyed
+from penstock.wire.contents import in_transaction, join, parse, sticky_key, unkeyed
 from penstock.wire.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 
 
@@ -28,3 +30,24 @@ def test_sticky_key(metadata: MessageMetadata | SingleMessageMetadata, expected:
 def test_without_key() -> None:
     assert unkeyed("pé", -1) == "pé--1".encode()
     assert unkeyed(b"\xff", 2) == b"\xff-2"
+
+
+@given(
+    st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)),
+    st.integers(0, 2**62),
+    st.binary(max_size=100),
+    st.booleans(),
+)
+def test_an_entry_of_a_transaction(
+    transaction: tuple[int, int], publish_time: int, payload: bytes, named: bool
+) -> None:
+    metadata = MessageMetadata(producer_name="p", sequence_id=3, publish_time=5, partition_key="k")
+    if named:
+        metadata.txnid_most_bits, metadata.txnid_least_bits = 1, 2
+    found, body = parse(
+        in_transaction(join(metadata.SerializeToString(), payload), transaction, publish_time)
+    )
+    metadata.publish_time = publish_time
+    metadata.txnid_most_bits, metadata.txnid_least_bits = transaction
+    assert found == metadata
+    assert body == payload

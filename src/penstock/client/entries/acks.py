@@ -63,7 +63,7 @@ class EntryAcks:
 
     def add_part(self, place: Place, open_bits: int) -> None:
         """Part of an entry is done: all but the messages of `open_bits`."""
-        self._places[place] = open_bits
+        self._places[place] = self._places.get(place, open_bits) & open_bits
 
     def add_up_to(self, place: Place, open_bits: int = 0) -> None:
         """All entries before `place` are done, and that one but for the messages of `open_bits`."""

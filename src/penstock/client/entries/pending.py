@@ -1,8 +1,8 @@
 """A producer's entries from `add` to their receipts, over any number of connections; no I/O.
 
-Entries are settled in the order in which they were sent, but for repeats that a broker recognises. One that has waited too
-long fails, and stays in the queue without its data until its receipt or the next connection: a receipt names only a
-sequence id, which clients may use twice.
+Entries are settled in the order in which they were sent, but for repeats that a broker recognises. Where one has waited too
+long, it fails with all that follow it, as in Pulsar's clients. They stay in the queue without their data until their
+receipts or the next connection: a receipt names only a sequence id, which clients may use twice.
 """
 
 from __future__ import annotations
@@ -125,12 +125,14 @@ class PendingEntries:
         return [part for one in self._queue for part in one.frames]
 
     def expire(self, before: float, error: PulsarException) -> float | None:
-        """Fail what was sent until `before`; returns when the first of the others was sent."""
-        for one in self._queue:
-            if one.group is None:
-                continue
-            if one.born > before:
-                return one.born
+        """Fail everything where the oldest was sent until `before`; else returns when that was, None without any.
+
+        If what follows were stored without it, a broker that deduplicates would take its next attempt for a repeat.
+        """
+        waiting = [one for one in self._queue if one.group is not None]
+        if waiting and waiting[0].born > before:
+            return waiting[0].born
+        for one in waiting:
             self._settle(one, error)
             one.group, one.frames = None, (b"", b"")
         return None

@@ -190,23 +190,20 @@ class Outbox:
         return min(times, default=None)
 
     def tick(self, now: float) -> None:
-        """Send batches that have waited long enough; give up messages that have waited too long."""
+        """Send batches that have waited long enough. Where a message has waited too long, all fail that wait, as in Pulsar's
+        clients: if what follows were stored without it, a broker that deduplicates would take its next attempt for a
+        repeat."""
         first = min((batch.born for batch in self._batches.values()), default=now)
         if self._batches and now >= first + self.settings.batch_delay_s:
             self.flush_if_named(now)
         if self.settings.timeout_s <= 0:
             return
-        limit = now - self.settings.timeout_s
-        error = Timeout(f"no receipt within {self.settings.timeout_s:g} s")
-        while self._sent and self._sent[0].born <= limit:
-            self._settle(failed(self._sent.popleft().tokens, error))
-        while self._held and self._held[0].born <= limit:
-            self._settle(failed([self._held.popleft().token], error))
-        for key in [key for key, batch in self._batches.items() if batch.born <= limit]:
-            self._settle(failed(self._batches.pop(key).tokens, error))
+        oldest = self._oldest()
+        if oldest is not None and oldest <= now - self.settings.timeout_s:
+            self.fail(Timeout(f"no receipt within {self.settings.timeout_s:g} s"))
 
     def fail(self, error: PulsarException | None = None) -> None:
-        """The producer has ended: nothing more will be sent."""
+        """What waits fails, and will not be sent; without `error`, as the producer has ended."""
         error = error or NotConnected("the producer has ended")
         for sent in self._sent:
             self._settle(failed(sent.tokens, error))

@@ -18,7 +18,6 @@ from penstock.engines.registry.namespaces import ALWAYS
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
-from penstock.engines.shared.unsupported import refuse
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
@@ -33,11 +32,15 @@ from .consumers import Consumers
 from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
+from .driver.producer import RecordProducer
 from .entries import EntryPublishing
 from .groups import Groups
 from .hosting import Hosting
 from .naming import Naming
 from .policies import KafkaNamespaces, KafkaPolicies
+from .producer import Producer
+from .publishing import Publishing
+from .replies import KafkaReplies
 from .subscriptions import KafkaSubscriptions
 from .topics import PROPERTIES, KafkaTopics
 
@@ -52,7 +55,7 @@ class KafkaBroker:
 
     writes = None
     journals = None
-    capabilities = frozenset((Capability.OFFSETS,))
+    capabilities = frozenset((Capability.ENTRIES, Capability.OFFSETS))
 
     def __init__(
         self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
@@ -71,7 +74,12 @@ class KafkaBroker:
         self.watches = Watches(self.tasks)
         self.staging = EntryPublishing(self.producer)
         self.naming = Naming(settings.namespaces)
-        self.documents = Documents(self.cluster, settings.documents_topic, settings.replication_factor)
+        self.documents = Documents(
+            self.cluster,
+            settings.documents_topic,
+            settings.replication_factor,
+            once=(schemas_module.KIND,),
+        )
         self.namespaces = KafkaNamespaces(
             self.documents,
             auto_create=own.auto_create_namespaces,
@@ -98,12 +106,21 @@ class KafkaBroker:
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
+        self._records = RecordProducer(
+            self.cluster.properties,
+            compression=settings.compression,
+            message_bytes_max=own.max_message_bytes,
+        )
+        self._publishing = Publishing(
+            self._records, self.schemas, self.requests, bytes_max=own.max_message_bytes
+        )
         self._members = Members(self.cluster.properties)
         self._groups = Groups(self._members, self.cluster.groups, self.tasks)
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury)
+        replies = KafkaReplies(clock, encoder, self.requests)
+        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
         self._consumers = Consumers(
             self.topics, hosting, self.subscriptions, self.watches, clock, self.tasks, new_name=self.new_name
@@ -113,6 +130,7 @@ class KafkaBroker:
         self.leave = self._consumers.leave
         self.policies.changed = self._policies_changed
         self.topics.listeners.add(self.watches.changed)
+        self.topics.listeners.add(self._topic_changed)
         self._instance = secrets.token_hex(4)
         self._names = 0
 
@@ -157,6 +175,7 @@ class KafkaBroker:
         await self._leave()
 
     async def _leave(self) -> None:
+        await self._records.close()
         await self.documents.close()
         await self._fetcher.close()
         await self.cluster.close()
@@ -175,7 +194,14 @@ class KafkaBroker:
         *,
         queued: Callable[[AnyProducer], None] | None = None,
     ) -> AnyProducer:
-        raise refuse("producers")
+        options = options or ProducerOptions()
+        topics = await self.topics.all_of(name)
+        for topic in topics:
+            topic.check_open()
+        own_name = options.name or self.new_name("producer")
+        producer = Producer(name, topics, options, self._publishing, own_name)
+        producer.attach()
+        return producer
 
     # -- what the parts tell one another
 
@@ -184,6 +210,17 @@ class KafkaBroker:
             self.topics.apply(lambda topic: topic.base == name)
         else:
             self.topics.apply(lambda topic: topic.namespace_name == name)
+
+    def _topic_changed(self, name: TopicName) -> None:
+        self.tasks.spawn(self._grow(name), f"publish to all partitions of {name}")
+
+    async def _grow(self, name: TopicName) -> None:
+        """Let the producers of a topic know its new partitions."""
+        topics = await self.topics.all_of(name, create=False) if self.topics.partitions(name) else ()
+        if topics:
+            for producer in list(topics[0].producers.values()):
+                if isinstance(producer, Producer):
+                    producer.grow(topics)
 
     def _name_topics(self) -> None:
         """Other namespaces may have other topics."""

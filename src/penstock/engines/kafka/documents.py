@@ -1,12 +1,13 @@
 """What Kafka has no place for, as documents of a compacted topic: namespaces, policies, schemas.
 
-Every process reads all of them and hears of each change; of two that write one document at a time, the later one counts
-everywhere.
+Every process reads all of them and hears of each change. Of two that write one document at a time the later one counts
+everywhere; of a kind that is stored once, the first one, and the other process learns that it was late.
 """
 
 import logging
+import secrets
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
@@ -17,18 +18,23 @@ from .driver.compacted import CompactedTopic, Row
 log = logging.getLogger(__name__)
 
 _SEPARATOR: Final = "\0"
+_ONCE: Final = "\1"  # before what makes a row its writer's
 CONFIG: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 
 
 class Documents:
     """`broker.MetaStore`. `listeners` are called, by the kind, with the keys and documents that changed."""
 
-    def __init__(self, cluster: KafkaCluster, topic: str, replication: int) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, topic: str, replication: int, *, once: Collection[str] = ()
+    ) -> None:
         self.listeners: defaultdict[str, list[Callable[[str, bytes | None], None]]] = defaultdict(list)
         self._cluster = cluster
         self._topic = topic
         self._replication = replication
         self._documents: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+        self._once = once
+        self._rows: dict[str, str] = {}  # of kinds that are stored once: the row that counts
         self._table: CompactedTopic | None = None
 
     async def start(self) -> None:
@@ -50,6 +56,7 @@ class Documents:
                     return
                 if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
                     raise
+            await admin.created(self._topic, self._cluster.timeout_s)
         table = CompactedTopic(self._cluster.properties, self._topic, self._cluster.timeout_s, self._changed)
         self._table = table
         place = (self._topic, 0)
@@ -60,17 +67,47 @@ class Documents:
         return dict(self._documents[kind])
 
     async def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> None:
-        """Store documents, in order; an error may leave the first of them."""
+        """Store documents, in order; an error may leave the first of them.
+
+        Raises ALREADY_EXISTS for one of a kind that is stored once, where another process was quicker.
+        """
         if self._table is None:
             raise PenstockError(
                 ErrorKind.NOT_SUPPORTED, f"the server may not create {self._topic} in the cluster"
             )
-        if documents:
-            await self._table.append([(f"{kind}{_SEPARATOR}{key}", value) for kind, key, value in documents])
+        rows = [(self._row(kind, key, value), value) for kind, key, value in documents]
+        await self._write(rows)
+        lost = [
+            (row, None)
+            for row, value in rows
+            if value is not None and _ONCE in row and self._rows.get(row.partition(_ONCE)[0]) != row
+        ]
+        if lost:
+            await self._write(lost)
+            raise PenstockError(ErrorKind.ALREADY_EXISTS, "another process has stored it meanwhile")
+
+    async def _write(self, rows: Sequence[Row]) -> None:
+        if rows and self._table is not None:
+            await self._table.append(rows)
+
+    def _row(self, kind: str, key: str, value: bytes | None) -> str:
+        """The key of a document's row. Of a kind that is stored once each row has its own: of several the first counts."""
+        row = f"{kind}{_SEPARATOR}{key}"
+        if kind not in self._once:
+            return row
+        return self._rows.get(row, row) if value is None else f"{row}{_ONCE}{secrets.token_hex(8)}"
 
     def _changed(self, rows: list[Row]) -> None:
         for row, value in rows:
-            kind, _, key = row.partition(_SEPARATOR)
+            name, once, _ = row.partition(_ONCE)
+            if once:
+                if self._rows.get(name, row) != row:
+                    continue
+                if value is None:
+                    self._rows.pop(name, None)
+                else:
+                    self._rows[name] = row
+            kind, _, key = name.partition(_SEPARATOR)
             if value is None:
                 self._documents[kind].pop(key, None)
             else:

@@ -19,7 +19,8 @@ from .records import entries_of
 AGAIN_S: Final = 1.0  # after the cluster could not be asked
 IDLE_MS: Final = 10_000  # a log without followers is followed so long: the next one often comes soon
 GAPS_MAX: Final = 1024  # that are remembered
-MISSING_MAX: Final = 3  # looks, AGAIN_S apart, that do not find a topic: then it is gone
+LOOKS: Final = 3  # AGAIN_S apart, that do not find a topic: then it is gone
+LOOK_MS: Final = 10_000  # between looks at a log that is followed
 
 
 class FollowedLog:
@@ -42,6 +43,7 @@ class FollowedLog:
         self._expected = 0  # the offset that comes next
         self._beginning = False
         self._idle_since_ms: int | None = None
+        self._looked_ms = clock.monotonic_ms()
         self._gaps: dict[int, int] = {}  # offsets that are no records: the first, and the one after the last
         self._count = self._bytes = 0  # of entries that were seen
 
@@ -63,6 +65,26 @@ class FollowedLog:
         if found is None or ledger_of(found, self.place.partition) != self.ledger:
             self.end(deleted=True)
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")
+
+    async def _look(self) -> None:
+        """Look whether the topic is there, and where it begins: what comes does not say so."""
+        try:
+            await self.refresh()
+        except PenstockError as error:
+            if error.kind is ErrorKind.TOPIC_NOT_FOUND:
+                await self._look_whether()
+
+    async def _look_whether(self) -> None:
+        """The topic was not found. A new one may not be known everywhere yet: it is looked for a few times."""
+        for left in range(LOOKS - 1, -1, -1):
+            try:
+                if await self._fetcher.topic_id(self.place.topic) is not None:
+                    return
+            except PenstockError:
+                return  # nobody knows
+            if left:
+                await asyncio.sleep(AGAIN_S)
+        self.end(deleted=True)
 
     def _grow(self, end: int) -> None:
         if end > self.next_offset:
@@ -108,9 +130,7 @@ class FollowedLog:
 
     async def _begin(self) -> None:
         """Have what comes to the log come here, as soon as the cluster can be asked."""
-        missing = 0
         try:
-            await self._fetcher.leave(self._at)
             while self.followers and not self.deleted:
                 try:
                     await self.refresh()
@@ -118,12 +138,12 @@ class FollowedLog:
                     self._expected = self.next_offset
                     self._live = True
                     await self._fetcher.follow(self._at, self._expected, self)
-                    return
+                    if self._live:
+                        return
                 except PenstockError as error:
                     self._live = False
-                    missing = missing + 1 if error.kind is ErrorKind.TOPIC_NOT_FOUND else 0
-                    if missing == MISSING_MAX:
-                        self.end(deleted=True)
+                    if error.kind is ErrorKind.TOPIC_NOT_FOUND:
+                        await self._look_whether()
                 await asyncio.sleep(AGAIN_S)
         finally:
             self._beginning = False
@@ -164,13 +184,18 @@ class FollowedLog:
     # -- the end
 
     def sweep(self) -> None:
-        """Follow the log no more once it has had no followers for some time."""
-        if self.followers or not self._live:
+        """To be called every second or so. Look after a log that is followed; leave it when it had no followers for some time."""
+        now = self.clock.monotonic_ms()
+        if not self._live:
+            return
+        if self.followers:
             self._idle_since_ms = None
+            if now - self._looked_ms >= LOOK_MS:
+                self._looked_ms = now
+                self._fetcher.tasks.spawn(self._look(), f"look at {self.name}")
         elif self._idle_since_ms is None:
-            self._idle_since_ms = self.clock.monotonic_ms()
-        elif self.clock.monotonic_ms() - self._idle_since_ms >= IDLE_MS:
-            self._idle_since_ms = None
+            self._idle_since_ms = now
+        elif now - self._idle_since_ms >= IDLE_MS:
             self._quit()
 
     def end(self, *, deleted: bool) -> None:
@@ -180,6 +205,7 @@ class FollowedLog:
         self.wake()
 
     def _quit(self) -> None:
+        self._idle_since_ms = None
         if self._live:
             self._live = False
             self._tail.clear()

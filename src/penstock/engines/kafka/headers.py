@@ -81,6 +81,11 @@ def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list
     return headers
 
 
+def schema_header(version: int) -> list[Header]:
+    """The headers of a message that has a schema version and nothing else."""
+    return [(_SCHEMA_VERSION, b"%d" % version)]
+
+
 def read_headers(headers: Sequence[Header]) -> Said:
     """What headers say; never fails."""
     said = Said()

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
-from penstock.engines.shared.unsupported import refuse
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.compaction import Compaction
 from penstock.engines.subscription.cursors import CursorFlusher
@@ -55,20 +54,23 @@ class _Host:
 
 
 class Hosting:
-    """Makes subscriptions. `bury` publishes a dead letter."""
+    """Makes subscriptions. `bury` publishes a dead letter, `reply` gives a reply to who waits for it."""
 
     def __init__(
-        self, groups: Groups, flusher: CursorFlusher, encoder: EntryFormat, tasks: Tasks, bury: Bury
+        self,
+        groups: Groups,
+        flusher: CursorFlusher,
+        encoder: EntryFormat,
+        tasks: Tasks,
+        bury: Bury,
+        reply: Callable[..., Coroutine[Any, Any, Outcome]],
     ) -> None:
         self.groups = groups
         self.flusher = flusher
         self.bury = bury
+        self.reply = reply
         self._encoder = encoder
         self._tasks = tasks
-
-    async def reply(self, *_: Any) -> Outcome:
-        """Replies to requests are to come."""
-        raise refuse("request and reply")
 
     def reply_all(
         self, subscription: Subscription, consumer: object, replies: Sequence[Any]

@@ -141,7 +141,8 @@ class KafkaLog(FollowedLog):
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"message id {message_id} is not of {self.name}")
         if message_id.entry >= self.next_offset:
             await self.refresh()
-        offset = message_id.entry if inclusive else message_id.entry + 1
+        # An entry that a client made of a batch became several records: their ids count from the first one's.
+        offset = message_id.entry + max(0, message_id.batch_index) + (0 if inclusive else 1)
         return min(max(offset, self.first_offset), self.next_offset)
 
     async def offset_at_time(self, publish_time: int) -> int:

@@ -9,17 +9,27 @@ from binascii import Error as Base64Error
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
-from penstock.model.entry import Entry
+from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import PenstockError
-from penstock.model.message import OutMessage
-from penstock.model.varint import run_varints
-from penstock.wire.contents import join, join_each
-from penstock.wire.metadata import Memo, integer, message_metadata, parse_metadata, signed, sized
+from penstock.model.message import Message, OutMessage
+from penstock.model.message_id import run_varints
+from penstock.wire.columns import plain_messages
+from penstock.wire.contents import METADATA_AT, is_sealed, join, join_each, open_body
+from penstock.wire.messages import read_messages
+from penstock.wire.metadata import Memo, integer, message_metadata, parse_metadata, read_text, signed, sized
 
-from .driver.record import Header, Record
-from .headers import ENTRY, KEY, KEY_BASE64, KEY_TEXT, Said, no_bytes, read_headers, write_headers
+from .driver.record import Header, NewRecord, Record
+from .headers import (
+    ENTRY,
+    KEY,
+    KEY_BASE64,
+    KEY_TEXT,
+    Said,
+    no_bytes,
+    read_headers,
+    schema_header,
+    write_headers,
+)
 
 _BEGIN: Final = b"\x0a\x00\x10"  # a producer without a name, and the tag of the sequence id
 _TIME_MAX: Final = 2**63 - 1
@@ -33,15 +43,6 @@ def _key_field(key: bytes) -> bytes:
 
 
 _KEYS: Final[Memo[bytes, bytes]] = Memo(_key_field)
-
-
-class NewRecord(msgspec.Struct, gc=False):
-    """A record to be stored. `timestamp` is ms since the epoch, 0: when it is sent."""
-
-    value: bytes | None
-    key: bytes | None = None
-    headers: list[Header] | None = None
-    timestamp: int = 0
 
 
 # -- records in
@@ -186,3 +187,46 @@ def _write_key(message: OutMessage) -> tuple[bytes | None, bytes | None]:
     except UnicodeDecodeError:
         return key, None  # which says by itself that it is no text
     return key, KEY_BASE64
+
+
+def records_of(entry: NewEntry, *, numbered: bool) -> list[NewRecord]:
+    """The records of an entry that a client made, one of each message; `numbered`: with its producer and sequence ids.
+
+    What only its receiver can open, encrypted or a chunk, is one record that any reader of ours gives as it came.
+    Raises CHECKSUM or BAD_ENCODING.
+    """
+    time = entry.publish_time
+    plain = None if numbered else plain_messages(Entry(0, 0, 0, entry.count, time, 0, entry.data))
+    if plain is not None:
+        version = plain.schema_version
+        headers = None if version is None else schema_header(version)
+        return [NewRecord(payload, None, headers, time) for payload in plain.payloads]
+    body, at = open_body(entry.data)
+    head = body[METADATA_AT:at]
+    metadata = parse_metadata(head)
+    if is_sealed(metadata):
+        key = metadata.partition_key if metadata.HasField("partition_key") else None
+        return [NewRecord(body[at:], None if key is None else read_text(key).encode(), [(ENTRY, head)], time)]
+    found = []
+    for message in read_messages(entry.data, 0):
+        producer = message.producer_name if numbered else ""
+        record = record_of(_out(message, numbered=numbered), producer, numbered=numbered)
+        record.timestamp = time
+        found.append(record)
+    return found
+
+
+def _out(message: Message, *, numbered: bool) -> OutMessage:
+    return OutMessage(
+        payload=message.payload,
+        key=message.key,
+        key_is_base64=message.key_is_base64,
+        ordering_key=message.ordering_key,
+        properties=message.properties,
+        event_time=message.event_time,
+        deliver_at=message.deliver_at,
+        sequence_id=message.sequence_id if numbered else None,
+        schema_version=message.schema_version,
+        replicate_to=message.replicate_to,
+        null_value=message.null_value,
+    )

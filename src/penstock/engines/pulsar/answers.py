@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from penstock.broker.delivery import Receiver
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.engines.shared.unsupported import refuse
 from penstock.model.message_id import MessageId
 
 
@@ -17,23 +17,19 @@ class NoAnswers:
         return list(masks)
 
     async def acknowledge_late(self, message_id: MessageId) -> None:
-        raise unsupported("acknowledgements without a consumer")
+        raise refuse("acknowledgements without a consumer")
 
     def acknowledge_but(self, entry_id: int, unacked: int, consumer: Receiver) -> bool:
         return False
 
     async def acknowledge_but_late(self, entry_id: int, unacked: int, consumer: Receiver) -> None:
-        raise unsupported("acknowledgements without a consumer")
+        raise refuse("acknowledgements without a consumer")
 
     async def acknowledge_up_to(self, message_id: MessageId) -> None:
-        raise unsupported("acknowledgements without a consumer")
+        raise refuse("acknowledgements without a consumer")
 
     def negative(self, entry_id: int, index: int, delay_ms: int, by: Receiver | None = None) -> bool:
         return False
 
     def redeliver_all(self, consumer: Receiver) -> None:
-        raise unsupported("redelivery without a consumer")
-
-
-def unsupported(what: str) -> PenstockError:
-    return PenstockError(ErrorKind.NOT_SUPPORTED, f"the engine behind this server has no {what}")
+        raise refuse("redelivery without a consumer")

@@ -55,7 +55,7 @@ class Consumer(Subscriber):
         count, out = self._part_of(message_id).acknowledge([message_id])
         self.settled(out)
         if not count:
-            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is not out")
+            raise PenstockError(ErrorKind.MESSAGE_NOT_FOUND, f"message {message_id} is not out here")
 
     async def acknowledge_all(self, message_ids: Sequence[MessageId]) -> int:
         by_part: dict[TopicConsumer, list[MessageId]] = {}
@@ -73,15 +73,7 @@ class Consumer(Subscriber):
         return acknowledged
 
     async def acknowledge_cumulative(self, message_id: MessageId) -> None:
-        if self.options.type.shared:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"cumulative acknowledgement is not for {self.options.type.value} subscriptions",
-            )
-        if message_id in (LATEST, EARLIEST):
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER, "cumulative acknowledgement needs a message's own id"
-            )
+        self.check_cumulative(message_id)
         self.settled(self._part_of(message_id).acknowledge_up_to(message_id))
 
     def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:

@@ -58,8 +58,11 @@ class PulsarJournals:
         """The producer of a journal, which is made where it is not there."""
         found = self._producers.pop(name, None)
         if found is None or found.closed:
-            await self._make(name)
-            found = await self._open(name, ProducerOptions(shared_name=True))
+            try:
+                await self._make(name)
+                found = await self._open(name, ProducerOptions(shared_name=True))
+            except PenstockError as error:
+                raise unusable(name, error) from None
         self._producers[name] = found
         if len(self._producers) > PRODUCERS_MAX:
             _, oldest = self._producers.popitem(last=False)
@@ -67,19 +70,10 @@ class PulsarJournals:
         return found
 
     async def _make(self, name: TopicName) -> None:
-        namespace = name.namespace_name
         await self.topics.learn(name)
-        if self.topics.exists(name):
-            return
-        await self._make_namespace(namespace)
-        try:
+        if not self.topics.exists(name):
+            await self._make_namespace(name.namespace_name)
             await self.topics.create(name, 0)
-        except PenstockError as error:
-            raise PenstockError(
-                error.kind,
-                f"a journal cannot be kept: the cluster makes no topic in the namespace {namespace}, which has to be"
-                f" there, retain everything, and allow this server to produce and consume: {error.message}",
-            ) from None
 
     async def _make_namespace(self, namespace: NamespaceName) -> None:
         try:
@@ -98,17 +92,25 @@ class PulsarJournal:
         self._offset = 0  # of the next record
 
     async def read_on(self) -> Sequence[bytes]:
+        try:
+            return await self._read_on()
+        except PenstockError as error:
+            raise unusable(self._name, error) from None
+
+    async def _read_on(self) -> Sequence[bytes]:
         topic = await self._topic()
         if topic is None:
             return ()
         await topic.refresh()
-        if topic.next_offset < self._offset or topic.first_offset > self._offset:
+        if self._offset and not topic.first_offset <= self._offset <= topic.next_offset:
             raise JournalLostError
+        at = max(self._offset, topic.first_offset)
         found: list[bytes] = []
-        while entries := await topic.read_at(self._offset, READ_ENTRIES):
+        while entries := await topic.read_at(at, READ_ENTRIES):
             for entry in entries:
                 found += [one.payload for one in self._journals.encoder.decode(entry)]
-            self._offset = entries[-1].end
+            at = entries[-1].end
+        self._offset = at
         return found
 
     async def _topic(self) -> PulsarTopic | None:
@@ -126,4 +128,15 @@ class PulsarJournal:
         producer = await self._journals.producer(self._name)
         (result,) = await producer.publish([OutMessage(payload=record)])
         if isinstance(result, PenstockError):
-            raise result
+            raise unusable(self._name, result)
+
+
+def unusable(journal: TopicName, error: PenstockError) -> PenstockError:
+    """The error of a journal that the cluster does not let this server use: it is not the caller who is refused."""
+    if error.kind is ErrorKind.UNAVAILABLE:
+        return error
+    return PenstockError(
+        ErrorKind.UNAVAILABLE,
+        f"a journal cannot be kept: the namespace {journal.namespace_name} has to be there, retain everything, and"
+        f" allow this server to produce and consume. {error.message}",
+    )

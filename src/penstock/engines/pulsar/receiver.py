@@ -4,7 +4,6 @@ Entries arrive because they were permitted. Those that the endpoint permits no m
 wait here: the cluster cannot take them back.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -12,23 +11,21 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.delivery import Budget, Delivery
+from penstock.engines.shared.outbox import COUNT_BYTES, PERMITS_MAX, Outbox
 from penstock.model.bits import lowest_bits
-from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
+from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 
 from .permits import MessageSize, share_of, to_grant
 from .subscription import Subscription
 from .topic_consumer import TopicConsumer
 
-PERMITS_MAX: Final = 2**31 - 1
-COUNT_BYTES: Final = 32 * 1024  # of deliveries are counted in the budget at a time
 HELD_FACTOR: Final = 2  # times `outbox_bytes_max` may wait before permits are taken back
 ANSWER_MS: Final = 20  # within which a cluster sends what it has, once it is permitted
 NEXT_MS: Final = 5  # within which more follows what came
 
 
-class Receiver:
+class Receiver(Outbox):
     """`broker.Receiver`."""
 
     def __init__(
@@ -39,58 +36,25 @@ class Receiver:
         budget: Budget | None,
         clock: Clock,
     ) -> None:
-        self.name = name
-        self.subscription = subscription
-        self.options = options
-        self.connected_ms = clock.now_ms()
-        self.outbox: deque[Delivery] = deque()
-        self.outbox_bytes = 0
-        self.unacked = 0
-        self.unacked_max = UNACKED_PER_CONSUMER_MAX
-        self.permits = 0
-        self.delivered = 0
-        self.owner: str | None = None
-        self.proxy: str | None = None
-        self.closed = False
-        self.close_reason: PenstockError | None = None
-        self.end_reached: Callable[[], None] | None = None
+        super().__init__(name, subscription, options, budget, clock.now_ms())
         self.active_changed: Callable[[Any, bool], None] | None = None
-        self.budget = budget
         self.parts: dict[Subscription, TopicConsumer] = {}
         self._clock = clock
-        self._alone = options.flow and not options.type.shared
         self._waiting: deque[Delivery] = deque()  # arrived, and not permitted by the endpoint
         self._waiting_bytes = self._waiting_messages = 0
         self._size = MessageSize()
-        self._taken_bytes = self._counted = 0  # by the last `take`; in the budget
-        self._ready = asyncio.Event()
         self._expected_until = 0
         self._waits_for_room = False
 
     # -- capacity
 
-    def capacity(self) -> int:
-        options = self.options
-        # One that gets everything may hold back its acknowledgements for as long as it likes, as in Pulsar.
-        room = PERMITS_MAX if self._alone else self.unacked_max - self.unacked
-        if options.window is not None:
-            room = min(room, options.window - self.unacked)
-        if options.flow:
-            room = min(room, self.permits)
-        return room
-
     def flow(self, permits: int) -> None:
         """Allow `permits` more messages; raises BAD_PARAMETER unless positive. Sums are capped."""
-        if permits <= 0:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"permits must be positive, not {permits}")
-        self.permits = min(PERMITS_MAX, self.permits + permits)
+        self.permit(permits)
         self._pump()
         if not self.outbox:
             self._expected_until = self._clock.monotonic_ms() + ANSWER_MS
         self.grant()
-
-    def stop_flow(self) -> None:
-        self.permits = 0
 
     @property
     def expects(self) -> bool:
@@ -196,15 +160,8 @@ class Receiver:
 
         It counts in the budget until the next call, or until the consumer waits for more.
         """
-        taken: list[Delivery] = []
-        size = 0
-        while self.outbox and len(taken) < count_max and size < bytes_max:
-            delivery = self.outbox.popleft()
-            size += len(delivery.entry.data)
-            taken.append(delivery)
-        self.outbox_bytes -= size
-        self._taken_bytes = size
-        if self._counted or self.outbox_bytes + size > COUNT_BYTES:
+        taken = self._pop(count_max, bytes_max)
+        if self._counted or self.outbox_bytes + self._taken_bytes > COUNT_BYTES:
             self._count()
         if taken and self.options.auto_ack:
             self._handed_on(taken)
@@ -216,17 +173,6 @@ class Receiver:
     def _handed_on(self, taken: list[Delivery]) -> None:
         for source, part in list(self.parts.items()):
             part.handed_on([one for one in taken if one.subscription is source])
-
-    async def ready(self) -> bool:
-        while not self.outbox:
-            if self.closed:
-                return False
-            if self._counted:
-                self._taken_bytes = 0
-                self._count()
-            self._ready.clear()
-            await self._ready.wait()
-        return True
 
     def _count(self) -> None:
         """Count in the budget what it has now."""

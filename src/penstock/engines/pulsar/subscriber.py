@@ -275,6 +275,15 @@ class Subscriber(Receiver, ABC):
         if part is not None:
             part.forget()
 
+    def settle_in(self, source: Subscription, message_id: MessageId) -> bool:
+        """Acknowledge a message that is out here; False where nothing is known of its entry."""
+        part = self.parts.get(source)
+        if part is None or part.out.row((message_id.ledger, message_id.entry)) is None:
+            return False
+        count, out = part.acknowledge([message_id])
+        self.settled(out)
+        return count > 0
+
     async def flush_in(self, source: Subscription) -> None:
         """As `flush`, for one topic."""
         part = self.parts.get(source)

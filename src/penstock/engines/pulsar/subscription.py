@@ -7,6 +7,7 @@ from urllib.parse import quote
 from penstock.broker.delivery import Outcome, Receiver
 from penstock.broker.producer import Reply
 from penstock.broker.topic import Topic
+from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -14,7 +15,7 @@ from penstock.model.names import TopicName
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.statistics import Rate
 
-from .answers import NoAnswers, unsupported
+from .answers import NoAnswers
 from .cursor import ClusterCursor, place_of, read_ranges
 
 RANGES_MAX: Final = 101  # of a cursor that are looked at: one more than endpoints show
@@ -45,6 +46,9 @@ class SeekingConsumer(Receiver, Protocol):
 
     def forget(self, source: "Subscription") -> None:
         """The subscription was moved by others."""
+
+    def settle_in(self, source: "Subscription", message_id: MessageId) -> bool:
+        """Acknowledge a message that others were given to acknowledge; False where nothing is known of its entry."""
 
 
 class Subscription:
@@ -93,6 +97,10 @@ class Subscription:
         known = subscriptions_of(self.topic)
         if not self.consumers and known.get(self.name) is self:
             del known[self.name]  # a topic that nobody uses is let go
+
+    def settle(self, message_id: MessageId, but: object) -> bool:
+        """Have the consumer of this process that has a message acknowledge it; False where none has, `but` one aside."""
+        return any(one.settle_in(self, message_id) for one in self.consumers if one is not but)
 
     # -- the cluster's
 
@@ -186,7 +194,7 @@ class Subscription:
 
     def skip(self, offset: int) -> None:
         """Not offered: what goes through this process is acknowledged by its consumers."""
-        raise unsupported("skipping messages of a subscription by offset")
+        raise refuse("skipping messages of a subscription by offset")
 
     def upcoming(self, messages_max: int) -> Sequence[Entry]:
         """None that is known before it arrives."""
@@ -247,7 +255,7 @@ class Subscription:
 
     @property
     def excerpts(self) -> NoReturn:
-        raise unsupported("consumers of Pulsar's protocol")
+        raise refuse("consumers of Pulsar's protocol")
 
     @property
     def clients_by_index(self) -> Collection[str]:
@@ -255,7 +263,7 @@ class Subscription:
 
     def learn_client(self, version: str) -> None:
         """Not offered."""
-        raise unsupported("consumers of Pulsar's protocol")
+        raise refuse("consumers of Pulsar's protocol")
 
     @property
     def next_entry(self) -> int | None:

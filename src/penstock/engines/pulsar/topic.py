@@ -2,34 +2,15 @@
 
 from typing import NoReturn
 
-import msgspec
-
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.subscription import Subscription
-from penstock.broker.topic import Publisher
+from penstock.engines.shared.cluster_topic import ClusterTopic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce, Quota, Retention
 from penstock.runtime.clock import Clock
-from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
 
 from .cluster import PulsarCluster
 from .log import PulsarLog
-
-
-class Backlog(msgspec.Struct, frozen=True):
-    """`broker.BacklogFigures`: the cluster measures it."""
-
-    bytes: int = 0
-    oldest_ms: int = 0
-    empty: bool = True
-
-
-class NoCompaction(msgspec.Struct, frozen=True):
-    """`broker.Compaction`: the cluster compacts."""
-
-    status: str = "NOT_RUN"
-    last_error: str = ""
 
 
 class NoDocuments:
@@ -42,33 +23,14 @@ class NoDocuments:
         raise _nothing_kept()
 
 
-class PulsarTopic(PulsarLog):
+class PulsarTopic(PulsarLog, ClusterTopic):
     """`broker.Topic`. Producers and subscriptions are this server's, each entered by the one that makes it."""
 
     documents = NoDocuments()
-    compaction = NoCompaction()
-    epoch = -1
 
     def __init__(self, name: TopicName, cluster: PulsarCluster, clock: Clock, policies: InForce) -> None:
         super().__init__(name, cluster, clock)
-        self.policies = policies
-        self.producers: dict[str, Publisher] = {}
-        self.subscriptions: dict[str, Subscription] = {}
-        self.rate_in = Rate(clock)
-        self.write_latency: Histogram | None = None
-        self.last_publish_ms = 0
-
-    @property
-    def used(self) -> bool:
-        return bool(self.producers or self.subscriptions or self.next_offset > self.first_offset)
-
-    @property
-    def in_use(self) -> bool:
-        """Whether this server has clients of it."""
-        return bool(self.producers or self.subscriptions or self.followers)
-
-    async def measure_backlog(self) -> Backlog:
-        return Backlog()
+        ClusterTopic.__init__(self, clock, policies)
 
     def check_open(self) -> None:
         if self.terminated:
@@ -78,18 +40,6 @@ class PulsarTopic(PulsarLog):
 
     def check_shared(self) -> None:
         """Nothing is known of other producers: the cluster refuses a producer that may not be there."""
-
-    def last_sequence_id(self, producer: str) -> int:
-        found = self.producers.get(producer)
-        return -1 if found is None else found.last_sequence_id
-
-    def published(self, messages: int, size: int, took_ms: float) -> None:
-        """Count what was stored."""
-        self.rate_in.add(messages, size)
-        self.last_publish_ms = self.clock.now_ms()
-        if self.write_latency is None:
-            self.write_latency = Histogram(LATENCY_MS)
-        self.write_latency.observe(took_ms)
 
 
 def policies_of(settings: BrokerSettings, *, deduplication: bool) -> InForce:

@@ -1,6 +1,5 @@
 """One consumer's half of one topic or partition: entries in, answers out."""
 
-from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -16,15 +15,14 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
 from .burying import Bury, Burying
+from .elsewhere import Elsewhere
 from .errors import engine_error
 from .outstanding import Outstanding, Place, Row
 from .owner import ArrivingSchemas, Owner
 from .positions import entry_of
 from .redelivery import Redelivery
 from .subscription import Subscription
-
-LEARN_AGAIN_MS: Final = 500  # after a schema could not be fetched
-
+from .unread import Unread
 
 _REQUEST: Final = REPLY_TO.encode()  # in the metadata of requests
 
@@ -51,9 +49,6 @@ class TopicConsumer:
         self.is_active = False
         self._owner = owner
         self._options = owner.options
-        self._schemas = schemas
-        self._clock = clock
-        self._tasks = tasks
         self._numbered = numbered
         self._by_index = by_index
         self._letter = owner.options.dead_letter
@@ -61,29 +56,20 @@ class TopicConsumer:
         self.out = Outstanding(counts_here=not self._shared)
         self._burying = Burying(bury, source, self.out, self._letter, clock, tasks, self._buried)
         self._redelivery = Redelivery(clock, self.out, self._ask, self._late)
-        self._unread: deque[Arrived] = deque()  # until a schema is known
-        self._learning = self._seeking = False
+        self._unread = Unread(source.topic.name, schemas, clock, tasks, self.arrived)
+        self._seeking = False
+        self._elsewhere = Elsewhere(source, owner, by_index=by_index)
 
     # -- in
 
     @property
     def due(self) -> int:
         """Messages that were permitted and are not delivered yet."""
-        unread = sum(one.mask.bit_count() for one in self._unread) if self._unread else 0
-        return self.entries.due + unread
+        return self.entries.due + self._unread.messages
 
     def arrived(self, entries: list[Arrived]) -> None:
-        if self._unread:
-            self._unread += entries
-            return
-        name, schemas = self.source.topic.name.base, self._schemas
         deliveries: list[Delivery] = []
-        for at, one in enumerate(entries):
-            version = one.schema_version
-            if version is not None and not schemas.knows(name, version):
-                self._unread += entries[at:]
-                self._learn(version)
-                break
+        for one in self._unread.sift(entries):
             self._take(one, deliveries)
         self._owner.deliver(deliveries)
 
@@ -116,25 +102,6 @@ class TopicConsumer:
             )
         return row.entry
 
-    def _learn(self, version: int) -> None:
-        if not self._learning:
-            self._learning = True
-            self._tasks.spawn(self._fetch(version), f"fetch a schema of {self.source.topic.name}")
-
-    async def _fetch(self, version: int) -> None:
-        try:
-            await self._schemas.fetch(self.source.topic.name.base, version)
-        except PenstockError:
-            self._clock.call_later(LEARN_AGAIN_MS, self._learned)
-            return
-        self._learned()
-
-    def _learned(self) -> None:
-        self._learning = False
-        waiting, self._unread = list(self._unread), deque()
-        if waiting:
-            self.arrived(waiting)
-
     def reset(self) -> None:
         if self._seeking:
             self.forget()
@@ -150,6 +117,7 @@ class TopicConsumer:
     def forget(self) -> None:
         """The subscription moved: nothing of before is out, waits or comes again."""
         self._burying.forget()
+        self._elsewhere.forget()
         self.at_end = False
         self._unread.clear()
         waiting = sum(delivery.count for delivery in self._owner.void(self.source))
@@ -180,12 +148,17 @@ class TopicConsumer:
     def acknowledge(self, ids: Sequence[MessageId]) -> tuple[int, int]:
         """Returns how many messages were acknowledged, and how many of them were out."""
         whole: list[Place] = []
+        others: list[MessageId] = []
         acknowledged = were_out = 0
         for one in ids:
             place = (one.ledger, one.entry)
             found = self.out.acknowledge(place, one.batch_index)
             if found is None:
-                acknowledged += self._late_ack(one, place, whole)
+                row = self.out.row(place)
+                if row is not None:  # all of it is done, or there is no such message
+                    acknowledged += one.batch_index < row.count
+                elif one.ledger >= 0:
+                    others.append(one)
                 continue
             acknowledged += 1
             bits, row = found
@@ -193,22 +166,9 @@ class TopicConsumer:
             self._count_entry(place, row, whole)
         if whole:
             self.entries.acknowledge(whole)
+        if others:
+            acknowledged += self._elsewhere.acknowledge(others, self.entries)
         return acknowledged, were_out
-
-    def _late_ack(self, one: MessageId, place: Place, whole: list[Place]) -> bool:
-        """A message that is not out here (any more): the cluster knows; of a batch where it keeps single messages."""
-        row = self.out.row(place)
-        if place[0] < 0 or (row is not None and one.batch_index >= row.count):
-            return False
-        if row is not None:  # all of it is done
-            return True
-        if one.batch_index < 0 or one.batch_size == 1:
-            whole.append(place)
-        elif self._by_index and one.batch_index < one.batch_size:
-            self.entries.acknowledge_part(place, (1 << one.batch_size) - 1 & ~(1 << one.batch_index))
-        else:
-            return False
-        return True
 
     def _count_entry(self, place: Place, row: Row, whole: list[Place]) -> None:
         if not row.left:

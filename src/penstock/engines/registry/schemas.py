@@ -181,11 +181,18 @@ class Schemas:
         self.check(topic, schema)
         key = schema_id(topic)
         async with self._locks.hold(key):
-            found = self.find(topic, schema)
-            if found is not None:
-                return found
-            self.check_next(topic, schema, forced=forced)
-            return await self._put(key, schema, deleted=False)
+            while True:
+                found = self.find(topic, schema)
+                if found is not None:
+                    return found
+                self.check_next(topic, schema, forced=forced)
+                try:
+                    return await self._put(key, schema, deleted=False)
+                except PenstockError as error:
+                    if (
+                        error.kind is not ErrorKind.ALREADY_EXISTS
+                    ):  # another process took the number, and is known now
+                        raise
 
     async def _put(self, key: str, schema: SchemaInfo, *, deleted: bool) -> int:
         versions = self._versions.get(key, [])

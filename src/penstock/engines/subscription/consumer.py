@@ -95,15 +95,7 @@ class Consumer(Receiver):
 
         Raises BAD_PARAMETER on Shared and Key_Shared, MESSAGE_NOT_FOUND.
         """
-        if self.options.type.shared:
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER,
-                f"cumulative acknowledgement is not for {self.options.type.value} subscriptions",
-            )
-        if message_id in (LATEST, EARLIEST):
-            raise PenstockError(
-                ErrorKind.BAD_PARAMETER, "cumulative acknowledgement needs a message's own id"
-            )
+        self.check_cumulative(message_id)
         await self.source_of(message_id).answers.acknowledge_up_to(message_id)
 
     def negative(self, message_id: MessageId, delay_ms: int | None = None) -> bool:

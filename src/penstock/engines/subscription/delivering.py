@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.delivery import Budget, Delivery
+from penstock.engines.shared.outbox import COUNT_BYTES
 from penstock.model.entry import Entry
 from penstock.runtime.clock import Timer
 from penstock.runtime.tasks import Tasks
@@ -20,7 +21,7 @@ from .offsets import CHUNK
 from .outstanding import Outstanding
 from .pending import Pending, Slice
 from .reading import AHEAD_ENTRIES_MAX, Reading, last_entry
-from .receiver import COUNT_BYTES, Receiver, Source
+from .receiver import Receiver, Source
 from .selection import ASIDE_MAX, Hashes
 
 RUN_ENTRIES_MAX: Final = 256  # entries a run delivers before others have their turn on the loop

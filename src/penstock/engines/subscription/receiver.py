@@ -4,22 +4,19 @@ One consumer may be attached to many subscriptions of one name (a partitioned to
 window and permits are shared among them, so that what is out is bounded as a whole.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.broker.delivery import Budget, Delivery
 from penstock.broker.log import Log
+from penstock.engines.shared.outbox import COUNT_BYTES, PERMITS_MAX, Outbox
 from penstock.model.entry import Entry
-from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.policy import UNACKED_PER_CONSUMER_MAX, ConsumerOptions
+from penstock.model.errors import PenstockError
+from penstock.model.policy import ConsumerOptions
 from penstock.runtime.statistics import Rate
 
 from .offsets import OffsetSet
-
-PERMITS_MAX = 2**31 - 1
-COUNT_BYTES = 32 * 1024  # of deliveries are counted in the budget at a time: none pays for it alone
 
 
 class SubscribedLog(Log, Protocol):
@@ -65,11 +62,8 @@ class Source(Protocol):
         """Let a consumer go; what it had goes to the others."""
 
 
-class Receiver:
-    """`broker.Receiver`: one consumer, as far as it is delivered to. Endpoints take deliveries from its outbox.
-
-    What waits in the outbox, and what was taken from it last, counts in the `budget` of its principal.
-    """
+class Receiver(Outbox):
+    """`broker.Receiver`: one consumer, as far as it is delivered to. Endpoints take deliveries from its outbox."""
 
     def __init__(
         self,
@@ -79,44 +73,19 @@ class Receiver:
         budget: Budget | None = None,
         connected_ms: int = 0,
     ) -> None:
-        self.name = name
-        self.subscription = subscription
-        self.options = options
-        self.connected_ms = connected_ms
-        self.outbox: deque[Delivery] = deque()
-        self.outbox_bytes = 0
-        self.unacked = 0
-        self.permits = 0
-        self.delivered = 0
-        self.proxy: str | None = None  # the role that made it for its owner; None: the owner itself
-        self.owner: str | None = None  # the role it acts for, which alone answers the requests it was given
+        super().__init__(name, subscription, options, budget, connected_ms)
         self.follows = False  # topics that come later join: it lives without any
-        self.closed = False
-        self.close_reason: PenstockError | None = None
-        self.end_reached: Callable[[], None] | None = None  # everything of a terminated topic was read
         self.active_changed: Callable[[Source, bool], None] | None = None
-        self.unacked_max = UNACKED_PER_CONSUMER_MAX
-        self._alone = options.flow and not options.type.shared
         self._attached: dict[int, Source] = {}
-        self._ready = asyncio.Event()
         self._turn = 0
         self._starved = False
-        self.budget = budget
-        self._taken_bytes = 0  # by the last `take`
-        self._counted = 0  # in the budget
         self._count_at = PERMITS_MAX if budget is None else COUNT_BYTES
         self._outbox_max = options.outbox_bytes_max  # less while the budget is exceeded
 
     # -- capacity
 
     def capacity(self) -> int:
-        options = self.options
-        # One that gets everything may hold back its acknowledgements for as long as it likes, as in Pulsar.
-        room = PERMITS_MAX if self._alone else self.unacked_max - self.unacked
-        if options.window is not None:
-            room = min(room, options.window - self.unacked)
-        if options.flow:
-            room = min(room, self.permits)
+        room = super().capacity()
         if self.outbox_bytes >= self._outbox_max:
             room = 0
         if room <= 0:
@@ -138,13 +107,8 @@ class Receiver:
 
     def flow(self, permits: int) -> None:
         """Allow `permits` more messages; raises BAD_PARAMETER unless positive. Sums are capped."""
-        if permits <= 0:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"permits must be positive, not {permits}")
-        self.permits = min(PERMITS_MAX, self.permits + permits)
+        self.permit(permits)
         self.wake_sources()
-
-    def stop_flow(self) -> None:
-        self.permits = 0
 
     def settled(self, count: int) -> None:
         """`count` messages are no longer out with this consumer."""
@@ -183,32 +147,14 @@ class Receiver:
 
         It counts in the budget until the next call, or until the consumer waits for more.
         """
-        taken: list[Delivery] = []
-        size = 0
-        while self.outbox and len(taken) < count_max and size < bytes_max:
-            delivery = self.outbox.popleft()
-            size += len(delivery.entry.data)
-            taken.append(delivery)
-        self.outbox_bytes -= size
-        self._taken_bytes = size
-        if self._counted or self._outbox_max == 1 or self.outbox_bytes + size > self._count_at:
+        taken = self._pop(count_max, bytes_max)
+        if self._counted or self._outbox_max == 1 or self.outbox_bytes + self._taken_bytes > self._count_at:
             self._count()
         if not self.outbox and not self.closed:
             self._ready.clear()
         if self._starved:
             self.wake_sources()
         return taken
-
-    async def ready(self) -> bool:
-        while not self.outbox:
-            if self.closed:
-                return False
-            if self._counted:
-                self._taken_bytes = 0
-                self._count()
-            self._ready.clear()
-            await self._ready.wait()
-        return True
 
     def _count(self) -> None:
         """Count in the budget what it has now; while that is exceeded nothing is added to what waits."""

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.varint import read_varint, varint
+from penstock.model.message_id import read_varint, varint
 from penstock.wire.batch import MESSAGES_MAX
 from penstock.wire.compression import decompress
 from penstock.wire.contents import unseal

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.varint import read_varint
+from penstock.model.message_id import read_varint
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]

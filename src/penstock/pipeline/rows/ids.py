@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.model.varint import varint
+from penstock.model.message_id import varint
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]

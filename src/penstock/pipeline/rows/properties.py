@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.varint import read_varint
+from penstock.model.message_id import read_varint
 
 from .fields import Ints, varints
 

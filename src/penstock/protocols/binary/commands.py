@@ -7,7 +7,8 @@ from penstock import __version__
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import ClientInfo
 from penstock.protocols.auth.proxies import Original
-from penstock.protocols.caller import VERSION_CHARACTERS_MAX, Caller
+from penstock.protocols.caller import Caller
+from penstock.protocols.clients import VERSION_CHARACTERS_MAX
 from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.frames import Frame
 

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from penstock.model.errors import PenstockError
 from penstock.protocols.auth.principal import peer_role
-from penstock.protocols.caller import address_of
+from penstock.protocols.clients import address_of
 from penstock.protocols.context import ServerContext
 from penstock.protocols.holding import Holding
 from penstock.protocols.rates import Allowance

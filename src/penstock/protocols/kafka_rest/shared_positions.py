@@ -37,6 +37,7 @@ COUNTING_S: Final = 20.0  # a log that is long and new is counted by several req
 PLACING_BYTES: Final = 1024 * 1024
 PLACING_MESSAGES: Final = 4096
 PLACING_MS: Final = 2000.0
+LOSSES_MAX: Final = 2  # of a journal, in one request
 PLACED_MAX: Final = 1024  # entries that were read last, whose places are remembered
 
 _KEYS = count(1)  # below zero they are of no ledger
@@ -97,6 +98,7 @@ class SharedPositions(LogPositions):
 
     async def _extend(self, until: int | None = None) -> None:
         """Count on, up to the log's end, or until the head is at the position `until`; it may be told then."""
+        losses = 0
         while True:
             try:
                 await self._prepare()
@@ -116,11 +118,16 @@ class SharedPositions(LogPositions):
             except _MovedError:
                 continue
             except JournalLostError:
-                log.warning(
-                    "checkpoints are lost: positions begin again", extra={"topic": str(self.topic.name)}
-                )
-                self._checkpoints = Checkpoints(self._open_journal())
-                self._loaded = False
+                losses += 1
+                self._read_journal_again(losses)
+
+    def _read_journal_again(self, losses: int) -> None:
+        name = str(self.topic.name)
+        if losses > LOSSES_MAX:
+            raise PenstockError(ErrorKind.UNAVAILABLE, f"the checkpoints of {name} cannot be read") from None
+        log.warning("checkpoints are lost: what is there is read again", extra={"topic": name})
+        self._checkpoints = Checkpoints(self._open_journal())
+        self._loaded = False
 
     async def _prepare(self) -> None:
         """Have the index begin where the log begins."""
@@ -129,8 +136,12 @@ class SharedPositions(LogPositions):
         elif self.topic.clock.monotonic_ms() - self._looked_ms >= JOURNAL_MS:
             await self._learn()
         if self._head.entry_id > self.topic.next_entry:
-            await self.topic.refresh()  # another process has seen more of it
+            await self.topic.refresh()
+            if self.topic.first_entry < self.topic.next_entry < self._head.entry_id:
+                await self._load()  # it is another log
         first = self.topic.first_entry
+        if first == self.topic.next_entry:
+            first = max(first, self._head.entry_id)  # a log that is empty may not say where it ends
         if first > self._head.entry_id:
             # Nobody knows how long it was that is gone.
             await self._decide(Point(first, self._kept.position + STEP_BYTES), steps=True)
@@ -172,6 +183,8 @@ class SharedPositions(LogPositions):
         """Whether the log is the one that the last checkpoint is of."""
         at, topic = self._kept.entry_id, self.topic
         await topic.read(topic.first_entry, 1, READ_BYTES)  # what was trimmed lately is noticed by reading
+        if topic.first_entry == topic.next_entry:
+            return True  # as long as it is empty, it may be trimmed, and not say where it ends
         if at > topic.next_entry:
             return False
         if topic.first_entry >= at:
@@ -223,17 +236,26 @@ class SharedPositions(LogPositions):
 
     async def _save(self) -> None:
         points = [(*point,) for point in self._unsaved if point < self._head]
-        checkpoint = Checkpoint(self._checkpoints.number, [*points, (*self._head,)], self._seen)
-        await self._checkpoints.propose(checkpoint)
-        await self._learn()
+        await self._propose([*points, (*self._head,)], self._seen)
 
     async def _decide(self, point: Point, *, steps: bool = False, anew: bool = False) -> None:
         """Propose where positions go on; what counts is this, or what another process proposed."""
         await self._learn()
-        await self._checkpoints.propose(
-            Checkpoint(self._checkpoints.number, [(*point,)], steps=steps, anew=anew)
-        )
+        await self._propose([(*point,)], steps=steps, anew=anew)
+
+    async def _propose(
+        self,
+        points: list[tuple[int, int]],
+        seen: Seen | None = None,
+        *,
+        steps: bool = False,
+        anew: bool = False,
+    ) -> None:
+        number = self._checkpoints.number
+        await self._checkpoints.propose(Checkpoint(number, points, seen, steps, anew))
         await self._learn()
+        if self._checkpoints.number == number:
+            raise JournalLostError  # one of that number has to be there now
 
     # -- entries
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from penstock.model.varint import varint
+from penstock.model.message_id import varint
 
 TAILS_MAX: Final = 64  # sizes of batches remembered, a hundred bytes a message: some 6 MiB at most
 

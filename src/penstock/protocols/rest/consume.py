@@ -15,7 +15,8 @@ from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ConsumerOptions, DeadLetter, SubscriptionType
 from penstock.model.schema import SchemaInfo
-from penstock.protocols.caller import Caller, client_of
+from penstock.protocols.caller import Caller
+from penstock.protocols.clients import client_of
 from penstock.protocols.declarations import Declaration, declared
 from penstock.protocols.http.answers import JSON_TYPE, NO_CONTENT, to_json
 from penstock.protocols.http.exchange import Exchange

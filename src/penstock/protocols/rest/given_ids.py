@@ -8,8 +8,7 @@ from operator import eq
 from typing import Final, NamedTuple
 
 from penstock.model.errors import PenstockError
-from penstock.model.message_id import MessageId
-from penstock.model.varint import read_varint, varint
+from penstock.model.message_id import MessageId, read_varint, varint
 
 from .batch_ids import id_parts
 

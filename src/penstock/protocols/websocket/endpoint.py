@@ -15,7 +15,8 @@ from penstock.broker.producer import Producer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import ConsumerOptions, SubscriptionType
-from penstock.protocols.caller import Caller, client_of
+from penstock.protocols.caller import Caller
+from penstock.protocols.clients import client_of
 from penstock.protocols.context import ServerContext
 from penstock.protocols.holding import holding_of
 from penstock.protocols.payloads import TopicSchemas

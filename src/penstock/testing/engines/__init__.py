@@ -16,6 +16,7 @@ from .bench import Bench, EngineTests
 from .capabilities import CapabilityTests
 from .consuming import ConsumingTests
 from .moving import MovingTests
+from .positions import PositionTests
 from .producing import ProducingTests
 from .reading import ReadingTests
 from .replying import ReplyingTests
@@ -34,6 +35,7 @@ class EngineSuite(
     TypedTests,
     ReplyingTests,
     TopicTests,
+    PositionTests,
     CapabilityTests,
 ):
     """The tests of an engine, one base for each part of what an engine does; see the module."""

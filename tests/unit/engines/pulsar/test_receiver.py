@@ -7,7 +7,8 @@ from tests.support.budgets import StubBudget
 
 from penstock.broker.delivery import Delivery
 from penstock.engines.pulsar.outstanding import Outstanding
-from penstock.engines.pulsar.receiver import COUNT_BYTES, Receiver
+from penstock.engines.pulsar.receiver import Receiver
+from penstock.engines.shared.outbox import COUNT_BYTES
 from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.policy import ConsumerOptions, SubscriptionType

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.varint import varint
+from penstock.model.message_id import varint
 from penstock.pipeline.rows.properties import properties
 
 

@@ -146,6 +146,25 @@ async def test_a_checkpoint_of_before_a_decision_does_not_count() -> None:
     assert await processes.look(0) == await processes.look(1)
 
 
+async def test_a_log_that_is_empty_goes_on_where_it_ended() -> None:
+    processes = Processes()
+    for n in range(5):
+        processes.log.append(b"%04d" % n)
+    await processes.look(0)
+    await processes.positions[0].keep()
+    processes.log.trim(5)
+    assert await processes.look(0) == await processes.look(1) == {}
+    assert processes.positions[1].first == await processes.positions[1].extend() == 5 * FRAME
+    processes.log.append(b"0005")
+    assert await processes.look(1) == await processes.look(0) == {5 * FRAME: b"0005"}
+    processes.log.trim(1)
+    processes.restart(0)
+    ids = id_of(processes, b"0006")
+    processes.restart(1)
+    end = 6 * FRAME + STEP
+    assert await processes.positions[1].place(*ids) == (end - FRAME, end, end)
+
+
 async def test_a_topic_that_was_made_anew_begins_at_zero() -> None:
     processes = Processes()
     for n in range(5):
@@ -213,6 +232,23 @@ async def test_a_journal_that_was_deleted_begins_again() -> None:
     assert (
         await processes.look(0) == await processes.look(1) == {0: b"0002", FRAME: b"0003", 2 * FRAME: b"0004"}
     )
+
+
+async def test_checkpoints_that_cannot_be_read_are_not_written_for_ever() -> None:
+    processes = Processes()
+    processes.log.append(b"0000")
+
+    async def nowhere(self: JournalOfProcess, record: bytes) -> None:
+        written.append(record)
+
+    written: list[bytes] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JournalOfProcess, "append", nowhere)
+        with pytest.raises(PenstockError, match="cannot be read") as caught:
+            await processes.look(0)
+    assert caught.value.kind is ErrorKind.UNAVAILABLE
+    assert len(written) == 3
+    assert await processes.look(0) == {0: b"0000"}
 
 
 async def test_points_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,6 +342,7 @@ async def test_a_log_that_is_too_long_is_counted_by_several_requests(monkeypatch
 
 async def test_a_log_that_brings_nothing_is_not_asked_for_ever() -> None:
     processes = Processes()
+    processes.log.append(b"0000")
     await processes.look(0)
     processes.log.next = 5  # of markers alone
     with pytest.raises((PenstockError, TrimmedError)):

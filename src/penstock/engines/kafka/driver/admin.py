@@ -55,13 +55,18 @@ class KafkaAdmin:
         self._properties = properties
         self._timeout_s = timeout_s
         self._made: AdminClient | None = None
+        self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
 
     @property
     def client(self) -> AdminClient:
         """The client itself, for what is beside it in this package."""
         if self._made is None:
-            self._made = AdminClient(dict(self._properties))
+            self._made = AdminClient({**self._properties, "error_cb": self._hear})
         return self._made
+
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # which says nothing of the reason
+            self._heard = error
 
     async def close(self) -> None:
         """End the client's threads; it waits for them, and not the loop."""
@@ -75,7 +80,14 @@ class KafkaAdmin:
 
     async def cluster(self, timeout_s: float) -> ClusterNodes:
         """Who there is; the sign of life that is asked for."""
-        found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
+        self._heard = None
+        try:
+            found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
+        except PenstockError:
+            await asyncio.to_thread(self.client.poll, 0)  # has errors heard of
+            if self._heard is not None:
+                raise engine_error(self._heard) from None
+            raise
         return ClusterNodes(found.cluster_id or "", tuple(f"{one.host}:{one.port}" for one in found.nodes))
 
     async def topics(self) -> dict[str, int]:
@@ -104,6 +116,17 @@ class KafkaAdmin:
         """Create a topic; raises ALREADY_EXISTS, BAD_PARAMETER."""
         new = NewTopic(topic, partitions, replication, config=dict(config or {}))
         await self.answer(lambda: self.client.create_topics([new], **self.bound)[topic], topic)
+
+    async def created(self, topic: str, timeout_s: float) -> Described:
+        """Wait until the broker that is asked has heard of a topic that was created; raises UNAVAILABLE."""
+        until = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            found = await self.describe(topic)
+            if found is not None:
+                return found
+            if asyncio.get_running_loop().time() > until:
+                raise PenstockError(ErrorKind.UNAVAILABLE, f"{topic} was created, and is not shown")
+            await asyncio.sleep(AGAIN_S)
 
     async def delete(self, topic: str) -> None:
         """Delete a topic; raises TOPIC_NOT_FOUND."""

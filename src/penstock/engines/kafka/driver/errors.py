@@ -43,7 +43,7 @@ _KINDS: Final[dict[int, ErrorKind]] = {
 }
 # It is the server that is refused, not its caller.
 _CREDENTIALS: Final = frozenset(
-    (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E._SSL, _E.UNSUPPORTED_SASL_MECHANISM)
+    (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E.UNSUPPORTED_SASL_MECHANISM)
 )
 # Worth asking again at once: the brokers have not told one another, or this client, what has just changed.
 _PASSING: Final = frozenset(

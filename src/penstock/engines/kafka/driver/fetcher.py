@@ -28,7 +28,7 @@ class Fetcher:
         self._admin = admin
         self._ends = EndLookup(admin, tasks)
         self._executor = ThreadPoolExecutor(THREADS_MAX, "kafka-read")
-        self._tail = TailReader(properties, self._executor)
+        self._tail = TailReader(properties)
         self._readers = Readers(properties, self._executor)
 
     # -- positions

@@ -1,9 +1,13 @@
-"""A record of Kafka, as it is read."""
+"""Records of Kafka: as they are read, and to be stored."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 At = tuple[str, int]  # a topic and its partition
+RECORD_BYTES: Final = 200  # what a record takes on its way beside its data, about
+
 Header = tuple[str, bytes | None]
 
 
@@ -29,3 +33,23 @@ def contiguous(records: Sequence[Record], first: int) -> int:
         if record.offset() != first + at:
             return at
     return len(records)
+
+
+class NewRecord(msgspec.Struct, gc=False):
+    """A record to be stored. `timestamp` is ms since the epoch, 0: when it is sent."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[Header] | None = None
+    timestamp: int = 0
+
+    def size(self) -> int:
+        """About the bytes that it takes."""
+        size = RECORD_BYTES
+        if self.value is not None:
+            size += len(self.value)
+        if self.key is not None:
+            size += len(self.key)
+        if self.headers is not None:
+            size += sum([len(name) + len(value or b"") for name, value in self.headers])
+        return size

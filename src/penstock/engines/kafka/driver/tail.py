@@ -4,26 +4,31 @@ While the loop works at a batch, the next one gathers in librdkafka, within its 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from queue import SimpleQueue
 from threading import Semaphore, Thread
 from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from penstock.model.errors import ErrorKind, PenstockError
 
 from .errors import engine_error
 from .reader import reading
 from .record import At, Record
 
 BATCH_MAX: Final = 500  # records: they are made entries on the loop, at about 2 µs each
-WAIT_S: Final = 0.25  # of one wait of the thread
-FETCH_WAIT_MS: Final = 100  # the broker's where nothing comes; who begins to follow may wait so long
+WAIT_S: Final = 0.05  # of one wait of the thread: who begins to follow, or leaves, waits so long
+FETCH_WAIT_MS: Final = 100  # the broker's where nothing comes
 AHEAD_KB: Final = 16_384  # that librdkafka holds for the loop, about
 
 STALE_MAX: Final = (
     2  # batches with records of a log that was just left: one waits for the loop, and the thread has one
 )
+
+
+Work = Callable[[Consumer], None]
 
 
 class Follower(Protocol):
@@ -40,84 +45,96 @@ class Follower(Protocol):
 
 
 class TailReader:
-    """The consumer and its thread; both begin with the first log that is followed."""
+    """The consumer and its thread; both begin with the first log that is followed.
 
-    def __init__(self, properties: Mapping[str, Any], executor: Executor) -> None:
+    The thread alone uses the consumer: what is to be done with it waits for its turn. So nothing that was read before a log
+    was left arrives after `leave` returns.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
         self._properties = properties
-        self._executor = executor
         self._loop = asyncio.get_running_loop()
-        self._consumer: Consumer | None = None
         self._thread: Thread | None = None
         self._room = Semaphore(1)
         self._closed = False
         self._followers: dict[At, Follower] = {}
-        self._changing = asyncio.Lock()
-        self._turn = 0  # counts batches
-        self._turned = asyncio.Event()
-        self._left: dict[At, int] = {}  # in which turn a log was left, while records of it may arrive
+        self._assigned: set[At] = set()  # the thread's
+        self._wanted: SimpleQueue[tuple[Work, Callable[[], None] | None, asyncio.Future[None]]] = (
+            SimpleQueue()
+        )
 
     async def follow(self, place: At, offset: int, follower: Follower) -> None:
-        """Deliver what comes from an offset on; raises what the cluster refuses."""
-        async with self._changing:
-            await self._let_pass(place)
-            if self._closed:
-                return
+        """Deliver what comes from an offset on, and nothing else; raises what the cluster refuses."""
+        self._followers.pop(place, None)
+        target = [TopicPartition(*place, offset)]
+
+        def assign(consumer: Consumer) -> None:
+            self._unassign(consumer, place)
+            consumer.incremental_assign(target)
+            self._assigned.add(place)
+
+        def assigned() -> None:
             self._followers[place] = follower
-            try:
-                await self._run(self._assign, [TopicPartition(*place, offset)])
-            except KafkaException as error:
-                del self._followers[place]
-                raise engine_error(error, place[0]) from None
+
+        try:
+            await self._have(assign, assigned)
+        except KafkaException as error:
+            raise engine_error(error, place[0]) from None
 
     async def leave(self, place: At) -> None:
         """Deliver no more of a log; harmless when repeated."""
-        async with self._changing:
-            if self._followers.pop(place, None) is None or self._consumer is None or self._closed:
-                return
-            try:
-                await self._run(self._consumer.incremental_unassign, [TopicPartition(*place)])
-            except KafkaException:
-                pass  # it was not assigned any more
-            self._left[place] = self._turn
+        self._followers.pop(place, None)
+        if self._thread is not None and not self._closed:
+            await self._have(lambda consumer: self._unassign(consumer, place))
 
-    async def _let_pass(self, place: At) -> None:
-        """Wait until no record of before `place` was left can arrive."""
-        while place in self._left and not self._closed:
-            self._turned.clear()
-            await self._turned.wait()
-
-    def _assign(self, places: list[TopicPartition]) -> None:
-        if self._consumer is None:
-            own = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
-            self._consumer = Consumer(reading(self._properties, **own))
-        self._consumer.incremental_assign(places)
+    async def _have(self, work: Work, then: Callable[[], None] | None = None) -> None:
+        """Have something done in the thread, and `then` on the loop, before anything that comes after."""
+        if self._closed:
+            raise _ending()
         if self._thread is None:
-            self._thread = Thread(target=self._poll, args=(self._consumer,), name="kafka-tail", daemon=True)
+            self._thread = Thread(target=self._run, name="kafka-tail", daemon=True)
             self._thread.start()
-
-    async def _run(self, work: Any, *arguments: Any) -> None:
-        await self._loop.run_in_executor(self._executor, work, *arguments)
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._wanted.put((work, then, future))
+        await future
 
     # -- in the thread
 
-    def _poll(self, consumer: Consumer) -> None:
-        while not self._closed:
-            first = consumer.poll(WAIT_S)
-            messages = [] if first is None else [first, *consumer.consume(BATCH_MAX - 1, 0)]
-            if messages or self._left:
-                self._room.acquire()
-                try:
+    def _run(self) -> None:
+        own = {"fetch.wait.max.ms": FETCH_WAIT_MS, "queued.max.messages.kbytes": AHEAD_KB}
+        consumer = Consumer(reading(self._properties, **own))
+        try:
+            while not self._closed:
+                self._work(consumer)
+                first = consumer.poll(WAIT_S)
+                if first is not None:
+                    messages = [first, *consumer.consume(BATCH_MAX - 1, 0)]
+                    self._room.acquire()
                     self._loop.call_soon_threadsafe(self._deliver, messages)
-                except RuntimeError:  # the loop has ended
-                    return
+        except RuntimeError:
+            pass  # the loop has ended
+        finally:
+            consumer.close()
+
+    def _work(self, consumer: Consumer) -> None:
+        """Do what is wanted; what was handed over before arrives before the answer."""
+        while not self._wanted.empty():
+            work, then, future = self._wanted.get()
+            error: Exception | None = None
+            try:
+                work(consumer)
+            except KafkaException as failed:
+                error = failed
+            self._loop.call_soon_threadsafe(_answer, future, error, then)
+
+    def _unassign(self, consumer: Consumer, place: At) -> None:
+        if place in self._assigned:
+            self._assigned.discard(place)
+            consumer.incremental_unassign([TopicPartition(*place)])
 
     # -- on the loop
 
     def _deliver(self, messages: Sequence[Message]) -> None:
-        self._turn += 1
-        self._turned.set()
-        for place in [place for place, turn in self._left.items() if turn + STALE_MAX <= self._turn]:
-            del self._left[place]
         try:
             for place, run in groupby(messages, _place):
                 follower = self._followers.get(place)
@@ -128,16 +145,28 @@ class TailReader:
 
     async def close(self) -> None:
         """End the thread, and leave."""
-        async with self._changing:
-            self._closed = True
-            self._turned.set()
-            self._followers.clear()
-            self._room.release()
-            if self._thread is not None:
-                await self._run(self._thread.join)
-            if self._consumer is not None:
-                await self._run(self._consumer.close)
-                self._consumer = None
+        self._closed = True
+        self._followers.clear()
+        self._room.release()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        while not self._wanted.empty():
+            _answer(self._wanted.get()[2], _ending(), None)
+
+
+def _answer(future: "asyncio.Future[None]", error: Exception | None, then: Callable[[], None] | None) -> None:
+    if future.done():  # nobody waits any more
+        return
+    if error is None:
+        if then is not None:
+            then()
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def _ending() -> PenstockError:
+    return PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")
 
 
 def _place(message: Message) -> At:

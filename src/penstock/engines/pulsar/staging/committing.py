@@ -1,5 +1,6 @@
 """Commits of batches: what is staged goes to its topics in one transaction, with the record that says so."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -38,6 +39,7 @@ from .writers import Writers
 # While a transaction is open, readers of its topics see nothing behind its first entry: it is as short as its size allows.
 TRANSACTION_MS: Final = 60_000
 BYTES_PER_MS: Final = 1000
+ABORT_S: Final = 5.0  # for an answer; the next commit of the writer asks again
 TARGETS_MAX: Final = 1_000  # of one writer; an answer tells of them all
 _GONE: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.BAD_PARAMETER)
 
@@ -80,11 +82,12 @@ class Committing:
         """As `broker.Staging.commit`."""
         wanted = Commit(writer, batch, self._clock.now_ms(), targets, keep, digest_of(stages))
         reads: list[Staged] = []
+        tried: list[Commit] = []
 
         async def attempt(found: WriterLog) -> tuple[Commit, bool]:
             caller.check(found.state.writer)
             last = found.state.commits.get(targets)
-            if last is not None and msgspec.structs.replace(last, spans=()) == wanted:
+            if last is not None and last in tried:
                 return last, True  # an attempt before was committed, and its answer got lost
             if last is not None and batch < last.batch:
                 raise below(last, batch, targets)
@@ -97,7 +100,7 @@ class Committing:
                     ErrorKind.TOO_MANY_REQUESTS,
                     f"writer {writer} has committed to {TARGETS_MAX} sets of topics; use another, or forget some",
                 )
-            return await self._append(found, wanted, held, stages, caller), True
+            return await self._append(found, wanted, held, stages, caller, tried), True
 
         made, new = await self._writers.on_log(writer, attempt)
         if new and reads:
@@ -111,7 +114,9 @@ class Committing:
         held: Staged,
         stages: Sequence[Expected],
         caller: Caller,
+        tried: list[Commit],
     ) -> Commit:
+        """Append what the stages hold; `tried` gets the commit before it is known to be one."""
         shares = held.won(stages)
         names = [TopicName.parse(topic) for topic in sorted({share.topic for share in shares})]
         for name in names:
@@ -132,6 +137,7 @@ class Committing:
             if counts_of(spans) != counts_of(shares):
                 raise PenstockError(ErrorKind.STAGE_CONFLICT, "what is staged changed while it was committed")
             made = msgspec.structs.replace(wanted, spans=spans)
+            tried.append(made)
             await found.append(Committed(made), transaction)
             await self._transactions.end(transaction, commit=True)
         except BaseException:
@@ -163,9 +169,10 @@ class Committing:
     async def _abort(self, transaction: TransactionId) -> None:
         """End a transaction that failed. What a commit without an answer did, the log says when it is opened next."""
         try:
-            await self._transactions.end(transaction, commit=False)
-        except PulsarException as error:
-            log.warning("a transaction could not be aborted: %s", error.message)
+            async with asyncio.timeout(ABORT_S):
+                await self._transactions.end(transaction, commit=False)
+        except (PulsarException, TimeoutError) as error:
+            log.warning("a transaction could not be aborted: %s", error)
 
     async def _repeated(
         self, found: WriterLog, last: Commit, held: Staged, stages: Sequence[Expected]

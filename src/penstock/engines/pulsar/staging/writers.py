@@ -1,14 +1,17 @@
 """The writers of staged batches: whose they are, and the logs of those that this process has."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from random import Random
 from typing import Final, TypeVar
 
 from penstock.broker.staging import Caller
 from penstock.client.entries.transactions import Transactions
-from penstock.client.errors import PulsarException
+from penstock.client.errors import ProducerFenced, PulsarException
 from penstock.engines.pulsar.errors import engine_error
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Writer
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
@@ -22,6 +25,7 @@ T = TypeVar("T")
 IDLE_MS: Final = 60_000  # then a log is left
 TRUSTED_MS: Final = 60_000  # how long it is known whose a writer is
 KNOWN_MAX: Final = 10_000
+PAUSE_S: Final = 0.3
 ATTEMPTS: Final = 3  # at what another process, or a lost connection, gets in the way of
 
 
@@ -32,6 +36,7 @@ class Writers:
         self._space = space
         self._transactions = transactions
         self._clock = clock
+        self._random = Random()
         self._locks: Locks[str] = Locks()
         self._logs: dict[str, WriterLog] = {}
         self._busy: set[str] = set()
@@ -52,7 +57,9 @@ class Writers:
                 except PulsarException as error:
                     await self.leave(writer)
                     if not left:
-                        raise engine_error(error) from None
+                        raise _refusal(writer, error) from None
+                    # Lest two processes that want the same writer go on in step.
+                    await asyncio.sleep(self._random.uniform(0, PAUSE_S))
             raise AssertionError("the last attempt returns or raises")
         finally:
             self._busy.discard(writer)
@@ -134,3 +141,15 @@ class Writers:
 def _takes(writer: Writer, caller: Caller) -> bool:
     """Whether a writer that belongs to nobody becomes the caller's."""
     return bool(caller.role) and not writer.owner
+
+
+def _refusal(writer: str, error: PulsarException) -> PenstockError:
+    """Why nothing could be done with a log. To try again later is what helps where others are at it."""
+    if isinstance(error, ProducerFenced):
+        return PenstockError(
+            ErrorKind.UNAVAILABLE, f"other processes work for writer {writer} at the same time"
+        )
+    refusal = engine_error(error)
+    if refusal.kind is ErrorKind.INTERNAL:  # what coordinators say
+        return PenstockError(ErrorKind.UNAVAILABLE, f"the transaction failed: {refusal.message}")
+    return refusal

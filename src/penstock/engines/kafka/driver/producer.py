@@ -1,0 +1,211 @@
+"""One idempotent producer for all that the process publishes: records out, offsets in.
+
+librdkafka sends on threads of its own. What became of records is asked for on the loop, by a timer that runs while some are on
+their way: a thread that asked would need the interpreter's lock once for each record, while the loop works.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Producer as Librdkafka
+
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.runtime.tasks import Uncancellable
+
+from .errors import engine_error, error_of
+from .record import At, NewRecord
+
+TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
+LINGER_MS: Final = 2  # so long a batch waits for more
+MISSING_MS: Final = 5_000  # a topic that nobody knows for so long is reported as missing
+BYTES_MAX: Final = 64 << 20  # on their way; publishers wait then
+RECORDS_MAX: Final = 200_000
+FRAME_BYTES: Final = 64 << 10  # of a message's bound: what is round its payload
+FIRST_S: Final = 0.001  # until it is first asked what became of records; longer and longer while nothing did
+ASK_MAX_S: Final = 0.02
+CLOSE_S: Final = 5.0
+
+Outcome = int | PenstockError  # the offset of a record, or why it was not stored
+
+
+class Sent:
+    """Records of one call for one partition. `future` gets the outcome of each."""
+
+    __slots__ = ("_left", "_outcomes", "future", "what")
+
+    def __init__(self, what: str, count: int) -> None:
+        self.what = what
+        self.future: asyncio.Future[list[Outcome]] = Uncancellable()
+        self._outcomes: list[Outcome] = [-1] * count
+        self._left = count
+
+    def settle(self, place: int, outcome: Outcome) -> None:
+        """A record has its outcome."""
+        self._outcomes[place] = outcome
+        self._left -= 1
+        if not self._left:
+            self.future.set_result(self._outcomes)
+
+
+class RecordProducer:
+    """Records of one partition are stored in the order in which they were sent. Made on the loop."""
+
+    def __init__(self, properties: Mapping[str, Any], *, compression: str, message_bytes_max: int) -> None:
+        self._properties = {
+            **properties,
+            "acks": "all",
+            "enable.idempotence": True,
+            "compression.type": compression,
+            "linger.ms": LINGER_MS,
+            "message.timeout.ms": TIMEOUT_MS,
+            "message.max.bytes": message_bytes_max + FRAME_BYTES,
+            "queue.buffering.max.messages": 2 * RECORDS_MAX,
+            "topic.metadata.propagation.max.ms": MISSING_MS,
+        }
+        self._made: Librdkafka | None = None
+        self._failed: list[Librdkafka] = []  # that cannot go on, while records of theirs are on their way
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._delay_s = FIRST_S
+        self._records = 0
+        self._bytes = 0
+        self._in_line = 0
+        self._line = asyncio.Lock()
+        self._less = asyncio.Event()
+        self._closed = False
+
+    # -- out
+
+    @property
+    def full(self) -> bool:
+        """Whether who would send has to wait with `room`."""
+        return self._bytes >= BYTES_MAX or self._records >= RECORDS_MAX or self._in_line > 0
+
+    async def room(self) -> None:
+        """Wait until there is room for more; who comes first, sends first."""
+        self._in_line += 1
+        try:
+            async with self._line:
+                while self._bytes >= BYTES_MAX or self._records >= RECORDS_MAX:
+                    self._less.clear()
+                    await self._less.wait()
+        finally:
+            self._in_line -= 1
+
+    def send(self, at: At, records: Sequence[NewRecord]) -> Sent:
+        """Send records to one partition, at least one. Their outcomes are in the future of what this returns."""
+        topic, partition = at
+        sent = Sent(topic, len(records))
+        if self._closed:
+            return self._refused(sent, records, _ending())
+        if self._made is None:
+            self._made = Librdkafka(self._properties)
+        produce, delivered = self._made.produce, self._delivered
+        for place, record in enumerate(records):
+            size = record.size()
+            self._bytes += size
+            self._records += 1
+            try:
+                produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition,
+                    partial(delivered, sent, place, size),
+                    None,
+                    record.timestamp,
+                    record.headers,
+                )
+            except (KafkaException, BufferError, ValueError, TypeError) as error:
+                self._settle(sent, place, size, self._refusal(error, topic))
+        self._ask_soon()
+        return sent
+
+    def _refused(self, sent: Sent, records: Sequence[NewRecord], error: PenstockError) -> Sent:
+        for place in range(len(records)):
+            sent.settle(place, error)
+        return sent
+
+    def _refusal(self, error: Exception, topic: str) -> PenstockError:
+        if isinstance(error, KafkaException):
+            self._look_at(error_of(error))
+            return engine_error(error, topic)
+        if isinstance(error, BufferError):
+            return PenstockError(ErrorKind.UNAVAILABLE, f"{topic}: too many records are on their way")
+        return PenstockError(ErrorKind.BAD_ENCODING, f"{topic}: a record that Kafka does not take: {error}")
+
+    # -- in
+
+    def _delivered(
+        self, sent: Sent, place: int, size: int, error: KafkaError | None, message: Message
+    ) -> None:
+        if error is None:
+            self._settle(sent, place, size, message.offset())
+        else:
+            self._look_at(error)
+            self._settle(sent, place, size, engine_error(error, sent.what))
+
+    def _settle(self, sent: Sent, place: int, size: int, outcome: Outcome) -> None:
+        self._bytes -= size
+        self._records -= 1
+        sent.settle(place, outcome)
+
+    def _look_at(self, error: KafkaError | None) -> None:
+        """After an error that ends it, another producer takes its place: what was on its way is given up."""
+        made = self._made
+        if error is not None and error.fatal() and made is not None:
+            self._made = None
+            self._failed.append(made)
+            made.purge(blocking=False)
+
+    def _ask_soon(self) -> None:
+        if self._timer is not None:
+            if self._delay_s <= FIRST_S:
+                return
+            self._timer.cancel()
+        self._delay_s = FIRST_S
+        self._timer = self._loop.call_later(FIRST_S, self._ask)
+
+    def _ask(self) -> None:
+        """Learn what became of records."""
+        self._timer = None
+        before = self._records
+        if self._made is not None:
+            self._made.poll(0)
+        for failed in self._failed:
+            failed.poll(0)
+        if self._records < before:
+            self._less.set()
+            self._delay_s = FIRST_S
+        else:
+            self._delay_s = min(ASK_MAX_S, 1.5 * self._delay_s)
+        if self._records:
+            self._timer = self._loop.call_later(self._delay_s, self._ask)
+        else:
+            self._failed.clear()
+
+    async def close(self) -> None:
+        """Wait a while for what is on its way, give up the rest, and leave."""
+        self._closed = True
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                while self._records:
+                    self._less.clear()
+                    await self._less.wait()
+        except TimeoutError:
+            pass
+        made = self._made
+        if made is not None and self._records:
+            made.purge(blocking=False)
+            made.poll(0)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._made = None
+        self._failed.clear()
+
+
+def _ending() -> PenstockError:
+    return PenstockError(ErrorKind.UNAVAILABLE, "the server is shutting down")

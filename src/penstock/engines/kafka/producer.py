@@ -1,0 +1,234 @@
+"""A producer before Kafka: the partitions of one topic, through the one client that all producers of a process share.
+
+An answer means what Kafka's `acks=all` means. Kafka does not tell repeats of one producer name from another's messages: sequence
+ids that were given are kept in headers, and nothing is dropped for them.
+"""
+
+from collections.abc import Callable, Sequence
+
+from penstock.broker.producer import Item, Placement, Reply, Request, Result
+from penstock.broker.topic import Topic
+from penstock.engines.shared.requests import request_reply, settle_all
+from penstock.engines.shared.routing import Router
+from penstock.engines.shared.schemas import AskedVersions
+from penstock.engines.shared.sequence_ids import Numbers
+from penstock.model.entry import NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage, Payloads
+from penstock.model.names import TopicName
+from penstock.model.policy import AccessMode, ProducerOptions
+from penstock.model.schema import SchemaInfo
+
+from .driver.record import NewRecord
+from .headers import schema_header
+from .publishing import Posting, Publishing
+from .records import record_of, records_of
+from .topic import KafkaTopic
+
+
+class Producer:
+    """`broker.Producer`. `attach` it before anything else."""
+
+    def __init__(
+        self,
+        name: TopicName,
+        topics: Sequence[KafkaTopic],
+        options: ProducerOptions,
+        publishing: Publishing,
+        own_name: str,
+    ) -> None:
+        self.name = own_name
+        self.options = options
+        self.topics: Sequence[Topic] = topics
+        self.connected_ms = topics[0].clock.now_ms()
+        self.published = 0
+        self.last_sequence_id = options.initial_sequence_id
+        self.owner: str | None = None
+        self.proxy: str | None = None
+        self.closed = False
+        self.close_reason: PenstockError | None = None
+        self.ousted: Callable[[PenstockError], None] | None = None
+        self._topic = name
+        self._logs = topics
+        self._publishing = publishing
+        self._kept_name = options.name  # one that was made up is not worth a header
+        self._versions = AskedVersions(lambda schema: publishing.schemas.get_or_create(name, schema))
+        self._numbers = Numbers()
+        self._numbers.next = options.initial_sequence_id + 1
+        self._router = Router(len(topics), options.routing, options.hashing)
+
+    # -- coming and going
+
+    def attach(self) -> None:
+        """Join the topics. Raises PRODUCER_BUSY, NOT_SUPPORTED."""
+        options = self.options
+        if options.access_mode is not AccessMode.SHARED:
+            raise PenstockError(ErrorKind.NOT_SUPPORTED, "Kafka knows of no producer that has a topic alone")
+        if options.shared_name:
+            return
+        for topic in self._logs:
+            held, most = topic.producers.get(self.name), topic.policies.max_producers
+            if held is None:
+                if 0 < most <= len(topic.producers):
+                    raise PenstockError(ErrorKind.PRODUCER_BUSY, f"topic {topic.name} has {most} producers")
+                continue
+            if not options.returning:
+                raise PenstockError(
+                    ErrorKind.PRODUCER_BUSY,
+                    f"Producer with name '{self.name}' is already connected to topic {topic.name}",
+                )
+            held.close(PenstockError(ErrorKind.PRODUCER_BUSY, "the producer came back on another connection"))
+        for topic in self._logs:
+            topic.producers[self.name] = self
+
+    def grow(self, topics: Sequence[KafkaTopic]) -> None:
+        """The topic has more partitions now: publish to them too."""
+        if len(topics) > len(self._logs) and not self.closed:
+            for topic in topics[len(self._logs) :]:
+                topic.producers[self.name] = self
+            self.topics = self._logs = topics
+            self._router.count = len(topics)
+
+    def close(self, reason: PenstockError | None = None) -> None:
+        """Leave the topic; harmless when repeated. `reason`: it was not the producer's own wish."""
+        if self.closed:
+            return
+        self.closed = True
+        self.close_reason = reason
+        for topic in self._logs:
+            if topic.producers.get(self.name) is self:
+                del topic.producers[self.name]
+        ousted, self.ousted = self.ousted, None  # it knows this object
+        if reason is not None and ousted is not None:
+            ousted(reason)
+
+    def deduplicate(self) -> bool:
+        """Kafka does not tell repeats."""
+        return False
+
+    # -- publishing
+
+    async def publish(
+        self,
+        messages: Sequence[OutMessage],
+        *,
+        batch: bool = True,
+        requests: Sequence[Request | None] = (),
+    ) -> list[Result]:
+        """As `broker.Publishing.publish`. Each message is a record of its own, whatever `batch` says."""
+        await self._room()
+        results: list[Result | None] = [None] * len(messages)
+        posting = Posting(results)
+        alone, bytes_max, name, numbers = (
+            len(self._logs) == 1,
+            self._publishing.bytes_max,
+            self._kept_name,
+            self._numbers,
+        )
+        for place, message in enumerate(messages):
+            given = message.sequence_id is not None
+            number = numbers.give(message)
+            self.last_sequence_id = max(self.last_sequence_id, number)
+            try:
+                if len(message.payload) > bytes_max:
+                    raise _too_large(len(message.payload), bytes_max)
+                partition = (
+                    0
+                    if alone and message.partition is None
+                    else self._router.choose(message.key, message.partition)
+                )
+                record = record_of(message, name, numbered=given or bool(name))
+            except PenstockError as error:
+                results[place] = error
+            else:
+                posting.add(partition, place, record)
+        self.published += await posting.post(self._logs, self._publishing.records)
+        made = [_internal_error() if result is None else result for result in results]
+        if requests:
+            settle_all(requests, made)
+        return made
+
+    def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
+        """One at a time: other producers' records may come between several."""
+        return (
+            count == 1
+            and (len(self._logs) == 1 or partition is not None)
+            and size_bytes <= self._publishing.bytes_max
+            and not self._kept_name
+        )
+
+    async def publish_plain(
+        self,
+        payloads: Payloads,
+        schema_version: int | None,
+        partition: int | None = None,
+        *,
+        batch: bool = True,
+    ) -> Placement:
+        """As `broker.Publishing.publish_plain`, for one message."""
+        await self._room()
+        (payload,) = payloads
+        value = payload.encode() if isinstance(payload, str) else payload
+        topic = self._logs[0 if partition is None else self._router.choose(None, partition)]
+        self.last_sequence_id = self._numbers.take(1)
+        headers = None if schema_version is None else schema_header(schema_version)
+        offset = await self._publishing.one(topic, NewRecord(value, None, headers))
+        self.published += 1
+        return Placement(topic, topic.ledger, offset, offset, 1)
+
+    async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
+        """As `broker.Publishing.publish_entries`. The id of an entry of several messages is the first one's."""
+        await self._room()
+        places: list[range] = []
+        results: list[Result | None] = []
+        posting = Posting(results)
+        for item in items:
+            first = len(results)
+            try:
+                records = records_of(item.content, numbered=bool(self._kept_name))
+            except PenstockError as error:
+                results.append(error)
+            else:
+                for record in records:
+                    posting.add(0, len(results), record)
+                    results.append(None)
+            self.last_sequence_id = max(self.last_sequence_id, item.content.sequence_id)
+            places.append(range(first, len(results)))
+        self.published += await posting.post(self._logs, self._publishing.records)
+        for item, own in zip(items, places, strict=True):
+            failed = [one for one in results[own.start : own.stop] if isinstance(one, PenstockError)]
+            item.settle(failed[0] if failed else results[own.start] or _internal_error())
+        return [item.result or _internal_error() for item in items]
+
+    async def _room(self) -> None:
+        if self.close_reason is not None:
+            raise self.close_reason
+        if self._publishing.records.full:
+            await self._publishing.records.room()
+
+    async def schema_version(self, schema: SchemaInfo) -> int | None:
+        """As `broker.Publishing.schema_version`."""
+        return await self._versions.get(schema)
+
+    # -- requests
+
+    def number(self, message: OutMessage) -> int:
+        """As `broker.Producer.number`."""
+        return self._numbers.give(message)
+
+    def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
+        """As `broker.Requesting.ask`."""
+        self._numbers.give_all(messages)
+        return self._publishing.requests.ask_all(self._topic.base, self.name, messages, timeouts)
+
+    async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
+        """As `broker.Requesting.request`."""
+        return await request_reply(self, message, timeout_ms)
+
+
+def _too_large(size: int, size_max: int) -> PenstockError:
+    return PenstockError(ErrorKind.TOO_LARGE, f"a message of {size} bytes; the most is {size_max}")
+
+
+def _internal_error() -> PenstockError:
+    return PenstockError(ErrorKind.INTERNAL, "the message could not be published")

@@ -1,0 +1,99 @@
+"""Records of one call on their way to the partitions of a topic, and what all producers of a process share."""
+
+from collections.abc import Sequence
+
+from penstock.broker.producer import Result
+from penstock.broker.schemas import Schemas
+from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.model.errors import PenstockError
+from penstock.model.message_id import MessageId
+from penstock.runtime.clock import LoopClock
+from penstock.runtime.tasks import finished
+
+from .driver.producer import RecordProducer
+from .driver.record import NewRecord
+from .topic import KafkaTopic
+
+_CLOCK = LoopClock()
+
+
+class Publishing:
+    """What producers publish with. `bytes_max` bounds a message's payload."""
+
+    def __init__(
+        self, records: RecordProducer, schemas: Schemas, requests: RemoteRequests, *, bytes_max: int
+    ) -> None:
+        self.records = records
+        self.schemas = schemas
+        self.requests = requests
+        self.bytes_max = bytes_max
+
+    async def one(self, topic: KafkaTopic, record: NewRecord) -> int:
+        """Store one record; returns its offset, or raises why it is not stored."""
+        topic.check_open()
+        began = _CLOCK.monotonic_ms()
+        sent = self.records.send((topic.place.topic, topic.place.partition), (record,))
+        (outcome,) = await finished(sent.future)
+        if isinstance(outcome, PenstockError):
+            raise outcome
+        topic.stored(outcome + 1)
+        topic.published(1, record.size(), _CLOCK.monotonic_ms() - began)
+        return outcome
+
+
+class Posting:
+    """Records of one call by partition, each with its place in `results`."""
+
+    __slots__ = ("_places", "_records", "_results")
+
+    def __init__(self, results: list[Result | None]) -> None:
+        self._results = results
+        self._records: dict[int, list[NewRecord]] = {}
+        self._places: dict[int, list[int]] = {}
+
+    def add(self, partition: int, place: int, record: NewRecord) -> None:
+        """A record for a partition; the results have its place when it is posted."""
+        records = self._records.get(partition)
+        if records is None:
+            records = self._records[partition] = []
+            self._places[partition] = []
+        records.append(record)
+        self._places[partition].append(place)
+
+    async def post(self, topics: Sequence[KafkaTopic], producer: RecordProducer) -> int:
+        """Send all, and set each one's result when it is known; returns how many were stored."""
+        began = _CLOCK.monotonic_ms()
+        sent = []
+        for partition, records in self._records.items():
+            topic = topics[partition]
+            try:
+                topic.check_open()
+            except PenstockError as error:
+                for place in self._places[partition]:
+                    self._results[place] = error
+            else:
+                at = topic.place.topic, topic.place.partition
+                sent.append((topic, partition, producer.send(at, records)))
+        stored = 0
+        for topic, partition, one in sent:
+            outcomes = await finished(one.future)
+            stored += self._settle(topic, partition, outcomes, began)
+        return stored
+
+    def _settle(
+        self, topic: KafkaTopic, partition: int, outcomes: Sequence[int | PenstockError], began: int
+    ) -> int:
+        results, ledger, number = self._results, topic.ledger, topic.name.partition
+        stored, last = 0, -1
+        for place, outcome in zip(self._places[partition], outcomes, strict=True):
+            if isinstance(outcome, PenstockError):
+                results[place] = outcome
+            else:
+                results[place] = MessageId(ledger, outcome, number)
+                stored += 1
+                last = max(last, outcome)
+        if stored:
+            topic.stored(last + 1)
+            size = sum([record.size() for record in self._records[partition]])
+            topic.published(stored, size, _CLOCK.monotonic_ms() - began)
+        return stored

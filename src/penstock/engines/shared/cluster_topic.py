@@ -1,0 +1,82 @@
+"""A topic or partition of a cluster as this server uses it: who publishes and consumes here, and how much."""
+
+from collections.abc import Sized
+from typing import Protocol
+
+import msgspec
+
+from penstock.broker.subscription import Subscription
+from penstock.broker.topic import Publisher
+from penstock.model.policy import InForce
+from penstock.runtime.clock import Clock
+from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """`broker.BacklogFigures`: the cluster measures it, or nobody does."""
+
+    bytes: int = 0
+    oldest_ms: int = 0
+    empty: bool = True
+
+
+class NoCompaction(msgspec.Struct, frozen=True):
+    """`broker.Compaction`: the cluster compacts."""
+
+    status: str = "NOT_RUN"
+    last_error: str = ""
+
+
+class _Used(Protocol):
+    """A topic with its log."""
+
+    producers: dict[str, Publisher]
+    subscriptions: dict[str, Subscription]
+
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def followers(self) -> Sized: ...
+
+
+class ClusterTopic:
+    """`broker.Topic` without the log, which stands beside it. Producers and subscriptions are this server's, each entered by
+    the one that makes it."""
+
+    compaction = NoCompaction()
+    epoch = -1
+
+    def __init__(self, clock: Clock, policies: InForce) -> None:
+        self.policies = policies
+        self.producers: dict[str, Publisher] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.rate_in = Rate(clock)
+        self.write_latency: Histogram | None = None
+        self.last_publish_ms = 0
+        self._now_ms = clock.now_ms
+
+    @property
+    def used(self: _Used) -> bool:
+        return bool(self.producers or self.subscriptions or self.next_offset > self.first_offset)
+
+    @property
+    def in_use(self: _Used) -> bool:
+        """Whether this server has clients of it."""
+        return bool(self.producers or self.subscriptions or self.followers)
+
+    async def measure_backlog(self) -> Backlog:
+        return Backlog()
+
+    def last_sequence_id(self, producer: str) -> int:
+        found = self.producers.get(producer)
+        return -1 if found is None else found.last_sequence_id
+
+    def published(self, messages: int, size: int, took_ms: float) -> None:
+        """Count what was stored."""
+        self.rate_in.add(messages, size)
+        self.last_publish_ms = self._now_ms()
+        if self.write_latency is None:
+            self.write_latency = Histogram(LATENCY_MS)
+        self.write_latency.observe(took_ms)
