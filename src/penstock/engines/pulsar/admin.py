@@ -50,6 +50,8 @@ _KINDS: Final = {
     504: ErrorKind.UNAVAILABLE,
 }
 
+_NOT_OWNED: Final = "Failed to find ownership"
+
 
 class Admin:
     """Asks another of the hosts each time, and goes on with the next where one cannot be reached."""
@@ -157,6 +159,10 @@ def _refusal(response: httpx.Response, missing: ErrorKind) -> PenstockError:
         pass
     status = response.status_code
     kind = missing if status == 404 else _KINDS.get(status, ErrorKind.INTERNAL)
+    if (
+        status == 412 and _NOT_OWNED in reason
+    ):  # no fault of the caller's: a bundle that is on its way to a broker
+        kind = ErrorKind.UNAVAILABLE
     return PenstockError(kind, f"the cluster refuses it with status {status}: {reason}")
 
 
