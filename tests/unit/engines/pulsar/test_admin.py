@@ -90,8 +90,8 @@ async def test_refusals(url: str, path: str, kind: ErrorKind, text: str) -> None
         (409, "This topic already exists", ErrorKind.ALREADY_EXISTS),
         (412, "Topic name is not valid", ErrorKind.BAD_PARAMETER),
         (412, "Failed to find ownership for topic:persistent://a/b/c", ErrorKind.UNAVAILABLE),
-        (503, "", ErrorKind.UNAVAILABLE),
-        (500, "", ErrorKind.INTERNAL),
+        (503, "Service Unavailable", ErrorKind.UNAVAILABLE),
+        (500, "Server error", ErrorKind.INTERNAL),
     ],
 )
 def test_kinds_of_refusals(status: int, reason: str, kind: ErrorKind) -> None:
