@@ -80,6 +80,10 @@ async def kafka(cluster: KafkaCluster) -> AsyncIterator[Kafka]:
         await made.admin.close()
 
 
+def nothing() -> None:
+    """A follower that only has the log followed."""
+
+
 def payloads(entries: list[Entry]) -> list[bytes]:
     """Of entries of one message each."""
     return [message.payload for entry in entries for message in WireFormat().decode(entry)]
@@ -184,7 +188,7 @@ async def test_many_logs_are_followed_by_one_reader(kafka_cluster: KafkaCluster)
         topic = await made.topic(8)
         logs = [await made.log(topic, number) for number in range(8)]
         for log in logs:
-            log.followers.add(list)
+            log.followers.add(nothing)
         for number in range(8):
             await made.produce(topic, *[b"%d" % number] * (number + 1), partition=number)
         await until_async(lambda: [log.next_offset for log in logs] == list(range(1, 9)))
@@ -197,11 +201,11 @@ async def test_a_log_that_was_left_is_followed_again_without_repeats(kafka_clust
         topic = await made.topic()
         log = await made.log(topic)
         for turn in range(5):
-            log.followers.add(list)
+            log.followers.add(nothing)
             await until_async(lambda: log._live)
             await made.produce(topic, b"a%d" % turn, b"b%d" % turn)
             await until_async(lambda wanted=2 * turn + 2: log.next_offset == wanted)  # type: ignore[misc]
-            log.followers.discard(list)
+            log.followers.discard(nothing)
             log._quit()
         assert payloads(await log.read(0, 100)) == [
             b"%c%d" % (one, turn) for turn in range(5) for one in b"ab"
@@ -212,7 +216,7 @@ async def test_what_transactions_leave_out_is_a_gap(kafka_cluster: KafkaCluster)
     async with kafka(kafka_cluster) as made:
         topic = await made.topic()
         log = await made.log(topic)
-        log.followers.add(list)
+        log.followers.add(nothing)
         await until_async(lambda: log._live)
         await asyncio.to_thread(_transactions, made, topic)
         # 0 1, a marker, 3 4 that were aborted with their marker, 6 7, a marker
@@ -260,7 +264,7 @@ async def test_a_topic_that_is_deleted_ends_its_log(kafka_cluster: KafkaCluster)
     async with kafka(kafka_cluster) as made:
         topic = await made.topic()
         log = await made.log(topic)
-        log.followers.add(list)
+        log.followers.add(nothing)
         await until_async(lambda: log._live)
         waiting = asyncio.create_task(log.grown(0, FOREVER_MS))  # noqa: TID251 # awaited below
         await made.admin.delete(topic)

@@ -19,7 +19,7 @@ from .errors import engine_error, error_of
 from .record import At, NewRecord
 
 TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
-LINGER_MS: Final = 1  # so long a batch waits for more
+LINGER_MS: Final = 2  # so long a batch waits for more
 MISSING_MS: Final = 5_000  # a topic that nobody knows for so long is reported as missing
 BYTES_MAX: Final = 64 << 20  # on their way; publishers wait then
 RECORDS_MAX: Final = 200_000
