@@ -20,7 +20,9 @@ AGAIN_S: Final = 1.0  # after the cluster could not be asked
 IDLE_MS: Final = 10_000  # a log without followers is followed so long: the next one often comes soon
 GAPS_MAX: Final = 1024  # that are remembered
 LOOKS: Final = 3  # AGAIN_S apart, that do not find a topic: then it is gone
-LOOK_MS: Final = 10_000  # between looks at a log that is followed
+LOOK_MS: Final = (
+    60_000  # between looks at a log that is followed: topics that go are mostly learned of otherwise
+)
 
 
 class FollowedLog:

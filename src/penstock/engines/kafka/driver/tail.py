@@ -20,7 +20,9 @@ from .record import At, Record
 
 BATCH_MAX: Final = 500  # records: they are made entries on the loop, at about 2 µs each
 WAIT_S: Final = 0.05  # of one wait of the thread: who begins to follow, or leaves, waits so long
-FETCH_WAIT_MS: Final = 100  # the broker's where nothing comes
+FETCH_WAIT_MS: Final = (
+    250  # the broker's where nothing comes; what is followed then is asked for with the next request
+)
 AHEAD_KB: Final = 16_384  # that librdkafka holds for the loop, about
 
 STALE_MAX: Final = (
