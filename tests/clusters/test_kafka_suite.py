@@ -16,6 +16,8 @@ from penstock.wire.entry import WireFormat  # noqa: E402
 
 
 class TestKafka(EngineSuite):
+    batches = False  # a message is a record
+
     @pytest.fixture(autouse=True)
     def cluster(self, kafka_cluster: KafkaCluster) -> None:
         self.settings = ClusterSettings(

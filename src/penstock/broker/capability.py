@@ -13,7 +13,9 @@ class Capability(Enum):
     STAGED_PUBLISH = "staged publishing"  # the exactly-once sink of Spark
     ENTRIES = "publishing of whole entries"  # in bulk, as clients made them
     COMPACTION = "compaction on demand"
-    # Dense numbers of messages. Without them positions are opaque inside the process, and never shown.
+    TERMINATION = "termination of topics"
+    EXCLUSIVE_PRODUCERS = "producers that have a topic alone"
+    # Numbers of messages that rise; dense ones unless the log is Kafka's. Without them positions are opaque inside the process, and never shown.
     OFFSETS = "offsets"
 
 

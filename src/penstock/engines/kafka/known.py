@@ -90,7 +90,9 @@ class KnownTopics:
 
     async def ask(self, name: TopicName) -> Described | None:
         """Ask the cluster for one topic, however fresh what is known is."""
-        found = await self._admin.describe(self.naming.kafka_name(name))
+        kafka = self.naming.kafka_name(name)
+        there = self._namespaces.exists(name.namespace_name)
+        found = await self._admin.describe(kafka) if there else None
         self.put(name, found)
         return found
 

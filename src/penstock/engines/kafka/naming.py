@@ -75,7 +75,7 @@ class Naming:
         if text.startswith(HIDDEN):
             raise PenstockError(ErrorKind.BAD_PARAMETER, f"{text} is a topic of Kafka's own")
         owner = self._namespace_of(text)
-        if owner is not None and owner != name.namespace_name:
+        if owner is not None and len(self.prefix(owner)) > len(self.prefix(name.namespace_name)):
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER, f"{text} in Kafka is a topic of namespace {owner}, by its prefix"
             )

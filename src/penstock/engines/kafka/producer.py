@@ -6,12 +6,14 @@ ids that were given are kept in headers, and nothing is dropped for them.
 
 from collections.abc import Callable, Sequence
 
+from penstock.broker.capability import Capability
 from penstock.broker.producer import Item, Placement, Reply, Request, Result
 from penstock.broker.topic import Topic
 from penstock.engines.shared.requests import request_reply, settle_all
 from penstock.engines.shared.routing import Router
 from penstock.engines.shared.schemas import AskedVersions
 from penstock.engines.shared.sequence_ids import Numbers
+from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
@@ -63,7 +65,7 @@ class Producer:
         """Join the topics. Raises PRODUCER_BUSY, NOT_SUPPORTED."""
         options = self.options
         if options.access_mode is not AccessMode.SHARED:
-            raise PenstockError(ErrorKind.NOT_SUPPORTED, "Kafka knows of no producer that has a topic alone")
+            raise refuse(Capability.EXCLUSIVE_PRODUCERS.value)
         if options.shared_name:
             return
         for topic in self._logs:

@@ -7,9 +7,11 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.capability import Capability
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.topic import MetaStore
 from penstock.broker.topics import TopicObserver
+from penstock.engines.shared.unsupported import refuse
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce
@@ -109,6 +111,8 @@ class KafkaTopics(KnownTopics):
 
     async def _log(self, name: TopicName) -> KafkaTopic:
         topic = self._open.get(name)
+        if topic is None and name.partition == 0:
+            topic = self._open.get(name.base)  # it had no partitions when it was opened
         if topic is not None:
             return topic
         of = name if self.found(name) is not None else name.base
@@ -174,9 +178,9 @@ class KafkaTopics(KnownTopics):
         """Let a topic have more partitions; raises FEWER_PARTITIONS, BAD_PARAMETER, TOPIC_NOT_FOUND."""
         self._check_partitions(partitions)
         await self.ask(name)
-        have = self.partitions(name)
-        if not have:
-            raise PenstockError(ErrorKind.BAD_PARAMETER, f"{name} is not a partitioned topic")
+        if self.found(name) is None:
+            raise self.missing(name)
+        have = len(self.logs(name))
         if partitions < have:
             raise PenstockError(
                 ErrorKind.FEWER_PARTITIONS, f"{name} has {have} partitions: they cannot be fewer"
@@ -245,7 +249,7 @@ class KafkaTopics(KnownTopics):
         self.learned(str(name), document)
 
     async def terminate(self, name: TopicName) -> Sequence[KafkaTopic]:
-        raise PenstockError(ErrorKind.NOT_SUPPORTED, "Kafka's topics cannot be terminated")
+        raise refuse(Capability.TERMINATION.value)
 
     # -- coming and going
 

@@ -102,10 +102,10 @@ class Admin:
         kept = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
         target = path + ("?" + query.decode("latin-1") if query else "")
         response = await self._send(method, target, headers=kept, content=body)
-        answered = [(name.lower(), value) for name, value in response.headers.raw]
         return ClusterAnswer(
             response.status_code,
-            [(name, value) for name, value in answered if name not in _HOP_BY_HOP],
+            # Names as they are written: Pulsar's own clients compare them.
+            [(name, value) for name, value in response.headers.raw if name.lower() not in _HOP_BY_HOP],
             response.content,
         )
 

@@ -94,7 +94,7 @@ class PulsarBroker:
         except BaseException:
             await self.cluster.close()
             raise
-        offers = [Capability.ENTRIES]
+        offers = [Capability.ENTRIES, Capability.TERMINATION, Capability.EXCLUSIVE_PRODUCERS]
         if self.cluster.numbered:
             offers += [Capability.OFFSETS, Capability.BYTE_POSITIONS]
         if self.cluster.flag("transactionCoordinatorEnabled"):

@@ -1,7 +1,7 @@
 """A broker that the tests of a suite drive, with clients that take what they are given."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from uuid import uuid4
@@ -50,6 +50,13 @@ def stored(results: Sequence[Result]) -> list[MessageId]:
 def kinds(results: Sequence[Result]) -> list[ErrorKind | None]:
     """The kinds of error of messages that were not stored, None for those that were."""
     return [result.kind if isinstance(result, PenstockError) else None for result in results]
+
+
+async def refused(call: Awaitable[object]) -> None:
+    """Prove that the engine does not have something."""
+    with pytest.raises(PenstockError) as caught:
+        await call
+    assert caught.value.kind is ErrorKind.NOT_SUPPORTED
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -203,12 +210,14 @@ class EngineTests:
     """Tests of one part of an engine; `make` says how a broker is made.
 
     `namespace` exists in it. `durable`: a broker over the same folder (or cluster) has what another left.
+    `batches`: whether messages of one call may share an entry.
     `early_ms`: how much too early a delayed message may come, where the engine's clock of delays is a coarse one.
     """
 
     pytestmark = pytest.mark.anyio
     namespace: str = "public/default"
     durable: ClassVar[bool] = True
+    batches: ClassVar[bool] = True
     early_ms: ClassVar[int] = 0
 
     def make(self, folder: Path) -> Broker:

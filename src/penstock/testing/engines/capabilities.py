@@ -1,7 +1,5 @@
 """What not every engine can: it does it, or refuses it with NOT_SUPPORTED."""
 
-from collections.abc import Awaitable
-
 import pytest
 
 from penstock.broker.capability import Capability, require
@@ -12,14 +10,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.stage import StageKey
 
-from .bench import Bench, EngineTests, stored
-
-
-async def refused(call: Awaitable[object]) -> None:
-    """Prove that the engine does not have something."""
-    with pytest.raises(PenstockError) as caught:
-        await call
-    assert caught.value.kind is ErrorKind.NOT_SUPPORTED
+from .bench import Bench, EngineTests, refused, stored
 
 
 def entry(bench: Bench, text: str, sequence_id: int = 0) -> NewEntry:

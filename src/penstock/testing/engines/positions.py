@@ -79,8 +79,7 @@ class PositionTests(EngineTests):
     async def test_journals_are_read_in_one_order(self, bench: Bench) -> None:
         journals = bench.broker.journals
         if journals is None:
-            assert bench.broker.cluster is None  # it keeps documents
-            return
+            return  # byte positions are kept otherwise, or not at all
         log = bench.topic.sibling(f"{bench.topic.local}-partition-3")
         one, other = journals.open(log, "test"), journals.open(log, "test")
         assert list(await one.read_on()) == []

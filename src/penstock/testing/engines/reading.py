@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from penstock.broker.log import Log
 from penstock.model.entry import Entry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST, MessageId
@@ -21,6 +22,13 @@ class ReadingTests(EngineTests):
         await bench.publish("d", "e")
         log = await bench.log()
         entries = await log.read_at(log.first_offset, 10)
+        if not self.batches:
+            assert payloads(bench, entries) == list("abcde")
+            assert [one.count for one in entries] == [1] * 5
+            for at, entry in enumerate(entries):
+                assert payloads(bench, await log.read_at(entry.offset, 10)) == list("abcde")[at:]
+            assert await log.read_at(log.next_offset, 10) == []
+            return
 
         assert payloads(bench, entries) == ["abc", "d", "e"]
         assert [one.count for one in entries] == [3, 1, 1]
@@ -58,9 +66,17 @@ class ReadingTests(EngineTests):
         assert len(await log.read_at(log.first_offset, 10, 1 << 20)) == 3
 
     async def test_by_id(self, bench: Bench) -> None:
-        ids = await bench.publish("a", "b", "c", batch=True)
+        ids = await bench.publish("a", "b", "c", batch=self.batches)
         ids += await bench.publish("d", "e")
         log = await bench.log()
+        if not self.batches:
+            entries = await log.read_at(log.first_offset, 10)
+            assert [log.id_of(one, -1) for one in entries] == ids
+            for at, one in enumerate(entries):
+                assert await log.offset_after(ids[at], inclusive=True) == one.offset
+                assert await log.offset_after(ids[at]) == one.end
+            await self._no_other_ids(log, ids[0])
+            return
         first, second, third = await log.read_at(log.first_offset, 10)
 
         assert await log.offset_after(EARLIEST) == log.first_offset
@@ -73,8 +89,11 @@ class ReadingTests(EngineTests):
         assert await log.read_at(await log.offset_after(ids[4]), 1) == []
         assert [log.id_of(first, index) for index in range(3)] == ids[:3]
         assert [log.id_of(one, -1) for one in (second, third)] == ids[3:]
+        await self._no_other_ids(log, ids[0])
+
+    async def _no_other_ids(self, log: Log, one: MessageId) -> None:
         with pytest.raises(PenstockError) as caught:
-            await log.offset_after(MessageId(ids[0].ledger + (1 << 50), 0, 7))
+            await log.offset_after(MessageId(one.ledger + (1 << 50), 0, 7))
         assert caught.value.kind is ErrorKind.BAD_PARAMETER
 
     async def test_by_time(self, bench: Bench) -> None:
