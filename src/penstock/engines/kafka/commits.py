@@ -2,16 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
 
 from penstock.model.errors import PenstockError
 from penstock.runtime.tasks import Tasks
 
 from .cursors import committed_cursor
 from .driver.groups import Committed
+from .driver.member import Rebalanced
 from .driver.record import At
 from .subscription import GroupSubscription
 
 Send = Callable[[Mapping[At, Committed]], Awaitable[None]]
+
+
+AGAIN_S: Final = 0.05  # between two tries of a commit that met a rebalance
+COMMIT_S: Final = 15.0  # then a commit that meets rebalances has failed
 
 
 class _Round:
@@ -38,6 +44,9 @@ class Commits:
         self._check = check
         self._next: _Round | None = None
         self._sending = asyncio.Lock()
+        # Not set while partitions are given back, with a last commit: until then it is open what of theirs is committed.
+        self.settled = asyncio.Event()
+        self.settled.set()
 
     async def save(self, sources: Iterable[GroupSubscription]) -> None:
         """Commit the cursors of these; raises the error of the first that could not be committed."""
@@ -61,26 +70,45 @@ class Commits:
             now.done.set()
 
     async def _commit_all(self, now: _Round) -> None:
-        changes: dict[GroupSubscription, Committed] = {}
-        left = 0
-        for source in now.sources:
-            committed, some = committed_cursor(source.cursor, source.type)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + COMMIT_S
+        while True:
+            await self.settled.wait()
+            changes = self.changes(now.sources, now.errors)
+            if not changes:
+                return
+            try:
+                await self._send({source.at: one for source, one in changes.items()})
+            except Rebalanced as error:  # what this process has still is sent again
+                if loop.time() > until:
+                    now.errors |= dict.fromkeys(changes, error)
+                    return
+                await asyncio.sleep(AGAIN_S)
+            except PenstockError as error:
+                now.errors |= dict.fromkeys(changes, error)
+                return
+            else:
+                for source, one in changes.items():
+                    source.saved = one
+                return
+
+    def changes(
+        self,
+        sources: Iterable[GroupSubscription],
+        errors: dict[GroupSubscription, PenstockError] | None = None,
+    ) -> dict[GroupSubscription, Committed]:
+        """What is not committed yet; `errors` gets those that this process may not commit for."""
+        found: dict[GroupSubscription, Committed] = {}
+        for source in sources:
+            committed, left = committed_cursor(source.cursor, source.type)
             if committed == source.saved:
                 continue
             try:
                 self._check(source)
             except PenstockError as error:
-                now.errors[source] = error
+                if errors is not None:
+                    errors[source] = error
                 continue
-            changes[source] = committed
-            left += some
-        if not changes:
-            return
-        try:
-            await self._send({source.at: one for source, one in changes.items()})
-        except PenstockError as error:
-            now.errors |= dict.fromkeys(changes, error)
-            return
-        self.left_out += left
-        for source, one in changes.items():
-            source.saved = one
+            found[source] = committed
+            self.left_out += left
+        return found
