@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks
 
 from .cursors import committed_cursor
@@ -43,6 +43,7 @@ class Commits:
         self._send = send
         self._check = check
         self._next: _Round | None = None
+        self._rounds: set[_Round] = set()
         self._sending = asyncio.Lock()
         # Not set while partitions are given back, with a last commit: until then it is open what of theirs is committed.
         self.settled = asyncio.Event()
@@ -54,6 +55,7 @@ class Commits:
         joined = self._next
         if joined is None:
             joined = self._next = _Round()
+            self._rounds.add(joined)
             self._tasks.spawn(self._commit(joined), f"commit for group {self._group}")
         joined.sources.update(dict.fromkeys(wanted))
         await joined.done.wait()
@@ -67,7 +69,20 @@ class Commits:
                 self._next = None
                 await self._commit_all(now)
         finally:
+            self._rounds.discard(now)
             now.done.set()
+
+    def end(self, source: GroupSubscription) -> None:
+        """The partition of a subscription is gone: who waits for what is not committed of it is refused."""
+        if self.changes([source], {}, check=False):
+            error = PenstockError(
+                ErrorKind.UNAVAILABLE,
+                f"{source.topic.name} went to another process before the acknowledgement was committed",
+            )
+            for one in self._rounds:
+                if source in one.sources:
+                    one.errors[source] = error
+        source.commits = False
 
     async def _commit_all(self, now: _Round) -> None:
         loop = asyncio.get_running_loop()
@@ -96,15 +111,20 @@ class Commits:
         self,
         sources: Iterable[GroupSubscription],
         errors: dict[GroupSubscription, PenstockError] | None = None,
+        *,
+        check: bool = True,
     ) -> dict[GroupSubscription, Committed]:
         """What is not committed yet; `errors` gets those that this process may not commit for."""
         found: dict[GroupSubscription, Committed] = {}
         for source in sources:
+            if not source.commits:
+                continue
             committed, left = committed_cursor(source.cursor, source.type)
             if committed == source.saved:
                 continue
             try:
-                self._check(source)
+                if check:
+                    self._check(source)
             except PenstockError as error:
                 if errors is not None:
                     errors[source] = error

@@ -127,6 +127,7 @@ class Group:
         for at, one in committed.items():
             if at in self.sources and self.sources[at].suspended:
                 self.sources[at].saved = one
+        self._ended(places)
         self.commits.settled.set()
 
     def lost(self, places: Sequence[At]) -> None:
@@ -135,6 +136,14 @@ class Group:
         for at in places:
             if at in self.sources:
                 self.sources[at].give_up()
+        self._ended(places)
+
+    def _ended(self, places: Sequence[At]) -> None:
+        """What is not committed of these never will be."""
+        for at in places:
+            source = self.sources.get(at)
+            if source is not None and source.suspended:
+                self.commits.end(source)
 
     def refused(self, error: PenstockError) -> None:
         self._end_turn(error)
