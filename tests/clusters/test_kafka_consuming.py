@@ -72,6 +72,7 @@ class Bench:
         self.topic = TopicName.parse(self.name)
         self.partitions = partitions
         self.brokers: list[KafkaBroker] = []
+        self._made = False
         self.clients: list[Client] = []
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0})
 
@@ -80,7 +81,8 @@ class Bench:
         broker = KafkaBroker(settings, BrokerSettings(cursor_flush_ms=20), WireFormat(), LoopClock())
         await broker.start()
         self.brokers.append(broker)
-        if len(self.brokers) == 1:
+        if not self._made:
+            self._made = True
             await broker.topics.create(self.topic, self.partitions if self.partitions > 1 else 0)
         return broker
 

@@ -414,10 +414,12 @@ async def test_a_process_that_lost_the_writer_commits_nothing(
                 frozen.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
             )
             await there.wait()
-            done, new = await quick.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
-            assert new
-            go_on.set()
-        assert first.result() == (done, False)
+            try:
+                found = await quick.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+            finally:
+                go_on.set()
+        assert found[1]
+        assert first.result() == (found[0], False)
     assert await asyncio.to_thread(values, server, name) == expected(0)
 
 
@@ -453,10 +455,12 @@ async def test_a_record_that_comes_behind_that_of_the_next_owner(
             )
             await copied.wait()
             monkeypatch.setattr(WriterLog, "_read", commit_before)
-            done, new = await two.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
-            assert (done, new) == (made[0][0], False)
-            go_on.set()
-        assert first.result()[0] == done
+            try:
+                found = await two.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+            finally:
+                go_on.set()
+        assert found == (made[0][0], False)
+        assert first.result()[0] == found[0]
     assert await asyncio.to_thread(values, server, name) == expected(0)
 
 
@@ -468,6 +472,9 @@ async def test_a_process_that_knows_of_no_other_forgets_what_another_forgot(
         stages = await staged(one, name, 0, targets)
         assert (await one.staging.commit(name, 0, stages, ANYBODY, topics=targets, keep=True))[1]
         await two.staging.forget(name, ANYBODY, targets, force=False)
+        with pytest.raises(PenstockError) as caught:
+            await one.staging.commit(name, 0, stages, ANYBODY, topics=targets, keep=True)
+        assert caught.value.kind is ErrorKind.STAGE_NOT_FOUND, "it is no repeat"
         stages = await staged(one, name, 0, targets)
         assert (await one.staging.commit(name, 0, stages, ANYBODY, topics=targets, keep=True))[1]
     assert await asyncio.to_thread(values, server, name) == expected(0) * 2

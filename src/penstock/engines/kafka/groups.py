@@ -97,7 +97,7 @@ class Group:
     async def look(self, topic: str) -> None:
         """Have partitions assigned that a topic got."""
         if self._member is not None and topic in self._topics:
-            await self._member.look(topic)
+            await self._member.look()
 
     def forget(self, source: GroupSubscription) -> None:
         """A subscription is gone."""

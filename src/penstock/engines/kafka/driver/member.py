@@ -112,9 +112,12 @@ class Member:
         self.busy_until = monotonic() + BUSY_S
         self._wake()
 
-    async def look(self, topic: str) -> None:
-        """Learn of partitions that a topic got: they are assigned soon."""
-        await self._run(lambda: self._consumer.list_topics(topic, timeout=REVOKE_S))
+    async def look(self) -> None:
+        """Learn of partitions that topics got: they are assigned soon."""
+        # Only a list of all topics makes librdkafka compare what it is subscribed to.
+        await self._run(lambda: self._consumer.list_topics(timeout=REVOKE_S))
+        self.busy_until = monotonic() + BUSY_S
+        self._wake()
 
     async def commit(self, changes: Mapping[At, Committed]) -> None:
         """Commit for partitions; raises `Rebalanced`, TOO_LARGE, and what else the cluster refuses."""
