@@ -17,7 +17,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(__file__.rpartition("/")[0]):
             item.add_marker(pytest.mark.clusters)
-            item.add_marker(pytest.mark.timeout(240))
+            if (
+                item.get_closest_marker("timeout") is None
+            ):  # an item's own mark would count before its module's
+                item.add_marker(pytest.mark.timeout(240))
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,19 @@
 """Logs of a real Kafka: positions, reads, followers, gaps, and what happens when a topic goes."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.kafka_broker import KafkaCluster
+from tests.support.kafka_broker import KafkaCluster, standalone
 from tests.support.waiting import until_async
 
 from penstock.broker.settings import ClusterSettings
+from penstock.engines.kafka.driver import reader
 from penstock.engines.kafka.driver.admin import KafkaAdmin
 from penstock.engines.kafka.driver.config import properties
 from penstock.engines.kafka.driver.fetcher import Fetcher
@@ -288,3 +291,30 @@ async def test_a_topic_that_was_made_again_has_another_log(kafka_cluster: KafkaC
         assert log.deleted
         again = await made.log(topic)
         assert again.ledger != log.ledger
+
+
+async def test_what_a_log_does_while_the_broker_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with standalone(tmp_path) as cluster:
+        async with kafka(cluster) as made:
+            topic, other = await made.topic(), await made.topic()
+            await made.produce(other, b"one")
+            log, followed = await made.log(other), await made.log(topic)
+            await log.refresh()
+            followed.followers.add(nothing)
+            await made.produce(topic, b"before")
+            await until_async(lambda: followed.next_offset == 1)
+
+            cluster.kill(signal.SIGKILL)
+            monkeypatch.setattr(reader, "QUIET_S", 1.0)
+            with pytest.raises(PenstockError) as caught:
+                await log.read(0, 10)
+            assert caught.value.kind is ErrorKind.UNAVAILABLE
+
+            await asyncio.to_thread(cluster.restart)
+            monkeypatch.setattr(reader, "QUIET_S", 60.0)
+            assert payloads(await log.read(0, 10)) == [b"one"]
+            await made.produce(topic, b"after")
+            await until_async(lambda: followed.next_offset == 2)
+            assert payloads(await followed.read(0, 10)) == [b"before", b"after"]

@@ -71,8 +71,13 @@ def admin(cluster: PulsarCluster, topic: str, method: str, what: str, **more: An
 
 def trim(cluster: PulsarCluster, topic: str, left: int) -> None:
     """Have the ledgers go that have ended; returns once so many entries are left."""
-    admin(cluster, topic, "POST", "/trim")
-    until(lambda: admin(cluster, topic, "GET", "/internalStats").json()["numberOfEntries"] == left)
+
+    def trimmed() -> bool:
+        admin(cluster, topic, "POST", "/trim")
+        entries = admin(cluster, topic, "GET", "/internalStats").json()["numberOfEntries"]
+        return bool(entries == left)
+
+    until(trimmed)
 
 
 def test_what_one_process_stores_another_reads_at_the_same_positions(logs: tuple[Log, Log]) -> None:

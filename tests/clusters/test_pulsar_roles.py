@@ -31,6 +31,11 @@ def statuses(
             published = rest.post(TOPIC, json=body, headers=headers)
             again = rest.post(TOPIC, json=body, headers=headers)
             subscribed = rest.post(f"{TOPIC}/subscription/{act_for}-{role}", headers=headers)
+            # Kafka REST posts for the caller, too; what it reads, and keeps of positions, is the server's own.
+            log = "/kafka/topics/roles/0"
+            posted = rest.post(log, content=b"bytes", headers=headers)
+            assert posted.status_code == (204 if published.status_code == 200 else 403)
+            assert rest.get(log, headers={**headers, "range": "bytes=0-"}).status_code == 206
             found[role] = [one.status_code for one in (published, again, subscribed)]
     return found
 

@@ -98,6 +98,29 @@ def test_offsets_go_on_over_ledgers(rest: httpx.Client, topic: str, pulsar_clust
             assert values(read(new, topic, offset=offset)) == expected[offset:]
 
 
+def test_a_topic_that_was_deleted_and_made_again_is_read_from_its_beginning(
+    rest: httpx.Client, topic: str, pulsar_cluster: PulsarCluster
+) -> None:
+    publish(rest, topic, *"abcde")
+    publish(rest, topic, *"fghij")
+    assert values(read(rest, topic, offset=3)) == list("defghij")
+    name = topic.removeprefix("/topics/")
+    pulsar_cluster.admin("DELETE", f"persistent/{name}", params={"force": "true"})
+    # By another client: this server is not told.
+    pulsar_client = pulsar.Client(pulsar_cluster.service_url)
+    try:
+        producer = pulsar_client.create_producer(f"persistent://{name}", batching_enabled=False)
+        for value in "xyz":
+            producer.send(value.encode())
+    finally:
+        pulsar_client.close()
+    for offset in range(4):
+        assert values(read(rest, topic, offset=offset, encoding="text")) == list("xyz")[offset:]
+    assert rest.get(f"{topic}/partitions/0/offsets").json() == {"ledger": -1, "earliest": 0, "latest": 3}
+    publish(rest, topic, "more")
+    assert values(read(rest, topic, offset=2, encoding="text")) == ["z", "more"]
+
+
 def test_raw_entries_are_streamed(rest: httpx.Client, topic: str) -> None:
     publish(rest, topic, "a", "b")
     publish(rest, topic, "c")

@@ -8,9 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -37,11 +38,12 @@ from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.staging import log
 from penstock.engines.pulsar.staging.committing import Committing
 from penstock.engines.pulsar.staging.log import WriterLog
+from penstock.engines.pulsar.staging.records import Committed
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.names import TopicName
-from penstock.model.stage import StageKey
+from penstock.model.stage import Commit, StageKey
 from penstock.pipeline.http.stages import StageCount, Stages
 from penstock.testing.engines.capabilities import CapabilityTests
 from penstock.testing.server import Address, running
@@ -378,33 +380,104 @@ async def test_an_answer_that_is_lost(
     assert values(server, name) == expected(0)
 
 
+@pytest.mark.parametrize("place", ["before its record", "before the end of the transaction"])
 async def test_a_process_that_lost_the_writer_commits_nothing(
-    cluster: PulsarCluster, server: Address, name: str, monkeypatch: pytest.MonkeyPatch
+    cluster: PulsarCluster, server: Address, name: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One stands still just before the record of its commit, another commits the batch, and the first goes on."""
+    """One stands still within its commit, another commits the batch, and the first goes on."""
     settings = settings_of(cluster)
     async with engine(settings) as frozen, engine(settings) as quick:
         stages = await staged(frozen, name, 0, [topic(name)])
-        copied, go_on = asyncio.Event(), asyncio.Event()
-        copy = committing(frozen)._copy
+        there, go_on = asyncio.Event(), asyncio.Event()
+        copy, end = committing(frozen)._copy, committing(frozen)._transactions.end
 
-        async def stand_still(*given: object) -> object:
-            spans = await copy(*given)  # type: ignore[arg-type]
-            copied.set()
+        async def stand_still() -> None:
+            there.set()
             await go_on.wait()
+
+        async def copied(*given: object) -> object:
+            spans = await copy(*given)  # type: ignore[arg-type]
+            await stand_still()
             return spans
 
-        monkeypatch.setattr(committing(frozen), "_copy", stand_still)
+        async def ending(transaction: TransactionId, *, commit: bool) -> None:
+            if commit and not there.is_set():
+                await stand_still()
+            await end(transaction, commit=commit)
+
+        if place == "before its record":
+            monkeypatch.setattr(committing(frozen), "_copy", copied)
+        else:
+            monkeypatch.setattr(committing(frozen)._transactions, "end", ending)
         async with asyncio.TaskGroup() as group:
             first = group.create_task(
                 frozen.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
             )
+            await there.wait()
+            try:
+                found = await quick.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+            finally:
+                go_on.set()
+        assert found[1]
+        assert first.result() == (found[0], False)
+    assert await asyncio.to_thread(values, server, name) == expected(0)
+
+
+async def test_a_record_that_comes_behind_that_of_the_next_owner(
+    cluster: PulsarCluster, server: Address, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was on its way when its process was fenced off, which commits before it learns of that."""
+    settings = settings_of(cluster)
+    async with engine(settings) as one, engine(settings) as two:
+        stages = await staged(one, name, 0, [topic(name)])
+        copied, go_on = asyncio.Event(), asyncio.Event()
+        made: list[tuple[Commit, TransactionId]] = []
+        copy, read = committing(one)._copy, WriterLog._read
+
+        async def stand_still(wanted: Commit, *given: Any) -> Any:
+            spans = await copy(wanted, *given)
+            made.append((msgspec.structs.replace(wanted, spans=spans), given[-1]))
+            copied.set()
+            await go_on.wait()
+            return spans
+
+        async def commit_before(self: WriterLog, until: tuple[int, int]) -> None:
+            monkeypatch.setattr(WriterLog, "_read", read)
+            done, transaction = made[0]
+            await self.append(Committed(done), transaction)
+            await committing(one)._transactions.end(transaction, commit=True)
+            await self._read(until)
+
+        monkeypatch.setattr(committing(one), "_copy", stand_still)
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(
+                one.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+            )
             await copied.wait()
-            done, new = await quick.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
-            assert new
-            go_on.set()
-        assert first.result() == (done, False)
-    assert values(server, name) == expected(0)
+            monkeypatch.setattr(WriterLog, "_read", commit_before)
+            try:
+                found = await two.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
+            finally:
+                go_on.set()
+        assert found == (made[0][0], False)
+        assert first.result()[0] == found[0]
+    assert await asyncio.to_thread(values, server, name) == expected(0)
+
+
+async def test_a_process_that_knows_of_no_other_forgets_what_another_forgot(
+    cluster: PulsarCluster, server: Address, name: str
+) -> None:
+    targets = [topic(name)]
+    async with engine(settings_of(cluster)) as one, engine(settings_of(cluster)) as two:
+        stages = await staged(one, name, 0, targets)
+        assert (await one.staging.commit(name, 0, stages, ANYBODY, topics=targets, keep=True))[1]
+        await two.staging.forget(name, ANYBODY, targets, force=False)
+        with pytest.raises(PenstockError) as caught:
+            await one.staging.commit(name, 0, stages, ANYBODY, topics=targets, keep=True)
+        assert caught.value.kind is ErrorKind.STAGE_NOT_FOUND, "it is no repeat"
+        stages = await staged(one, name, 0, targets)
+        assert (await one.staging.commit(name, 0, stages, ANYBODY, topics=targets, keep=True))[1]
+    assert await asyncio.to_thread(values, server, name) == expected(0) * 2
 
 
 async def test_two_processes_commit_the_same_batches_at_once(
@@ -447,6 +520,41 @@ async def test_batches_stay_whole_where_entries_have_no_numbers(cluster: PulsarC
         done, _ = await broker.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=False)
     assert [(span.entries, span.messages) for span in done.spans] == [(1, 3)]
     assert await payloads_of(cluster.service_url, str(topic(name)), 3) == [b"a", b"b", b"c"]
+
+
+async def test_a_writer_belongs_to_the_role_that_used_it_first(cluster: PulsarCluster, name: str) -> None:
+    alice, bob = Caller(role="alice", origin="alice"), Caller(role="bob", origin="bob")
+    settings, targets = settings_of(cluster), [topic(name)]
+
+    async def refused_to_bob(call: Awaitable[object]) -> None:
+        with pytest.raises(PenstockError) as caught:
+            await call
+        assert caught.value.kind is ErrorKind.FORBIDDEN
+
+    async with engine(settings) as one, engine(settings) as two:
+        data = entry("a")
+        runs = [(await one.topics.get(topic(name)), [data])]
+        await one.staging.stage(StageKey(name, 0, "s"), 0, 0, runs, alice)
+        stages = [Expected("s", 1, 1, len(data.data))]
+        for broker in (one, two):
+            staging = broker.staging
+            await refused_to_bob(staging.stage(StageKey(name, 0, "t"), 0, 0, runs, bob))
+            await refused_to_bob(staging.commit(name, 0, stages, bob, topics=targets, keep=True))
+            await refused_to_bob(staging.abort(name, 0, bob))
+            await refused_to_bob(staging.forget(name, bob, None, force=True))
+            await refused_to_bob(staging.writer(name, bob))
+            listed, _ = await staging.writers(bob, "", 1000)
+            assert name not in [writer.name for writer, _ in listed]
+        done, new = await two.staging.commit(name, 0, stages, alice, topics=targets, keep=True)
+        assert (done.messages, new) == (1, True)
+        found = await one.staging.writer(name, Caller(role="admin", superuser=True))
+        assert found is not None
+        assert (found[0].owner, found[0].keep) == ("alice", True)
+
+        nobodys = f"{name}-nobodys"
+        await one.staging.stage(StageKey(nobodys, 0, "s"), 0, 0, runs, ANYBODY)
+        await two.staging.stage(StageKey(nobodys, 0, "t"), 0, 0, runs, alice)
+        await refused_to_bob(two.staging.stage(StageKey(nobodys, 0, "u"), 0, 0, runs, bob))
 
 
 async def test_a_log_is_begun_anew_and_keeps_what_counts(

@@ -20,7 +20,9 @@ AGAIN_S: Final = 1.0  # after the cluster could not be asked
 IDLE_MS: Final = 10_000  # a log without followers is followed so long: the next one often comes soon
 GAPS_MAX: Final = 1024  # that are remembered
 LOOKS: Final = 3  # AGAIN_S apart, that do not find a topic: then it is gone
-LOOK_MS: Final = 10_000  # between looks at a log that is followed
+LOOK_MS: Final = (
+    60_000  # between looks at a log that is followed: topics that go are mostly learned of otherwise
+)
 
 
 class FollowedLog:
@@ -128,9 +130,10 @@ class FollowedLog:
             self._beginning = True
             self._fetcher.tasks.spawn(self._begin(), f"follow {self.name}")
 
-    async def _begin(self) -> None:
+    async def _begin(self, delay_s: float = 0.0) -> None:
         """Have what comes to the log come here, as soon as the cluster can be asked."""
         try:
+            await asyncio.sleep(delay_s)
             while self.followers and not self.deleted:
                 try:
                     await self.refresh()
@@ -174,12 +177,13 @@ class FollowedLog:
             self.next_offset = max(self.next_offset, offset)
             self.wake()
 
-    def lost(self, missing: bool) -> None:
+    def lost(self) -> None:
         """As `driver.tail.Follower.lost`: what was missed is read like all that is older."""
         self._live = False
         self.wake()  # who waits for what was to come reads it otherwise
-        if self.followers:
-            self._follow()
+        if not self._beginning:
+            self._beginning = True
+            self._fetcher.tasks.spawn(self._begin(AGAIN_S), f"follow {self.name}")
 
     # -- the end
 

@@ -86,6 +86,16 @@ def schema_header(version: int) -> list[Header]:
     return [(_SCHEMA_VERSION, b"%d" % version)]
 
 
+def read_properties(headers: Sequence[Header]) -> dict[str, str] | None:
+    """The properties that headers are; None where one of them may say something else."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name.startswith(OURS):
+            return None
+        found[name] = _text(value)
+    return found
+
+
 def read_headers(headers: Sequence[Header]) -> Said:
     """What headers say; never fails."""
     said = Said()

@@ -60,8 +60,18 @@ class LogEnds:
             if entry is None:
                 raise self._silent()
             end = entry.end
-        self._last = last.ledger, last.entry
+        place = last.ledger, last.entry
+        if place > self._last and end < self.next_offset:
+            self._begin_again()
+        self._last = place
         self._grew(end)
+
+    def _begin_again(self) -> None:
+        """The topic was deleted and made again: what was learned is of another log, though under the same name."""
+        self._readers.end()
+        self._known.clear()
+        self.first_offset = self.next_offset = 0
+        self._first_ms = None
 
     def _silent(self) -> PenstockError:
         return PenstockError(

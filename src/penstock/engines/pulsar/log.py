@@ -45,6 +45,11 @@ class PulsarLog(LogEnds):
         self._stats: Mapping[str, Any] | None = None  # internalStats, and when it was asked for
         self._stats_ms = 0
 
+    def _begin_again(self) -> None:
+        super()._begin_again()
+        self.terminated = False
+        self._stats = None
+
     @property
     def first_entry(self) -> int:
         return self.first_offset

@@ -89,6 +89,11 @@ class Reader:
     def closed(self) -> bool:
         return self._error is not None
 
+    @property
+    def connected(self) -> bool:
+        """Whether the broker can be asked now."""
+        return self._error is None and self._consumer.connected
+
     def covers(self, position: int) -> bool:
         """Whether the next entry is the one that holds `position`, or follows it."""
         last = self.last

@@ -14,7 +14,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
-from penstock.protocols.http.answers import Dialect
+from penstock.protocols.http.answers import Dialect, ExactName
 from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.paths import raw_path
 
@@ -51,7 +51,13 @@ async def _forward(context: ServerContext, cluster: Cluster, path: str, exchange
     )
     if exchange.method not in ("GET", "HEAD"):
         context.audit.changed(caller.role, exchange.scope, answer.status, proxy=caller.proxy)
-    await exchange.whole(answer.status, answer.headers, None if answer.status == 204 else answer.body)
+    headers = [(_name(name), value) for name, value in answer.headers]
+    await exchange.whole(answer.status, headers, None if answer.status == 204 else answer.body)
+
+
+def _name(name: bytes) -> bytes:
+    """Those of Pulsar's messages keep their case, which Java's admin client looks at."""
+    return ExactName(name.decode("latin-1")).encode() if name.startswith(b"X-Pulsar-") else name
 
 
 async def _check(context: ServerContext, caller: Caller, method: str, path: str) -> None:

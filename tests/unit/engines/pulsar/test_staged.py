@@ -106,5 +106,9 @@ def test_a_writer_is_what_its_log_says() -> None:
         again.apply(record)
     assert msgspec.json.encode(again.writer) == msgspec.json.encode(state.writer)
     assert again.commits == state.commits
+    state.apply(Committed(Commit("w", 0, 300, (A,))))  # it comes late, from a process that lost the writer
+    assert state.commits == {(A,): first, (): second}
     state.apply(Forgot((A,)))
     assert state.commits == {(): second}
+    state.apply(Committed(Commit("w", 0, 300, (A,))))
+    assert state.commits[A,].batch == 0

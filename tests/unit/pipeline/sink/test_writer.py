@@ -51,7 +51,10 @@ class Server:
         self.asked = (writer, batch, list(stages), [str(topic) for topic in topics], keep)
         if self.error is not None:
             raise self.error
-        spans = [{"topic": topic, "messages": count} for topic, count in self.spans.items()]
+        spans = [
+            {"topic": topic, "offset": 40, "end_offset": 40 + count, "messages": count}
+            for topic, count in self.spans.items()
+        ]
         return {"writer": writer, "batch": batch, "repeated": self.repeated, "topics": topics, "spans": spans}
 
 

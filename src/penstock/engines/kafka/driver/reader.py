@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .errors import engine_error
+from .errors import engine_error, passes
 from .record import At, Record, contiguous
 
 RECORDS_MAX: Final = 1000  # of one read: they are made entries on the loop
@@ -24,7 +24,7 @@ AHEAD_KB: Final = 4096  # that is fetched ahead, about
 T = TypeVar("T")
 
 # What librdkafka mends by itself.
-_PASSING: Final = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+_PASSING: Final = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT))
 
 
 class OutOfRange(Exception):
@@ -52,6 +52,11 @@ def reading(properties: Mapping[str, Any], **own: Any) -> dict[str, Any]:
         "topic.metadata.propagation.max.ms": MISSING_MS,
         **own,
     }
+
+
+def mends(error: KafkaError) -> bool:
+    """Whether librdkafka gets over an error by itself."""
+    return error.code() in _PASSING or passes(error)
 
 
 class Reader:
@@ -137,7 +142,7 @@ class Reader:
                 self._end = message.offset()
             elif code == KafkaError._AUTO_OFFSET_RESET:
                 raise OutOfRange
-            elif code not in _PASSING:
+            elif not mends(error):
                 raise engine_error(error, self._what)
 
     @property

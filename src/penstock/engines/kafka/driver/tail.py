@@ -15,12 +15,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .errors import engine_error
-from .reader import reading
+from .reader import mends, reading
 from .record import At, Record
 
 BATCH_MAX: Final = 500  # records: they are made entries on the loop, at about 2 µs each
 WAIT_S: Final = 0.05  # of one wait of the thread: who begins to follow, or leaves, waits so long
-FETCH_WAIT_MS: Final = 100  # the broker's where nothing comes
+FETCH_WAIT_MS: Final = (
+    250  # the broker's where nothing comes; what is followed then is asked for with the next request
+)
 AHEAD_KB: Final = 16_384  # that librdkafka holds for the loop, about
 
 STALE_MAX: Final = (
@@ -40,8 +42,8 @@ class Follower(Protocol):
     def reached(self, offset: int) -> None:
         """The log ends at an offset: what was not delivered before it is no record."""
 
-    def lost(self, missing: bool) -> None:
-        """Nothing more comes: the topic is not there (`missing`), or the offset is not."""
+    def lost(self) -> None:
+        """Nothing more comes: the topic or the offset is not there, or it may not be read."""
 
 
 class TailReader:
@@ -183,14 +185,8 @@ def _hand(follower: Follower, messages: list[Message]) -> None:
             follower.arrived(list(run))
             continue
         for message in run:
-            code = message.error().code()
-            if code == KafkaError._PARTITION_EOF:
+            error = message.error()
+            if error.code() == KafkaError._PARTITION_EOF:
                 follower.reached(message.offset())
-            elif code == KafkaError._AUTO_OFFSET_RESET:
-                follower.lost(missing=False)
-            elif code in (
-                KafkaError.UNKNOWN_TOPIC_OR_PART,
-                KafkaError._UNKNOWN_TOPIC,
-                KafkaError._UNKNOWN_PARTITION,
-            ):
-                follower.lost(missing=True)
+            elif not mends(error):
+                follower.lost()

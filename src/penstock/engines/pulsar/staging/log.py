@@ -1,8 +1,9 @@
 """The log of a writer: read by any process, appended to by the one that opened it last.
 
 A process opens a log with a producer that fences off all others, writes a record, and reads up to it. The cluster shows
-nothing behind the first entry of a transaction that has not ended: what is read up to a process's own record is complete, and
-a commit of another process is either in it, or will never be: its record can no longer be appended.
+nothing behind the first entry of a transaction that has not ended, so that what is read is complete. It does not tell a process that it was
+fenced off, and a last entry of it may just be on its way: a transaction that was begun, and whose record is not
+there, is aborted. Where it has ended before, its record shows before another record of the new owner's, or never.
 """
 
 import asyncio
@@ -16,7 +17,6 @@ from penstock.client.enums import ProducerAccessMode
 from penstock.client.errors import PulsarException
 from penstock.client.session.commands import Publication
 from penstock.engines.pulsar.reader import Reader
-from penstock.engines.pulsar.readers import QUIET_S
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import TopicName
@@ -24,7 +24,7 @@ from penstock.runtime.clock import Clock
 from penstock.wire.contents import in_transaction
 
 from .records import Opened, Record, WriterState, packed, record_of
-from .space import StagingSpace
+from .space import READ_S, StagingSpace
 
 SETTLE_S: Final = 30.0  # for a transaction that another process left to be over
 LOOK_S: Final = 0.3  # without a record, before it is asked to end
@@ -54,9 +54,10 @@ class WriterLog:
         self._producer = EntryProducer(self._space.cluster.context, how, once=True)
         await self._producer.start()
         until = await self.append(Opened())
-        self.state = WriterState(self.state.name)
         await self._read(until)
-        await self._abort_open()
+        if self.state.open is not None:
+            await self._settle(self.state.open)
+            self.state.open = None
 
     @property
     def ended(self) -> bool:
@@ -95,6 +96,8 @@ class WriterLog:
                 await producer.close()
 
     async def _read(self, until: Placed) -> None:
+        """Read the whole log up to a record of this process."""
+        self.state = WriterState(self.state.name)
         reader = _reader(self._space, self.topic)
         await reader.open()
         loop = asyncio.get_running_loop()
@@ -107,7 +110,7 @@ class WriterLog:
                             ErrorKind.UNAVAILABLE,
                             f"a commit of writer {self.state.name} is under way in another process, and does not end",
                         )
-                    await self._abort_open()
+                    await self._end_blocking()
                     continue
                 entry = reader.take()
                 if entry is None:
@@ -118,15 +121,21 @@ class WriterLog:
         finally:
             await reader.close()
 
-    async def _abort_open(self) -> None:
-        """Abort what another process left; one that was committed stays so, and shows soon."""
-        if self.state.open is None:
-            return
+    async def _end_blocking(self) -> None:
+        """Abort what another process left, which hides what follows; one that is being committed shows soon."""
+        if self.state.open is not None:
+            with contextlib.suppress(PulsarException):  # the cluster aborts it when its time is over
+                await self._transactions.end(self.state.open, commit=False)
+
+    async def _settle(self, left: TransactionId) -> None:
+        """Abort a transaction whose record is not in what was read, or see what became of it."""
         try:
-            await self._transactions.end(self.state.open, commit=False)
+            await self._transactions.end(left, commit=False)
         except PulsarException as error:
             if not has_ended(error):
-                return  # the cluster aborts it when its time is over
+                raise
+            # Its record, if it was committed, came behind ours, and before its end: before another one.
+            await self._read(await self.append(Opened()))
 
 
 async def read_log(space: StagingSpace, writer: str) -> WriterState | None:
@@ -143,7 +152,7 @@ async def read_log(space: StagingSpace, writer: str) -> WriterState | None:
         last = await reader.last_message_id()
         place = (-1, -1)
         while last.entry >= 0 and place < (last.ledger, last.entry):
-            if not await reader.wait(QUIET_S):
+            if not await reader.wait(READ_S):
                 raise PenstockError(
                     ErrorKind.UNAVAILABLE, f"the cluster did not deliver the log of writer {writer} in time"
                 )

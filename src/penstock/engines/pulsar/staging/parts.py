@@ -20,7 +20,6 @@ from penstock.client.session.commands import Publication
 from penstock.engines.pulsar.errors import engine_error
 from penstock.engines.pulsar.positions import BEFORE_ALL, Place
 from penstock.engines.pulsar.reader import Reader
-from penstock.engines.pulsar.readers import QUIET_S
 from penstock.engines.shared.batches import Batch, Share, Stage
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -31,7 +30,7 @@ from penstock.model.stage import StagedRun, StageKey
 from penstock.runtime.clock import Clock
 
 from .records import FORMAT
-from .space import StagingSpace
+from .space import READ_S, StagingSpace
 
 _PIECE: Final = "piece"  # the property
 
@@ -207,7 +206,7 @@ async def pieces_of(space: StagingSpace, topic: TopicName) -> AsyncGenerator[tup
         last = await reader.last_message_id()
         place = BEFORE_ALL
         while last.entry >= 0 and place < (last.ledger, last.entry):
-            if not await reader.wait(QUIET_S):
+            if not await reader.wait(READ_S):
                 raise PenstockError(ErrorKind.UNAVAILABLE, f"the cluster did not deliver {topic} in time")
             entry = reader.take()
             if entry is None:

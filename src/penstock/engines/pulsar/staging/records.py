@@ -82,7 +82,11 @@ class WriterState:
             self.open = record.transaction
         elif isinstance(record, Committed):
             self.open = None
-            self.commits[record.commit.topics or ()] = record.commit
+            topics = record.commit.topics or ()
+            known = self.commits.get(topics)
+            # Of a process that was fenced off, a record without a transaction may come late.
+            if known is None or known.batch <= record.commit.batch:
+                self.commits[topics] = record.commit
         elif isinstance(record, Forgot):
             self.commits.pop(record.topics, None)
 

@@ -12,6 +12,7 @@ from penstock.engines.pulsar.errors import engine_error
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 
+READ_S: Final = 30.0  # without a message that is there: then the read fails
 _KEPT: Final = "penstock"  # the subscription that keeps a log
 _LOG: Final = "log"
 # What names of writers may have as they are; a slash would be another form of topic names, and a dot ends the name.

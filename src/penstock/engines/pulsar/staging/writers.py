@@ -17,7 +17,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
 from .log import WriterLog, read_log
-from .records import Claimed, WriterState
+from .records import Claimed, Opened, WriterState
 from .space import StagingSpace
 
 T = TypeVar("T")
@@ -66,7 +66,10 @@ class Writers:
 
     async def _open(self, writer: str) -> WriterLog:
         log = self._logs.get(writer)
-        if log is None or log.ended:
+        if log is not None and not log.ended:
+            # Nobody tells a process that it was fenced off. What is appended shows that it has the log still.
+            await log.append(Opened())
+        else:
             await self.leave(writer)
             log = WriterLog(self._space, writer, self._transactions, self._clock)
             try:
@@ -92,8 +95,7 @@ class Writers:
 
     async def state(self, writer: str) -> WriterState | None:
         """A writer as its log shows it, None where there is none."""
-        log = self._logs.get(writer)
-        return await read_log(self._space, writer) if log is None or log.ended else log.state
+        return await read_log(self._space, writer)
 
     async def check(self, writer: str, caller: Caller) -> None:
         """Raise FORBIDDEN for another role's writer."""
