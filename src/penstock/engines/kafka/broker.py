@@ -26,6 +26,7 @@ from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from . import properties as properties_module
 from .administration import KafkaAdministration
 from .cluster import KafkaCluster
 from .consumers import Consumers
@@ -42,7 +43,7 @@ from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies
 from .subscriptions import KafkaSubscriptions
-from .topics import PROPERTIES, KafkaTopics
+from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class KafkaBroker:
         listeners[namespaces_module.TENANT].append(self.namespaces.learned_tenant)
         listeners[policies_module.KIND].append(self.policies.learned)
         listeners[schemas_module.KIND].append(self.schemas.learned)
-        listeners[PROPERTIES].append(self.topics.learned)
+        listeners[properties_module.KIND].append(self.topics.properties.learned)
         self.namespaces.listeners.append(self._name_topics)
         self.tasks.spawn(self._sweep(), "let go what is not used")
         self.tasks.spawn(self._list(), "look for topics")
