@@ -16,7 +16,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Uncancellable
 
 from .errors import engine_error, error_of
-from .record import At, NewRecord
+from .record import RECORD_BYTES, At, NewRecord
 
 TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
 LINGER_MS: Final = 2  # so long a batch waits for more
@@ -32,12 +32,13 @@ Outcome = int | PenstockError  # the offset of a record, or why it was not store
 
 
 class Sent:
-    """Records of one call for one partition. `future` gets the outcome of each."""
+    """Records of one call for one partition, and about their bytes. `future` gets the outcome of each."""
 
-    __slots__ = ("_left", "_outcomes", "future", "what")
+    __slots__ = ("_left", "_outcomes", "future", "size", "what")
 
     def __init__(self, what: str, count: int) -> None:
         self.what = what
+        self.size = 0
         self.future: asyncio.Future[list[Outcome]] = Uncancellable()
         self._outcomes: list[Outcome] = [-1] * count
         self._left = count
@@ -106,6 +107,8 @@ class RecordProducer:
         produce, delivered = self._made.produce, self._delivered
         for place, record in enumerate(records):
             size = record.size()
+            sent.size += size
+            size += RECORD_BYTES
             self._bytes += size
             self._records += 1
             try:
