@@ -43,6 +43,7 @@ class Group:
         self._outside = outside
         self._tasks = tasks
         self._member: Member | None = None
+        self._was = ""  # the member that left last: the coordinator may show it still
         self._topics: frozenset[str] = frozenset()
         self._changing = asyncio.Lock()
         self._turn = 0
@@ -90,6 +91,7 @@ class Group:
     async def _leave(self) -> None:
         member, self._member, self._topics = self._member, None, frozenset()
         if member is not None:
+            self._was = member.id
             await self._members.leave(member)
 
     async def look(self, topic: str) -> None:
@@ -240,9 +242,11 @@ class Group:
 
     async def others(self, places: Iterable[At]) -> list[str]:
         """The members at other processes that have any of these partitions."""
-        found, own = await self._outside.describe(self.name), self._member.id if self._member else ""
-        wanted = set(places)
-        return [one.id for one in found.members if one.id != own and one.assigned & wanted] if found else []
+        found, wanted = await self._outside.describe(self.name), set(places)
+        own = (self._was, self.member_id)
+        return (
+            [one.id for one in found.members if one.id not in own and one.assigned & wanted] if found else []
+        )
 
     @property
     def member_id(self) -> str:
