@@ -116,13 +116,14 @@ class KafkaBroker:
             self._records, self.schemas, self.requests, bytes_max=own.max_message_bytes
         )
         self._members = Members(self.cluster.properties)
-        self._groups = Groups(self._members, self.cluster.groups, self.tasks)
+        self._groups = Groups(self._members, self.cluster.groups, self.tasks, settings.group_prefix)
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         replies = KafkaReplies(clock, encoder, self.requests)
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
             self.topics, hosting, self.subscriptions, self.watches, clock, self.tasks, new_name=self.new_name
         )
@@ -232,6 +233,7 @@ class KafkaBroker:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
+            self.subscriptions.sweep()
 
     async def _list(self) -> None:
         while True:
