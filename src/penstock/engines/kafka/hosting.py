@@ -13,7 +13,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.tasks import Tasks
 
-from .groups import Group, Groups
+from .groups import Groups
 from .subscription import GroupSubscription
 from .topic import KafkaTopic
 
@@ -126,10 +126,6 @@ class Hosting:
         topic.subscriptions[name] = made
         topic.followers.add(made.wake)
         return made
-
-    def group_of(self, source: GroupSubscription) -> Group:
-        """The group of a subscription."""
-        return self.groups.of(source.name)
 
 
 class TransientSubscription(Subscription):

@@ -17,7 +17,7 @@ from penstock.model.policy import ConsumerOptions, SubscriptionType
 from .cursors import DELETED, Cursor, committed_cursor
 from .driver.groups import Committed
 from .driver.record import At
-from .groups import Group
+from .group import Group
 from .hosting import Hosting
 from .subscription import GroupSubscription
 from .topic import KafkaTopic
