@@ -52,6 +52,7 @@ class Groups:
         """As `subscription.Membership.stand`."""
         committed = await self.of(source.name).committed([source.at])
         await source.topic.refresh()
+        await source.read_properties()
         if not source.suspended:
             return
         if source.at in committed:

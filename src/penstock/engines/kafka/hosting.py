@@ -1,7 +1,7 @@
 """The subscriptions of the topics that are open here: made, found and let go."""
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from typing import Any
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
@@ -16,8 +16,6 @@ from penstock.runtime.tasks import Tasks
 from .groups import Groups
 from .subscription import GroupSubscription
 from .topic import KafkaTopic
-
-PROPERTIES: Final = "subscription-properties"
 
 Bury = Callable[..., Coroutine[Any, Any, None]]
 
