@@ -251,7 +251,7 @@ async def test_rebalances_under_load_lose_nothing_and_repeat_nothing_acknowledge
                     if not consumer.outbox:
                         await asyncio.sleep(0.005)  # other events end the wait, too
                         continue
-                    for delivery in consumer.take(5):
+                    for delivery in consumer.take(1):  # what waits in the outbox goes as its partition does
                         (message,) = broker.encoder.decode(delivery.entry)
                         text = message.payload.decode()
                         if text in done:
@@ -284,7 +284,7 @@ async def test_rebalances_under_load_lose_nothing_and_repeat_nothing_acknowledge
             tasks.create_task(member(brokers[1], 60))
             await until(lambda: len(done) >= keys * rounds, 90)
             stopping.set()
-        assert not repeated
+        assert not repeated, repeated
 
 
 async def test_partitions_and_topics_that_come_later(kafka_cluster: KafkaCluster) -> None:
