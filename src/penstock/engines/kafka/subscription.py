@@ -154,6 +154,10 @@ class GroupSubscription(Subscription):
             message_id, content, owner=owner, is_error=is_error, schema_version=schema_version
         )
 
+    def trimmed(self, first_offset: int) -> None:
+        if not self.suspended:
+            super().trimmed(first_offset)
+
     async def refresh(self) -> None:
         if self.suspended:
             await self._membership.stand(self)
