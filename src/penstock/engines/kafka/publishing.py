@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock.broker.producer import Result
 from penstock.broker.schemas import Schemas
-from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.replies import Replies
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.runtime.clock import LoopClock
@@ -21,11 +21,11 @@ class Publishing:
     """What producers publish with. `bytes_max` bounds a message's payload."""
 
     def __init__(
-        self, records: RecordProducer, schemas: Schemas, requests: RemoteRequests, *, bytes_max: int
+        self, records: RecordProducer, schemas: Schemas, replies: Replies, *, bytes_max: int
     ) -> None:
         self.records = records
         self.schemas = schemas
-        self.requests = requests
+        self.replies = replies
         self.bytes_max = bytes_max
 
     async def one(self, topic: KafkaTopic, record: NewRecord) -> int:
