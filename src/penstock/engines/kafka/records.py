@@ -16,7 +16,16 @@ from penstock.model.message_id import run_varints
 from penstock.wire.columns import plain_messages
 from penstock.wire.contents import METADATA_AT, is_sealed, join, join_each, open_body
 from penstock.wire.messages import read_messages
-from penstock.wire.metadata import Memo, integer, message_metadata, parse_metadata, read_text, signed, sized
+from penstock.wire.metadata import (
+    Memo,
+    integer,
+    message_metadata,
+    parse_metadata,
+    properties,
+    read_text,
+    signed,
+    sized,
+)
 
 from .driver.record import Header, NewRecord, Record
 from .headers import (
@@ -27,6 +36,7 @@ from .headers import (
     Said,
     no_bytes,
     read_headers,
+    read_properties,
     schema_header,
     write_headers,
 )
@@ -99,8 +109,9 @@ def _data_of_each(
     made: list[bytes] = []
     delays: list[int] = []
     for offset, (time, key, value, some) in enumerate(zip(times, keys, values, headers, strict=True), first):
-        if not some:
-            made += _plain_data(offset, (time,), (key,), (value,))
+        given = read_properties(some) if some else None
+        if given is not None or not some:
+            made.append(_data_of(offset, time, key, value, given))
             delays.append(0)
             continue
         said = read_headers(some)
@@ -109,6 +120,20 @@ def _data_of_each(
         made.append(data)
         delays.append(deliver_at)
     return made, delays
+
+
+def _data_of(
+    offset: int, time: int, key: bytes | None, value: bytes | None, given: dict[str, str] | None
+) -> bytes:
+    """Of one record, whose headers are properties only."""
+    head = _BEGIN + integer(offset) + _TIMES[time]
+    if given:
+        head += properties(b"\x22", given)
+    if key is not None:
+        head += _KEYS[key]
+    if value is None:
+        return join(head + _NULL_VALUE, b"")
+    return join(head, value)
 
 
 def _described(
