@@ -34,6 +34,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
+from .driver.transactions import Transactions
 from .entries import EntryPublishing
 from .groups import Groups
 from .hosting import Hosting
@@ -42,6 +43,8 @@ from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies
+from .staging.space import Space
+from .staging.staging import Staging
 from .subscriptions import KafkaSubscriptions
 from .topics import KafkaTopics
 
@@ -56,7 +59,7 @@ class KafkaBroker:
 
     writes = None
     journals = None
-    capabilities = frozenset((Capability.ENTRIES, Capability.OFFSETS))
+    capabilities = frozenset((Capability.ENTRIES, Capability.OFFSETS, Capability.STAGED_PUBLISH))
 
     def __init__(
         self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
@@ -73,7 +76,6 @@ class KafkaBroker:
         self.storage = StorageHealth()
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
         self.watches = Watches(self.tasks)
-        self.staging = EntryPublishing(self.producer)
         self.naming = Naming(settings.namespaces)
         self.documents = Documents(
             self.cluster,
@@ -114,6 +116,22 @@ class KafkaBroker:
         )
         self._publishing = Publishing(
             self._records, self.schemas, self.requests, bytes_max=own.max_message_bytes
+        )
+        self.staging = Staging(
+            Space(self.cluster, settings.documents_topic, own.stage_timeout_ms, own.max_message_bytes),
+            Transactions(
+                self.cluster.properties,
+                compression=settings.compression,
+                message_bytes_max=own.max_message_bytes,
+                timeout_s=self.cluster.timeout_s,
+            ),
+            self._records,
+            self._fetcher,
+            self.topics,
+            EntryPublishing(self.producer),
+            clock,
+            self.tasks,
+            own.stage_timeout_ms,
         )
         self._members = Members(self.cluster.properties)
         self._groups = Groups(self._members, self.cluster.groups, self.tasks)
@@ -176,6 +194,7 @@ class KafkaBroker:
         await self._leave()
 
     async def _leave(self) -> None:
+        await self.staging.close()
         await self._records.close()
         await self.documents.close()
         await self._fetcher.close()
@@ -232,6 +251,7 @@ class KafkaBroker:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
+            await self.staging.sweep()
 
     async def _list(self) -> None:
         while True:
