@@ -35,6 +35,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
+from .driver.transactions import Transactions
 from .elsewhere import ShownConsumers
 from .entries import EntryPublishing
 from .groups import Groups
@@ -45,6 +46,8 @@ from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
+from .staging.space import Space
+from .staging.staging import Staging
 from .subscriptions import KafkaSubscriptions
 from .topics import KafkaTopics
 
@@ -58,7 +61,9 @@ class KafkaBroker:
     """`broker.Broker`. Records and committed offsets are Kafka's; this process has its clients."""
 
     writes = None
-    capabilities = frozenset((Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS))
+    capabilities = frozenset(
+        (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
+    )
 
     def __init__(
         self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
@@ -76,7 +81,6 @@ class KafkaBroker:
         addresses = PartitionAddresses(settings.replies_topic)
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)
-        self.staging = EntryPublishing(self.producer)
         self.naming = Naming(settings.namespaces)
         self.documents = Documents(
             self.cluster,
@@ -118,6 +122,22 @@ class KafkaBroker:
         self.journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
         self._reply_partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
+        )
+        self.staging = Staging(
+            Space(self.cluster, settings.documents_topic, own.stage_timeout_ms, own.max_message_bytes),
+            Transactions(
+                self.cluster.properties,
+                compression=settings.compression,
+                message_bytes_max=own.max_message_bytes,
+                timeout_s=self.cluster.timeout_s,
+            ),
+            self._records,
+            self._fetcher,
+            self.topics,
+            EntryPublishing(self.producer),
+            clock,
+            self.tasks,
+            own.stage_timeout_ms,
         )
         self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
@@ -201,6 +221,7 @@ class KafkaBroker:
         await self._leave()
 
     async def _leave(self) -> None:
+        await self.staging.close()
         await self._records.close()
         await self.documents.close()
         await self._fetcher.close()
@@ -262,6 +283,7 @@ class KafkaBroker:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
             self.subscriptions.sweep()
+            await self.staging.sweep()
 
     async def _list(self) -> None:
         while True:

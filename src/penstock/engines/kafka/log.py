@@ -31,6 +31,7 @@ class KafkaLog(FollowedLog):
     """`broker.Log`, and what a subscription reads."""
 
     terminated = False
+    dense = False
 
     def __init__(self, name: TopicName, place: Place, fetcher: Fetcher, clock: Clock) -> None:
         super().__init__(name, place, fetcher, clock)

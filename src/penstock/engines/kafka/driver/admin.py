@@ -168,6 +168,10 @@ class KafkaAdmin:
         """The offsets after the last record that a reader of committed records sees."""
         return await self._offsets(places, OffsetSpec.latest())
 
+    async def last_ends(self, places: Iterable[At]) -> dict[At, int]:
+        """The offsets after the last record, whether it is committed or not."""
+        return await self._offsets(places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
     async def at_time(self, places: Iterable[At], time_ms: int) -> dict[At, int]:
         """The offsets of the first records of a time (ms) or after it; -1 where there is none."""
         return await self._offsets(places, OffsetSpec.for_timestamp(time_ms))
@@ -177,14 +181,17 @@ class KafkaAdmin:
         wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
         await self._all(lambda: self.client.delete_records(wanted, **self.bound))
 
-    async def _offsets(self, places: Iterable[At], spec: OffsetSpec) -> dict[At, int]:
+    async def _offsets(
+        self,
+        places: Iterable[At],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[At, int]:
         wanted = {TopicPartition(*place): spec for place in places}
         if not wanted:
             return {}
         found = await self._all(
-            lambda: self.client.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, **self.bound
-            ),
+            lambda: self.client.list_offsets(wanted, isolation_level=isolation, **self.bound),
             lambda: self._check_there({at.topic for at in wanted}),
         )
         return {(at.topic, at.partition): result.offset for at, result in found.items()}
