@@ -137,6 +137,7 @@ class KafkaBroker:
         replies = KafkaReplies(self._replies)
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
             self.topics,
             hosting,
@@ -260,6 +261,7 @@ class KafkaBroker:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
+            self.subscriptions.sweep()
 
     async def _list(self) -> None:
         while True:

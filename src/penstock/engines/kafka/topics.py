@@ -10,6 +10,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.broker.topic import MetaStore
 from penstock.broker.topics import TopicObserver
 from penstock.engines.shared.unsupported import refuse
+from penstock.engines.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce
@@ -282,10 +283,11 @@ class KafkaTopics(KnownTopics):
 def _close(topic: KafkaTopic, *, deleted: bool) -> None:
     """A topic is used no more: one that was deleted takes its producers and consumers along."""
     topic.end(deleted=deleted)
-    if deleted:
-        gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
-        for producer in list(topic.producers.values()):
-            producer.close(gone)
-        for subscription in list(topic.subscriptions.values()):
-            for consumer in list(subscription.consumers):
-                consumer.close(gone)
+    gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
+    for producer in list(topic.producers.values()):
+        producer.close(gone)
+    for subscription in list(topic.subscriptions.values()):
+        assert isinstance(subscription, Subscription)
+        subscription.deleted = True
+        subscription.dissolve(gone, with_topic=True)
+        subscription.host.removed(subscription)
