@@ -7,6 +7,7 @@ yet, is asked again for a short while.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -31,7 +32,7 @@ T = TypeVar("T")
 At = tuple[str, int]  # a topic and its partition
 
 AGAIN_S: Final = 0.05  # until what passes is asked again
-AGAIN: Final = 60
+AGAIN_FOR_S: Final = 3.0  # each time may last as long as an answer is waited for
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -239,16 +240,16 @@ class KafkaAdmin:
 async def _patiently(
     ask: Callable[[], Awaitable[T]], what: str = "", check: Callable[[], Awaitable[None]] | None = None
 ) -> T:
-    for left in range(AGAIN, -1, -1):
+    until = monotonic() + AGAIN_FOR_S
+    while True:
         try:
             return await ask()
         except KafkaException as error:
-            if not (left and passes(error)):
+            if monotonic() > until or not passes(error):
                 raise engine_error(error, what) from None
         if check is not None:
             await check()
         await asyncio.sleep(AGAIN_S)
-    raise AssertionError("not reached")
 
 
 def _one(futures: Mapping[Any, "Future[Any]"]) -> "Future[Any]":
