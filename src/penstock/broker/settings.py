@@ -89,5 +89,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: dict[str, str] = {}
     group_prefix: str = ""  # of Kafka's consumer groups, before a subscription's name
     documents_topic: str = "__penstock"  # what Kafka has no place for: namespaces, policies, schemas
+    # http(s)://… of a schema registry with Confluent's API: values before Kafka carry its framing then.
+    schema_registry: str = ""
+    schema_registry_username: str = ""
+    schema_registry_password: Secret = Secret()
     replication_factor: int = -1  # of topics that are created; -1: as Kafka's brokers say
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"  # of what is published to Kafka

@@ -41,6 +41,8 @@ from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies
+from .schema_registry.client import RegistryClient
+from .schema_registry.schemas import RegistrySchemas
 from .subscriptions import KafkaSubscriptions
 from .topics import PROPERTIES, KafkaTopics
 
@@ -86,7 +88,9 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        self.schemas = Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        registry = self._registry_schemas(clock) if settings.schema_registry else None
+        self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        self._registry = registry
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -103,6 +107,9 @@ class KafkaBroker:
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
         )
+        if registry is not None:
+            self.topics.framings = registry
+            self.topics.learn_schemas = registry.learn
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -112,7 +119,11 @@ class KafkaBroker:
             message_bytes_max=own.max_message_bytes,
         )
         self._publishing = Publishing(
-            self._records, self.schemas, self.requests, bytes_max=own.max_message_bytes
+            self._records,
+            self.schemas,
+            self.requests,
+            bytes_max=own.max_message_bytes,
+            framings=registry,
         )
         self._members = Members(self.cluster.properties)
         self._groups = Groups(self._members, self.cluster.groups, self.tasks)
@@ -133,6 +144,17 @@ class KafkaBroker:
         self.topics.listeners.add(self._topic_changed)
         self._instance = secrets.token_hex(4)
         self._names = 0
+
+    def _registry_schemas(self, clock: Clock) -> RegistrySchemas:
+        return RegistrySchemas(
+            self.documents,
+            self.namespaces,
+            clock,
+            self.settings.max_schema_bytes,
+            RegistryClient(self.cluster.settings),
+            lambda topic: f"{self.naming.kafka_name(topic)}-value",
+            self.tasks,
+        )
 
     async def start(self) -> None:
         """Reach the cluster, and read what is kept there; raises UNAVAILABLE."""
@@ -176,6 +198,8 @@ class KafkaBroker:
 
     async def _leave(self) -> None:
         await self._records.close()
+        if self._registry is not None:
+            await self._registry.close()
         await self.documents.close()
         await self._fetcher.close()
         await self.cluster.close()
