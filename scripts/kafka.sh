@@ -55,6 +55,7 @@ fetch_registry() {
       return
     fi
     ln -s "apicurio-registry-app-$APICURIO-runner.jar" "$folder/runner.jar"
+    rm -rf "$folder/target" # what the plugin remembers
     touch "$folder/.done"
   fi
   ln -sfn "apicurio-$APICURIO" "$out/registry"
