@@ -4,7 +4,6 @@ import asyncio
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,8 +12,10 @@ import httpx
 import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.support import schema_registry
 from tests.support.kafka_broker import KafkaCluster
+from tests.support.relay import Relay
+from tests.support.schemas import Endpoints, b64
+from tests.support.waiting import until_async
 
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
@@ -258,7 +259,11 @@ async def test_types_that_a_registry_does_not_hold(
             [OutMessage(payload=b"text", schema_version=version), OutMessage(payload=framing_like)]
         )
         await producer.publish_plain([framing_like], None)
-        assert await asyncio.to_thread(foreign.consume, name.local, 3) == [b"text", framing_like, framing_like]
+        assert await asyncio.to_thread(foreign.consume, name.local, 3) == [
+            b"text",
+            framing_like,
+            framing_like,
+        ]
         assert [one.payload for one in await stored(broker, name)] == [b"text", framing_like, framing_like]
     async with broker_before(kafka_cluster, registry_url, documents) as again:
         assert [one.schema_version for one in await stored(again, name)] == [version, None, None]
@@ -314,46 +319,80 @@ async def test_two_processes_register_at_once(
         await one.topics.create(name, 0)
         producers = [await broker.producer(name) for broker in (one, two)]
         versions = await asyncio.gather(*(producer.schema_version(avro("a")) for producer in producers))
-        assert versions[0] == versions[1]
         for producer, version in zip(producers, versions, strict=True):
             await producer.publish([OutMessage(payload=encoded(avro("a"), a="x"), schema_version=version)])
         for broker in (one, two):
             assert [message.schema_version for message in await stored(broker, name)] == versions
+            for version in versions:  # one, but for a registry that does not look twice
+                assert broker.schemas.version(name, version or 0).schema.data == avro("a").data
 
 
 async def test_while_the_registry_is_away(
-    kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka_cluster: KafkaCluster, registry_url: str, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.engines.kafka.schema_registry.client.TIMEOUT_MS", 500)
     monkeypatch.setattr("penstock.engines.kafka.schema_registry.schemas.AWAY_MS", 200)
-    with schema_registry.process(tmp_path) as registry:
-        foreign = Foreign(kafka_cluster, registry.url)
-        async with broker_before(kafka_cluster, registry.url) as broker:
+    real = httpx.URL(registry_url)
+    assert real.port is not None
+    relay = Relay(real.port)
+    try:
+        async with broker_before(kafka_cluster, str(real.copy_with(port=relay.port))) as broker:
             name = new_name()
             producer = await broker.producer(name)
             version = await producer.schema_version(avro("a"))
             number = foreign.register(f"{name.local}-value", avro(*"ab").data.decode())
             payloads = [encoded(avro("a"), a="x"), encoded(avro(*"ab"), a="x", b="y")]
-            registry.freeze()
-            try:
-                (result,) = await producer.publish([OutMessage(payload=payloads[0], schema_version=version)])
-                assert not isinstance(result, PenstockError)
-                with pytest.raises(PenstockError) as caught:
-                    await producer.schema_version(avro("c"))
-                assert caught.value.kind is ErrorKind.UNAVAILABLE
-                await asyncio.to_thread(foreign.produce, name.local, framed(number, payloads[1]))
-                away = await stored(broker, name)
-            finally:
-                registry.thaw()
+            relay.target = 0
+            relay.cut()
+            (result,) = await producer.publish([OutMessage(payload=payloads[0], schema_version=version)])
+            assert not isinstance(result, PenstockError)
+            with pytest.raises(PenstockError) as caught:
+                await producer.schema_version(avro("c"))
+            assert caught.value.kind is ErrorKind.UNAVAILABLE
+            await asyncio.to_thread(foreign.produce, name.local, framed(number, payloads[1]))
+            away = await stored(broker, name)
             assert [one.payload for one in away] == payloads
             assert [one.schema_version for one in away] == [1, BY_ID + number]
-            async with asyncio.timeout(60):
-                while True:  # the registry answers when it likes
-                    try:
-                        found = await broker.schemas.find_version(name, BY_ID + number)
-                        break
-                    except PenstockError:
-                        await asyncio.sleep(0.1)
-                assert found.schema.data == avro(*"ab").data
-                while (await stored(broker, name))[1].schema_version != 2:
-                    await asyncio.sleep(0.1)
+            relay.target = real.port
+
+            def known() -> bool:
+                return any(one.version == BY_ID + number for one in broker.schemas.all(name, deleted=True))
+
+            await until_async(known)
+            assert broker.schemas.version(name, BY_ID + number).schema.data == avro(*"ab").data
+            assert [one.schema_version for one in await stored(broker, name)] == [1, 2]
+    finally:
+        relay.close()
+
+
+def test_others_values_are_json_here(
+    kafka_cluster: KafkaCluster, registry_url: str, foreign: Foreign
+) -> None:
+    """Through the endpoints: values that others wrote, of Avro and of a JSON Schema."""
+    with (
+        running(engine=engine_of(kafka_cluster, registry_url)) as server,
+        httpx.Client(base_url=server.url, timeout=60) as http,
+    ):
+        endpoints = Endpoints(server, http, name=new_name().local)
+        http.put(f"/admin/v2/persistent/public/default/{endpoints.name}").raise_for_status()
+        first = foreign.register(f"{endpoints.name}-value", avro("a").data.decode())
+        shape = '{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}'
+        other = foreign.register(f"{endpoints.name}-json", shape, "JSON")
+        foreign.produce(
+            endpoints.name,
+            framed(first, encoded(avro("a"), a="x")),
+            framed(other, b'{"n":[1,null]}'),
+            b"plain",
+        )
+        found = endpoints.read(include_schema=True)["messages"]
+        assert [one["value"] for one in found] == [{"a": "x"}, {"n": [1, None]}, b64(b"plain")]
+        assert [one["schema_version"] for one in found] == [1, BY_ID + other, None]
+        frames = endpoints.reader(3)
+        assert [one.get("schemaVersion") for one in frames] == [1, BY_ID + other, None]
+        assert frames[1]["payload"] == b64(b'{"n":[1,null]}')
+
+
+def test_what_is_no_registry(kafka_cluster: KafkaCluster) -> None:
+    settings = engine_of(kafka_cluster, "kafka://127.0.0.1:1")
+    with pytest.raises(PenstockError) as caught:
+        KafkaBroker(settings, BrokerSettings(), WireFormat(), LoopClock())
+    assert caught.value.kind is ErrorKind.BAD_PARAMETER

@@ -82,9 +82,8 @@ class RegistryClient:
 
     async def lookup(self, subject: str, definition: Definition) -> Registered | None:
         """The version of a schema that a subject has; None where it has not."""
-        return _registered(
-            await self._call("POST", f"/subjects/{_path(subject)}", _body(definition), missing=True)
-        )
+        found = await self._call("POST", f"/subjects/{_path(subject)}", _body(definition), missing=True)
+        return None if found is None else Registered(found["id"], found["version"], definition)
 
     async def register(self, subject: str, definition: Definition) -> None:
         """Register a schema; raises INCOMPATIBLE_SCHEMA, BAD_VALUE_SCHEMA."""

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 TOPICS_MAX: Final = 10_000  # whose schemas are remembered
 LEARNED_MAX: Final = 256  # of the newest versions are learned before a message names them
 IDS_AT_ONCE: Final = 16  # that the registry is asked for
+TRIES: Final = 10  # to register a schema beside other processes
 AWAY_MS: Final = 5_000  # so long a registry that did not answer is not waited for
 
 
@@ -238,13 +239,12 @@ class RegistrySchemas(Schemas):
             return found
         self.check(topic, schema)
         definition = to_registry(schema)
-        held = await self._client.lookup(subject.name, definition)
-        if held is None:
-            held = await self._register(topic, subject, definition, forced=forced)
-        self._add(subject, held)
-        subject.versions.setdefault(held.version, SchemaVersion(held.version, schema))
-        subject.framing.know(held.id, held.version)
-        await self._learn(subject)
+        async with self._locks.hold(subject.name):
+            held = await self._client.lookup(subject.name, definition)
+            if held is None:
+                held = await self._register(topic, subject, definition, forced=forced)
+            self._add(subject, held)
+            await self._learn(subject)
         return held.version
 
     async def _register(
@@ -254,13 +254,23 @@ class RegistrySchemas(Schemas):
             raise PenstockError(
                 ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
             )
-        await self._client.register(subject.name, definition)
-        held = await self._client.lookup(subject.name, definition)
-        if held is None:
-            raise PenstockError(
-                ErrorKind.UNAVAILABLE, f"the schema registry does not show what was registered for {topic}"
-            )
-        return held
+        for _ in range(TRIES):
+            refused: PenstockError | None = None
+            try:
+                await self._client.register(subject.name, definition)
+            except PenstockError as error:
+                if error.kind is not ErrorKind.INCOMPATIBLE_SCHEMA:
+                    raise
+                refused = error
+            held = await self._client.lookup(subject.name, definition)
+            if held is not None:
+                return held
+            if refused is not None and await self._client.objection(subject.name, definition) is not None:
+                raise refused
+            # Another process registered at the same time, which a registry may answer with the same status.
+        raise PenstockError(
+            ErrorKind.UNAVAILABLE, f"the schema registry does not take the schema of {topic}: try again"
+        )
 
     async def delete(self, topic: TopicName, *, force: bool = False) -> int:
         subject = self._subject(topic)
