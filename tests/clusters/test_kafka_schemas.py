@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import httpx
-import pulsar
+import pulsar  # type: ignore[import-untyped]
 import pytest
 from confluent_kafka import Producer
-from pulsar.schema import AvroSchema, Record, String
+from pulsar.schema import AvroSchema, Record, String  # type: ignore[import-untyped]
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.schemas import A, B, C, Endpoints, avro, b64, record
 

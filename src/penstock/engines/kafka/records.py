@@ -137,7 +137,8 @@ def _data_of_each(
             continue
         said = read_headers(some)
         if in_documents and said.message.schema_version is not None:
-            said.message.schema_version += DOCUMENTS
+            own_version = said.message.schema_version
+            said.message.schema_version = own_version + DOCUMENTS if 0 <= own_version < DOCUMENTS else None
         elif versions is not None:
             said.message.schema_version = versions[offset - first]
         kept = None if said.entry is None else _kept_entry(said.entry, value)
