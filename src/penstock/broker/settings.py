@@ -93,5 +93,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     schema_registry: str = ""
     schema_registry_username: str = ""
     schema_registry_password: Secret = Secret()
+    replies_topic: str = "__penstock_replies"  # replies to requests of other processes
+    journals_topic: str = "__penstock_journals"  # what byte positions of Kafka REST are kept by
     replication_factor: int = -1  # of topics that are created; -1: as Kafka's brokers say
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"  # of what is published to Kafka

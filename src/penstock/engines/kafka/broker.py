@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from penstock.broker.capability import Capability
@@ -18,6 +18,7 @@ from penstock.engines.registry.namespaces import ALWAYS
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
@@ -26,6 +27,7 @@ from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from . import properties as properties_module
 from .administration import KafkaAdministration
 from .cluster import KafkaCluster
 from .consumers import Consumers
@@ -33,18 +35,19 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
+from .elsewhere import ShownConsumers
 from .entries import EntryPublishing
 from .groups import Groups
 from .hosting import Hosting
+from .journals import KafkaJournals
 from .naming import Naming
 from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
-from .replies import KafkaReplies
-from .schema_registry.client import RegistryClient
-from .schema_registry.schemas import RegistrySchemas
+from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
+from .schema_registry.opening import open_registry
 from .subscriptions import KafkaSubscriptions
-from .topics import PROPERTIES, KafkaTopics
+from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +59,7 @@ class KafkaBroker:
     """`broker.Broker`. Records and committed offsets are Kafka's; this process has its clients."""
 
     writes = None
-    journals = None
-    capabilities = frozenset((Capability.ENTRIES, Capability.OFFSETS))
+    capabilities = frozenset((Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS))
 
     def __init__(
         self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
@@ -72,7 +74,8 @@ class KafkaBroker:
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
-        self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
+        addresses = PartitionAddresses(settings.replies_topic)
+        self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)
         self.staging = EntryPublishing(self.producer)
         self.naming = Naming(settings.namespaces)
@@ -88,7 +91,9 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        registry = self._registry_schemas(clock) if settings.schema_registry else None
+        registry = open_registry(
+            settings, self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes, self.tasks
+        )
         self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
         self._registry = registry
         self._fetcher = Fetcher(
@@ -118,23 +123,42 @@ class KafkaBroker:
             compression=settings.compression,
             message_bytes_max=own.max_message_bytes,
         )
+        self.journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
+        self._reply_partitions = ReplyPartitions(
+            addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
+        )
+        self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
             self._records,
             self.schemas,
-            self.requests,
+            self._replies,
             bytes_max=own.max_message_bytes,
             framings=registry,
         )
-        self._members = Members(self.cluster.properties)
-        self._groups = Groups(self._members, self.cluster.groups, self.tasks)
+        self._instance = secrets.token_hex(4)
+        client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
+        self._members = Members({**self.cluster.properties, "client.id": client_id})
+        self._groups = Groups(self._members, self.cluster.groups, self.tasks, settings.group_prefix)
+        self._shown = ShownConsumers(
+            self.documents, self.cluster.groups, client_id, settings.group_prefix, self.tasks.spawn
+        )
+        self.cluster.shown = self._consumers_of
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        replies = KafkaReplies(clock, encoder, self.requests)
+        replies = KafkaReplies(self._replies)
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
-            self.topics, hosting, self.subscriptions, self.watches, clock, self.tasks, new_name=self.new_name
+            self.topics,
+            hosting,
+            self.subscriptions,
+            self.watches,
+            clock,
+            self.tasks,
+            new_name=self.new_name,
+            shown=self._shown,
         )
         self.subscribe = self._consumers.subscribe
         self.subscribe_pattern = self._consumers.subscribe_pattern
@@ -142,19 +166,7 @@ class KafkaBroker:
         self.policies.changed = self._policies_changed
         self.topics.listeners.add(self.watches.changed)
         self.topics.listeners.add(self._topic_changed)
-        self._instance = secrets.token_hex(4)
         self._names = 0
-
-    def _registry_schemas(self, clock: Clock) -> RegistrySchemas:
-        return RegistrySchemas(
-            self.documents,
-            self.namespaces,
-            clock,
-            self.settings.max_schema_bytes,
-            RegistryClient(self.cluster.settings),
-            lambda topic: f"{self.naming.kafka_name(topic)}-value",
-            self.tasks,
-        )
 
     async def start(self) -> None:
         """Reach the cluster, and read what is kept there; raises UNAVAILABLE."""
@@ -166,6 +178,8 @@ class KafkaBroker:
             await self.schemas.load()
             self._name_topics()
             await self.topics.load()
+            await self._reply_partitions.start()
+            await self._shown.load()
         except BaseException:
             await self._leave()
             raise
@@ -174,7 +188,7 @@ class KafkaBroker:
         listeners[namespaces_module.TENANT].append(self.namespaces.learned_tenant)
         listeners[policies_module.KIND].append(self.policies.learned)
         listeners[schemas_module.KIND].append(self.schemas.learned)
-        listeners[PROPERTIES].append(self.topics.learned)
+        listeners[properties_module.KIND].append(self.topics.properties.learned)
         self.namespaces.listeners.append(self._name_topics)
         self.tasks.spawn(self._sweep(), "let go what is not used")
         self.tasks.spawn(self._list(), "look for topics")
@@ -193,6 +207,8 @@ class KafkaBroker:
         await self._groups.close()
         self.topics.close()
         self._letter_producers.close()
+        await self._shown.close()
+        await self._replies.close()
         await self.tasks.close()
         await self._leave()
 
@@ -227,6 +243,10 @@ class KafkaBroker:
         producer.attach()
         return producer
 
+    async def _consumers_of(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
+        place = self.naming.kafka_name(log.base), max(0, log.partition)
+        return await self._shown.of(log, place, subscription)
+
     # -- what the parts tell one another
 
     def _policies_changed(self, name: TopicName | NamespaceName) -> None:
@@ -255,6 +275,7 @@ class KafkaBroker:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
+            self.subscriptions.sweep()
 
     async def _list(self) -> None:
         while True:

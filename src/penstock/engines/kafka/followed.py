@@ -132,9 +132,10 @@ class FollowedLog:
             self._beginning = True
             self._fetcher.tasks.spawn(self._begin(), f"follow {self.name}")
 
-    async def _begin(self) -> None:
+    async def _begin(self, delay_s: float = 0.0) -> None:
         """Have what comes to the log come here, as soon as the cluster can be asked."""
         try:
+            await asyncio.sleep(delay_s)
             while self.followers and not self.deleted:
                 try:
                     await self.refresh()
@@ -201,12 +202,13 @@ class FollowedLog:
             self.next_offset = max(self.next_offset, offset)
             self.wake()
 
-    def lost(self, missing: bool) -> None:
+    def lost(self) -> None:
         """As `driver.tail.Follower.lost`: what was missed is read like all that is older."""
         self._live = False
         self.wake()  # who waits for what was to come reads it otherwise
-        if self.followers:
-            self._follow()
+        if not self._beginning:
+            self._beginning = True
+            self._fetcher.tasks.spawn(self._begin(AGAIN_S), f"follow {self.name}")
 
     # -- the end
 

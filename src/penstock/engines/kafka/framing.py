@@ -151,3 +151,19 @@ class Framing:
 
 def _says(headers: Sequence[Header] | None) -> bool:
     return bool(headers) and any(name in _UNFRAMED for name, _ in headers or ())
+
+
+def version_of(said: int | None, found: int | None) -> int | None:
+    """The version of a record by its header, which is the number of a document, or else by its framing."""
+    if said is None:
+        return found
+    return said + DOCUMENTS if 0 <= said < DOCUMENTS else None
+
+
+def plain_value(
+    value: bytes | None, version: int | None, framing: Framing | None
+) -> tuple[bytes | None, list[Header]]:
+    """A record's value, and the headers that say of which schema it is; raises as `Framing.frame`."""
+    if framing is not None:
+        return framing.frame(value, version)
+    return value, [] if version is None else schema_header(version)

@@ -17,7 +17,7 @@ from penstock.runtime.tasks import Tasks
 from .commits import Commits
 from .cursors import Cursor, cursor_of
 from .driver.groups import Committed, KafkaGroups
-from .driver.member import Member, Members, Rebalanced
+from .driver.member import Member, Members
 from .driver.record import At
 from .subscription import GroupSubscription
 
@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 JOIN_S: Final = (
     30.0  # until a group has given out its partitions; brokers wait some seconds for the first members
 )
-AGAIN_S: Final = 0.05  # between two tries of a commit that met a rebalance
-COMMIT_S: Final = 15.0  # then a commit that meets rebalances has failed
 RETRY_S: Final = 1.0  # after a cursor could not be read
 
 
@@ -45,6 +43,7 @@ class Group:
         self._outside = outside
         self._tasks = tasks
         self._member: Member | None = None
+        self._was = ""  # the member that left last: the coordinator may show it still
         self._topics: frozenset[str] = frozenset()
         self._changing = asyncio.Lock()
         self._turn = 0
@@ -92,12 +91,13 @@ class Group:
     async def _leave(self) -> None:
         member, self._member, self._topics = self._member, None, frozenset()
         if member is not None:
+            self._was = member.id
             await self._members.leave(member)
 
     async def look(self, topic: str) -> None:
         """Have partitions assigned that a topic got."""
         if self._member is not None and topic in self._topics:
-            await self._member.look(topic)
+            await self._member.look()
 
     def forget(self, source: GroupSubscription) -> None:
         """A subscription is gone."""
@@ -116,14 +116,21 @@ class Group:
         self._take(places)
         self._end_turn(None)
 
-    async def revoked(self, places: Sequence[At]) -> None:
+    def revoking(self, places: Sequence[At]) -> Mapping[At, Committed]:
         sources = [self.sources[at] for at in places if at in self.sources]
+        changes = self.commits.changes([source for source in sources if not source.suspended])
         for source in sources:
             source.give_up()
-        try:
-            await self.commits.save(sources)
-        finally:
-            self._drop(places)
+        self._drop(places)
+        self.commits.settled.clear()
+        return {source.at: one for source, one in changes.items()}
+
+    def revoked(self, places: Sequence[At], committed: Mapping[At, Committed]) -> None:
+        for at, one in committed.items():
+            if at in self.sources and self.sources[at].suspended:
+                self.sources[at].saved = one
+        self._ended(places)
+        self.commits.settled.set()
 
     def lost(self, places: Sequence[At]) -> None:
         log.warning("group %s: partitions were taken away without notice", self.name)
@@ -131,6 +138,14 @@ class Group:
         for at in places:
             if at in self.sources:
                 self.sources[at].give_up()
+        self._ended(places)
+
+    def _ended(self, places: Sequence[At]) -> None:
+        """What is not committed of these never will be."""
+        for at in places:
+            source = self.sources.get(at)
+            if source is not None and source.suspended:
+                self.commits.end(source)
 
     def refused(self, error: PenstockError) -> None:
         self._end_turn(error)
@@ -212,18 +227,7 @@ class Group:
         if member is None or not held:
             await self.commit_outside(changes)
             return
-        loop = asyncio.get_running_loop()
-        until = loop.time() + COMMIT_S
-        turns = {at: self.assigned_at[at] for at in held}
-        while True:
-            try:
-                await member.commit(changes)
-                return
-            except Rebalanced:
-                kept = all(self.assigned_at.get(at) == turn for at, turn in turns.items())
-                if not kept or loop.time() > until:
-                    raise
-            await asyncio.sleep(AGAIN_S)
+        await member.commit(changes)
 
     async def commit_outside(self, changes: Mapping[At, Committed]) -> None:
         """Commit for partitions that no process has; raises SUBSCRIPTION_BUSY."""
@@ -238,9 +242,11 @@ class Group:
 
     async def others(self, places: Iterable[At]) -> list[str]:
         """The members at other processes that have any of these partitions."""
-        found, own = await self._outside.describe(self.name), self._member.id if self._member else ""
-        wanted = set(places)
-        return [one.id for one in found.members if one.id != own and one.assigned & wanted] if found else []
+        found, wanted = await self._outside.describe(self.name), set(places)
+        own = (self._was, self.member_id)
+        return (
+            [one.id for one in found.members if one.id not in own and one.assigned & wanted] if found else []
+        )
 
     @property
     def member_id(self) -> str:

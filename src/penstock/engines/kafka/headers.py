@@ -10,6 +10,7 @@
 | `penstock-replicate-to` | a cluster; one header for each |
 | `penstock-key` | `base64`: the key was given in base64; `text`: so, but it was none, and is stored as it came |
 | `penstock-entry` | Pulsar's MessageMetadata of an entry that is kept as it is: the value is its payload |
+| `penstock-reply-to`, `penstock-correlation-id` | of a request: where its reply goes, and its number there (`replies`) |
 | `penstock-property-…` | a property whose own name begins with `penstock-` |
 
 Headers of other producers are properties: one without a value is empty, one that is not UTF-8 is shown in base64, and of several
@@ -20,6 +21,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from penstock.engines.shared.remote_requests import CORRELATION_ID, REPLY_TO
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.wire.metadata import Memo
@@ -41,9 +43,14 @@ _ORDERING_KEY: Final = "penstock-ordering-key"
 _REPLICATE_TO: Final = "penstock-replicate-to"
 _PROPERTY: Final = "penstock-property-"
 
+# Properties that are headers of their own: what a request says to those who may reply.
+_REQUESTS: Final = frozenset((REPLY_TO, CORRELATION_ID))
+
 _INT64: Final = range(-(2**63), 2**63)
 _DIGITS_MAX: Final = 20
-_NAMES: Final[Memo[str, str]] = Memo(lambda name: _PROPERTY + name if name.startswith(OURS) else name)
+_NAMES: Final[Memo[str, str]] = Memo(
+    lambda name: _PROPERTY + name if name.startswith(OURS) and name not in _REQUESTS else name
+)
 
 
 class Said:
@@ -84,6 +91,16 @@ def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list
 def schema_header(version: int) -> list[Header]:
     """The headers of a message that has a schema version and nothing else."""
     return [(SCHEMA_VERSION, b"%d" % version)]
+
+
+def read_properties(headers: Sequence[Header]) -> dict[str, str] | None:
+    """The properties that headers are; None where one of them may say something else."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name.startswith(OURS):
+            return None
+        found[name] = _text(value)
+    return found
 
 
 def read_headers(headers: Sequence[Header]) -> Said:

@@ -16,6 +16,7 @@ from penstock.runtime.tasks import Locks
 
 from .driver.admin import Described, KafkaAdmin
 from .naming import Naming
+from .properties import TopicProperties
 
 KNOWN_MAX: Final = 50_000
 NEVER: Final = -1  # when something was learned that is no longer right
@@ -42,6 +43,7 @@ class KnownTopics:
         admin: KafkaAdmin,
         naming: Naming,
         namespaces: Namespaces,
+        properties: TopicProperties,
         clock: Clock,
         auto: Callable[[NamespaceName], AutoTopics],
         learned_ms: int,
@@ -49,7 +51,7 @@ class KnownTopics:
         self.gone: Callable[[TopicName], None] = lambda name: None
         self.changed: Callable[[TopicName], None] = lambda name: None
         self.learn_schemas: Callable[[TopicName], Awaitable[None]] | None = None
-        self.properties: dict[TopicName, dict[str, str]] = {}
+        self.properties = properties
         self.naming = naming
         self._admin = admin
         self._namespaces = namespaces
@@ -183,7 +185,7 @@ class KnownTopics:
             found = self.found(one)
             if found is not None:
                 count = found.partitions if found.partitions > 1 else 0
-                return TopicDocument(partitions=count, properties=self.properties.get(one, {}))
+                return TopicDocument(partitions=count, properties=self.properties.of(one))
         return None
 
     def exists(self, name: TopicName) -> bool:

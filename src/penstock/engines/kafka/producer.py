@@ -22,9 +22,9 @@ from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.model.schema import SchemaInfo
 
 from .driver.record import NewRecord
-from .framing import UnknownVersion
+from .framing import UnknownVersion, plain_value
 from .publishing import Posting, Publishing
-from .records import plain_value, record_of, records_of
+from .records import record_of, records_of
 from .topic import KafkaTopic
 
 
@@ -118,6 +118,18 @@ class Producer:
         requests: Sequence[Request | None] = (),
     ) -> list[Result]:
         """As `broker.Publishing.publish`. Each message is a record of its own, whatever `batch` says."""
+        if not requests:
+            return await self._publish(messages)
+        made: list[Result]
+        try:
+            await self._publishing.replies.listen(self._topic.namespace_name)
+            made = await self._publish(messages)
+        except PenstockError as error:
+            made = [error] * len(messages)
+        settle_all(requests, made)
+        return made
+
+    async def _publish(self, messages: Sequence[OutMessage]) -> list[Result]:
         await self._room()
         results: list[Result | None] = [None] * len(messages)
         posting = Posting(results)
@@ -146,10 +158,7 @@ class Producer:
             else:
                 posting.add(partition, place, record)
         self.published += await posting.post(self._logs, self._publishing.records)
-        made = [_internal_error() if result is None else result for result in results]
-        if requests:
-            settle_all(requests, made)
-        return made
+        return [_internal_error() if result is None else result for result in results]
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         """One at a time: other producers' records may come between several."""
@@ -233,7 +242,7 @@ class Producer:
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         """As `broker.Requesting.ask`."""
         self._numbers.give_all(messages)
-        return self._publishing.requests.ask_all(self._topic.base, self.name, messages, timeouts)
+        return self._publishing.replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """As `broker.Requesting.request`."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from penstock.broker.producer import Result
 from penstock.broker.schemas import Schemas
-from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.replies import Replies
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
@@ -26,14 +26,14 @@ class Publishing:
         self,
         records: RecordProducer,
         schemas: Schemas,
-        requests: RemoteRequests,
+        replies: Replies,
         *,
         bytes_max: int,
         framings: Framings | None = None,
     ) -> None:
         self.records = records
         self.schemas = schemas
-        self.requests = requests
+        self.replies = replies
         self.bytes_max = bytes_max
         self.framings = framings  # where there is a schema registry
 
@@ -59,7 +59,7 @@ class Publishing:
         if isinstance(outcome, PenstockError):
             raise outcome
         topic.stored(outcome + 1)
-        topic.published(1, record.size(), _CLOCK.monotonic_ms() - began)
+        topic.published(1, sent.size, _CLOCK.monotonic_ms() - began)
         return outcome
 
 
@@ -99,12 +99,15 @@ class Posting:
         stored = 0
         for topic, partition, one in sent:
             outcomes = await finished(one.future)
-            stored += self._settle(topic, partition, outcomes, began)
+            count = self._settle(topic, partition, outcomes)
+            if count:
+                took_ms = _CLOCK.monotonic_ms() - began
+                topic.published(count, one.size * count // len(outcomes), took_ms)
+            stored += count
         return stored
 
-    def _settle(
-        self, topic: KafkaTopic, partition: int, outcomes: Sequence[int | PenstockError], began: int
-    ) -> int:
+    def _settle(self, topic: KafkaTopic, partition: int, outcomes: Sequence[int | PenstockError]) -> int:
+        """Set the results of records for one partition; returns how many were stored."""
         results, ledger, number = self._results, topic.ledger, topic.name.partition
         stored, last = 0, -1
         for place, outcome in zip(self._places[partition], outcomes, strict=True):
@@ -113,9 +116,7 @@ class Posting:
             else:
                 results[place] = MessageId(ledger, outcome, number)
                 stored += 1
-                last = max(last, outcome)
+                last = outcome  # they rise
         if stored:
             topic.stored(last + 1)
-            size = sum([record.size() for record in self._records[partition]])
-            topic.published(stored, size, _CLOCK.monotonic_ms() - began)
         return stored

@@ -21,6 +21,7 @@ from penstock.wire.metadata import (
     integer,
     message_metadata,
     parse_metadata,
+    properties,
     read_text,
     schema_version_bytes,
     signed,
@@ -28,7 +29,7 @@ from penstock.wire.metadata import (
 )
 
 from .driver.record import Header, NewRecord, Record
-from .framing import DOCUMENTS, Framing
+from .framing import Framing, plain_value, version_of
 from .headers import (
     ENTRY,
     KEY,
@@ -37,7 +38,7 @@ from .headers import (
     Said,
     no_bytes,
     read_headers,
-    schema_header,
+    read_properties,
     write_headers,
 )
 
@@ -121,31 +122,47 @@ def _data_of_each(
     values: Sequence[bytes | None],
     headers: Sequence[Sequence[Header] | None],
     versions: Sequence[int | None] | None,
-    in_documents: bool,
+    in_registry: bool,
 ) -> tuple[list[bytes], list[int]]:
-    """The data of records some of which have headers, and when each is to be delivered.
-
-    `in_documents`: versions that headers name are those of documents, as the others are a registry's.
-    """
+    """The data of records some of which have headers, and when each is to be delivered; `versions` are those of their framing."""
     made: list[bytes] = []
     delays: list[int] = []
     for offset, (time, key, value, some) in enumerate(zip(times, keys, values, headers, strict=True), first):
-        if not some:
-            own = None if versions is None else (versions[offset - first],)
-            made += _plain_data(offset, (time,), (key,), (value,), own)
+        given = read_properties(some) if some else None
+        version = None if versions is None else versions[offset - first]
+        if given is not None or not some:
+            made.append(_data_of(offset, time, key, value, given, version))
             delays.append(0)
             continue
         said = read_headers(some)
-        if in_documents and said.message.schema_version is not None:
-            own_version = said.message.schema_version
-            said.message.schema_version = own_version + DOCUMENTS if 0 <= own_version < DOCUMENTS else None
-        elif versions is not None:
-            said.message.schema_version = versions[offset - first]
+        if in_registry:
+            said.message.schema_version = version_of(said.message.schema_version, version)
         kept = None if said.entry is None else _kept_entry(said.entry, value)
         data, deliver_at = kept or _described(said, offset, time, key, value)
         made.append(data)
         delays.append(deliver_at)
     return made, delays
+
+
+def _data_of(
+    offset: int,
+    time: int,
+    key: bytes | None,
+    value: bytes | None,
+    given: dict[str, str] | None,
+    version: int | None,
+) -> bytes:
+    """Of one record, whose headers are properties only."""
+    head = _BEGIN + integer(offset) + _TIMES[time]
+    if given:
+        head += properties(b"\x22", given)
+    if key is not None:
+        head += _KEYS[key]
+    if version is not None:
+        head += _VERSIONS[version]
+    if value is None:
+        return join(head + _NULL_VALUE, b"")
+    return join(head, value)
 
 
 def _described(
@@ -211,15 +228,6 @@ def record_of(
         return NewRecord(value, key, headers or None)
     except UnicodeEncodeError:
         raise no_bytes() from None
-
-
-def plain_value(
-    value: bytes | None, version: int | None, framing: Framing | None
-) -> tuple[bytes | None, list[Header]]:
-    """A record's value, and the headers that say of which schema it is; raises as `Framing.frame`."""
-    if framing is not None:
-        return framing.frame(value, version)
-    return value, [] if version is None else schema_header(version)
 
 
 def _write_key(message: OutMessage) -> tuple[bytes | None, bytes | None]:

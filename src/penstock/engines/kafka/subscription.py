@@ -65,6 +65,7 @@ class GroupSubscription(Subscription):
         self.at: At = (topic.place.topic, topic.place.partition)
         self.taking = False  # the cursor is being read: deliveries begin soon
         self.saved: Committed | None = None
+        self.commits = False  # whether what the cursor says is to be committed here
         self._log = topic
         self._membership = membership
 
@@ -89,6 +90,7 @@ class GroupSubscription(Subscription):
         """The partition is this process's: go on from the cursor."""
         self.load(cursor, saved)
         self.suspended = False
+        self.commits = True
         self._log.followers.add(self.wake)
         self.wake()
         self._tell_active(super().active, True)
@@ -116,6 +118,7 @@ class GroupSubscription(Subscription):
         for first, last in cursor.ranges:
             self.cursor.add_range(first, last + 1)
         self.saved = saved
+        self.commits = not self.consumers
         if self.type is None:
             self.type = cursor.type
 
@@ -150,6 +153,10 @@ class GroupSubscription(Subscription):
         return await super().reply(
             message_id, content, owner=owner, is_error=is_error, schema_version=schema_version
         )
+
+    def trimmed(self, first_offset: int) -> None:
+        if not self.suspended:
+            super().trimmed(first_offset)
 
     async def refresh(self) -> None:
         if self.suspended:

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.topic import Topic
-from penstock.engines.subscription import Consumer
+from penstock.engines.subscription import Consumer, Subscription
 from penstock.engines.subscription.offsets import OffsetSet
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -192,6 +192,12 @@ class KafkaSubscriptions:
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         await self._topics.grow(name, partitions)
+
+    def sweep(self) -> None:
+        """Count as acknowledged what retention deleted."""
+        for topic in self._topics.open_topics:
+            for source in topic.subscriptions.values():
+                cast(Subscription, source).trimmed(topic.first_offset)
 
     # -- going
 

@@ -53,6 +53,8 @@ _KINDS: Final = {
     504: ErrorKind.UNAVAILABLE,
 }
 
+_NOT_OWNED: Final = "Failed to find ownership"
+
 
 class Admin:
     """Asks another of the hosts each time, and goes on with the next where one cannot be reached."""
@@ -170,6 +172,8 @@ def _refusal(response: httpx.Response, missing: ErrorKind) -> PenstockError:
     kind = missing if status == 404 else _KINDS.get(status, ErrorKind.INTERNAL)
     if kind is ErrorKind.FORBIDDEN:
         return PenstockError(kind, f"the cluster does not allow it to this server: {reason}")
+    if status == 412 and _NOT_OWNED in reason:  # no fault of the caller's: a bundle on its way to a broker
+        kind = ErrorKind.UNAVAILABLE
     return PenstockError(kind, f"the cluster refuses it with status {status}: {reason}")
 
 

@@ -55,10 +55,11 @@ def test_what_is_published_is_read(
 
 
 def test_entries_of_clients_are_framed() -> None:
-    made = WireFormat().encode([OutMessage(payload=b"x", schema_version=3)], "p", 1)
-    for entry in (made,) if not isinstance(made, list) else made:
-        (record,) = records_of(entry, numbered=False, framing=framing())
-        assert record.value == b"\0\0\0\1\2x"
+    messages = [OutMessage(payload=b"x"), OutMessage(payload=b"y", key="k")]
+    for some in (messages[:1], messages):
+        entry = WireFormat().encode(some, producer="p", sequence_id=1, publish_time=5, schema_version=3)
+        found = [one.value for one in records_of(entry, numbered=False, framing=framing())]
+        assert found == [b"\0\0\0\1\2" + one.payload for one in some]
 
 
 def test_what_is_not_known_is_reported_and_nothing_is_changed() -> None:
@@ -73,13 +74,13 @@ def test_what_is_not_known_is_reported_and_nothing_is_changed() -> None:
     assert missing.value.version == 9
 
 
-def test_a_guess_ends() -> None:
+async def test_a_guess_ends() -> None:
     clock = ManualClock()
     by = framing(clock)
     by.guess(b"\0\0\0\1", None, 1000)
     record = NewRecord(b"\0\0\0\0\1y")
     assert read(by, record)[0].payload == record.value
-    clock.advance(1000)
+    await clock.advance(1000)
     with pytest.raises(UnknownSchemas):
         read(by, record)
     by.know(1, 4)

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx
 import pytest
 
 from penstock.client.authentication import AuthenticationToken
-from penstock.engines.pulsar.admin import Admin
+from penstock.engines.pulsar.admin import Admin, _refusal
 from penstock.engines.pulsar.credentials import ServerCredentials
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -80,3 +81,20 @@ async def test_refusals(url: str, path: str, kind: ErrorKind, text: str) -> None
         await admin.get(path)
     await admin.close()
     assert (refused.value.kind, text in refused.value.message) == (kind, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (404, "Topic not found", ErrorKind.TOPIC_NOT_FOUND),
+        (409, "This topic already exists", ErrorKind.ALREADY_EXISTS),
+        (412, "Topic name is not valid", ErrorKind.BAD_PARAMETER),
+        (412, "Failed to find ownership for topic:persistent://a/b/c", ErrorKind.UNAVAILABLE),
+        (503, "Service Unavailable", ErrorKind.UNAVAILABLE),
+        (500, "Server error", ErrorKind.INTERNAL),
+    ],
+)
+def test_kinds_of_refusals(status: int, reason: str, kind: ErrorKind) -> None:
+    error = _refusal(httpx.Response(status, json={"reason": reason}), ErrorKind.TOPIC_NOT_FOUND)
+    assert error.kind is kind
+    assert error.message == f"the cluster refuses it with status {status}: {reason}"

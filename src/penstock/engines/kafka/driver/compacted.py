@@ -56,7 +56,7 @@ class CompactedTopic:
         )
         self._thread = Thread(target=self._read, args=(loop,), name="kafka documents", daemon=True)
         self._thread.start()
-        await self._reached(end)
+        await self.reached(end)
 
     async def append(self, rows: Sequence[Row]) -> None:
         """Write rows, in their order; returns when they are durable and `changed` has been called with them.
@@ -64,7 +64,7 @@ class CompactedTopic:
         Raises UNAVAILABLE, FORBIDDEN, TOO_LARGE; then a part of them may be written.
         """
         offsets = await asyncio.to_thread(self._write, rows)
-        await self._reached(max(offsets) + 1)
+        await self.reached(max(offsets) + 1)
 
     def _write(self, rows: Sequence[Row]) -> list[int]:
         """Produce in order and wait; on a thread."""
@@ -90,8 +90,8 @@ class CompactedTopic:
                 raise engine_error(one, self._topic)
         return [one for one in done if isinstance(one, int)]
 
-    async def _reached(self, offset: int) -> None:
-        """Wait until everything before an offset was handed on."""
+    async def reached(self, offset: int) -> None:
+        """Wait until everything before an offset was handed on; raises UNAVAILABLE."""
         if self._position >= offset:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .errors import engine_error
+from .errors import engine_error, passes
 from .record import At, Record, contiguous
 
 RECORDS_MAX: Final = 1000  # of one read: they are made entries on the loop
@@ -24,7 +24,7 @@ AHEAD_KB: Final = 4096  # that is fetched ahead, about
 T = TypeVar("T")
 
 # What librdkafka mends by itself.
-_PASSING: Final = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+_PASSING: Final = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT))
 
 
 class OutOfRange(Exception):
@@ -54,11 +54,16 @@ def reading(properties: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     }
 
 
+def mends(error: KafkaError) -> bool:
+    """Whether librdkafka gets over an error by itself."""
+    return error.code() in _PASSING or passes(error)
+
+
 class Reader:
     """Used by one read at a time."""
 
     def __init__(self, properties: Mapping[str, Any], executor: Executor) -> None:
-        self.idle_since_s = 0.0
+        self.leaves_s = 0.0  # when it leaves, where it is not used
         self.place: At | None = None
         self.position = -1  # the offset that is expected next
         self._executor = executor
@@ -137,7 +142,7 @@ class Reader:
                 self._end = message.offset()
             elif code == KafkaError._AUTO_OFFSET_RESET:
                 raise OutOfRange
-            elif code not in _PASSING:
+            elif not mends(error):
                 raise engine_error(error, self._what)
 
     @property

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .errors import engine_error
-from .reader import reading
+from .reader import mends, reading
 from .record import At, Record
 
 BATCH_MAX: Final = 500  # records: they are made entries on the loop, at about 2 µs each
@@ -42,8 +42,8 @@ class Follower(Protocol):
     def reached(self, offset: int) -> None:
         """The log ends at an offset: what was not delivered before it is no record."""
 
-    def lost(self, missing: bool) -> None:
-        """Nothing more comes: the topic is not there (`missing`), or the offset is not."""
+    def lost(self) -> None:
+        """Nothing more comes: the topic or the offset is not there, or it may not be read."""
 
 
 class TailReader:
@@ -185,14 +185,8 @@ def _hand(follower: Follower, messages: list[Message]) -> None:
             follower.arrived(list(run))
             continue
         for message in run:
-            code = message.error().code()
-            if code == KafkaError._PARTITION_EOF:
+            error = message.error()
+            if error.code() == KafkaError._PARTITION_EOF:
                 follower.reached(message.offset())
-            elif code == KafkaError._AUTO_OFFSET_RESET:
-                follower.lost(missing=False)
-            elif code in (
-                KafkaError.UNKNOWN_TOPIC_OR_PART,
-                KafkaError._UNKNOWN_TOPIC,
-                KafkaError._UNKNOWN_PARTITION,
-            ):
-                follower.lost(missing=True)
+            elif not mends(error):
+                follower.lost()

@@ -1,0 +1,164 @@
+"""How records are handed to librdkafka and what became of them comes back, with a librdkafka that the test turns."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.engines.kafka.driver import producer as module
+from penstock.engines.kafka.driver.producer import RecordProducer
+from penstock.engines.kafka.driver.record import NewRecord
+from penstock.model.errors import ErrorKind, PenstockError
+
+AT = ("orders", 2)
+
+
+class Stored:
+    """What a callback is told of a record."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class Fake:
+    """librdkafka's producer: what is produced waits until `deliver` says what became of it."""
+
+    made: ClassVar[list["Fake"]] = []
+    refuses: ClassVar[dict[bytes, Exception]] = {}
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        self.properties = properties
+        self.waiting: list[tuple[bytes | None, Callable[[Any, Any], None]]] = []
+        self.ready: list[Callable[[], None]] = []
+        self.offset = 0
+        Fake.made.append(self)
+
+    def produce(
+        self, topic: str, value: bytes | None, key: object, partition: int, callback: Any, *_: object
+    ) -> None:
+        assert (topic, partition) == AT
+        if value in Fake.refuses:
+            raise Fake.refuses[value]
+        self.waiting.append((value, callback))
+
+    def deliver(self, error: KafkaError | None = None) -> None:
+        """The first that waits is stored, or fails."""
+        _, callback = self.waiting.pop(0)
+        stored = Stored(self.offset)
+        self.offset += error is None
+        self.ready.append(lambda: callback(error, stored))
+
+    def poll(self, timeout: float) -> int:
+        assert timeout == 0
+        ready, self.ready = self.ready, []
+        for call in ready:
+            call()
+        return len(ready)
+
+    def purge(self, *, blocking: bool) -> None:
+        assert not blocking
+        while self.waiting:
+            self.deliver(KafkaError(KafkaError._PURGE_QUEUE))
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Librdkafka", Fake)
+    monkeypatch.setattr(Fake, "made", [])
+    monkeypatch.setattr(Fake, "refuses", {})
+
+
+def new_producer() -> RecordProducer:
+    return RecordProducer({"bootstrap.servers": "none"}, compression="lz4", message_bytes_max=1000)
+
+
+def records(*values: bytes) -> list[NewRecord]:
+    return [NewRecord(value) for value in values]
+
+
+async def test_each_record_has_its_outcome() -> None:
+    producer = new_producer()
+    first, second = producer.send(AT, records(b"a", b"b")), producer.send(AT, records(b"c"))
+    (one,) = Fake.made
+    assert [value for value, _ in one.waiting] == [b"a", b"b", b"c"]
+    one.deliver()
+    one.deliver(KafkaError(KafkaError._MSG_TIMED_OUT))
+    one.deliver()
+    offset, failed = await first.future
+    assert offset == 0
+    assert isinstance(failed, PenstockError)
+    assert failed.kind is ErrorKind.UNAVAILABLE
+    assert await second.future == [1]
+    await producer.close()
+
+
+async def test_a_record_that_is_refused_at_once_fails_alone() -> None:
+    Fake.refuses = {
+        b"large": KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)),
+        b"many": BufferError("Local: Queue full"),
+        b"odd": ValueError("embedded null character"),
+    }
+    producer = new_producer()
+    sent = producer.send(AT, records(b"large", b"many", b"odd", b"good"))
+    Fake.made[0].deliver()
+    outcomes = await sent.future
+    kinds = [one.kind if isinstance(one, PenstockError) else one for one in outcomes]
+    assert kinds == [ErrorKind.TOO_LARGE, ErrorKind.UNAVAILABLE, ErrorKind.BAD_ENCODING, 0]
+    assert not producer.full
+    await producer.close()
+
+
+async def test_after_a_fatal_error_another_producer_goes_on() -> None:
+    producer = new_producer()
+    sent = producer.send(AT, records(b"a", b"b"))
+    Fake.made[0].deliver(KafkaError(KafkaError._FATAL, "out of order", fatal=True))
+    outcomes = await sent.future
+    assert [one.kind for one in outcomes if isinstance(one, PenstockError)] == [ErrorKind.UNAVAILABLE] * 2
+    again = producer.send(AT, records(b"c"))
+    assert len(Fake.made) == 2
+    Fake.made[1].deliver()
+    assert await again.future == [0]
+    await producer.close()
+
+
+async def test_who_finds_no_room_waits_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECORDS_MAX", 2)
+    producer = new_producer()
+    order: list[bytes] = []
+
+    async def publish(value: bytes) -> None:
+        if producer.full:
+            await producer.room()
+        order.append(value)
+        await producer.send(AT, records(value)).future
+
+    async with asyncio.TaskGroup() as tasks:
+        for value in (b"a", b"b", b"c", b"d", b"e"):
+            tasks.create_task(publish(value))
+        await asyncio.sleep(0)
+        (one,) = Fake.made
+        assert order == [b"a", b"b"]
+        for _ in range(5):
+            while not one.waiting:
+                await asyncio.sleep(0)
+            one.deliver()
+    assert order == [b"a", b"b", b"c", b"d", b"e"]
+    assert not producer.full
+    await producer.close()
+
+
+async def test_what_cannot_be_delivered_is_given_up_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLOSE_S", 0.01)
+    producer = new_producer()
+    sent = producer.send(AT, records(b"a"))
+    await producer.close()
+    (outcome,) = await sent.future
+    assert isinstance(outcome, PenstockError)
+    (late,) = await producer.send(AT, records(b"b")).future
+    assert isinstance(late, PenstockError)
+    assert late.kind is ErrorKind.UNAVAILABLE
