@@ -46,6 +46,7 @@ from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
+from .schema_registry.opening import open_registry
 from .staging.space import Space
 from .staging.staging import Staging
 from .subscriptions import KafkaSubscriptions
@@ -94,7 +95,11 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        self.schemas = Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        registry = open_registry(
+            settings, self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes, self.tasks
+        )
+        self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        self._registry = registry
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -111,6 +116,9 @@ class KafkaBroker:
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
         )
+        if registry is not None:
+            self.topics.framings = registry
+            self.topics.learn_schemas = registry.learn
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -141,7 +149,11 @@ class KafkaBroker:
         )
         self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records, self.schemas, self._replies, bytes_max=own.max_message_bytes
+            self._records,
+            self.schemas,
+            self._replies,
+            bytes_max=own.max_message_bytes,
+            framings=registry,
         )
         self._instance = secrets.token_hex(4)
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
@@ -223,6 +235,8 @@ class KafkaBroker:
     async def _leave(self) -> None:
         await self.staging.close()
         await self._records.close()
+        if self._registry is not None:
+            await self._registry.close()
         await self.documents.close()
         await self._fetcher.close()
         await self.cluster.close()
