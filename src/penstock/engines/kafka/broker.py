@@ -96,10 +96,9 @@ class KafkaBroker:
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
         registry = open_registry(
-            settings, self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes, self.tasks
+            settings, self.documents, self.namespaces, self.naming, clock, own, self.tasks
         )
         self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
-        self._registry = registry
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -116,9 +115,7 @@ class KafkaBroker:
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
         )
-        if registry is not None:
-            self.topics.framings = registry
-            self.topics.learn_schemas = registry.learn
+        self.topics.registry = registry
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -149,11 +146,7 @@ class KafkaBroker:
         )
         self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records,
-            self.schemas,
-            self._replies,
-            bytes_max=own.max_message_bytes,
-            framings=registry,
+            self._records, self.schemas, self._replies, registry, bytes_max=own.max_message_bytes
         )
         self._instance = secrets.token_hex(4)
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
@@ -235,8 +228,8 @@ class KafkaBroker:
     async def _leave(self) -> None:
         await self.staging.close()
         await self._records.close()
-        if self._registry is not None:
-            await self._registry.close()
+        if self.topics.registry is not None:
+            await self.topics.registry.close()
         await self.documents.close()
         await self._fetcher.close()
         await self.cluster.close()
