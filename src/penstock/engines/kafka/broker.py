@@ -95,9 +95,8 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        registry = open_registry(
-            settings, self.documents, self.namespaces, self.naming, clock, own, self.tasks
-        )
+        parts = self.documents, self.namespaces, self.naming
+        registry = open_registry(settings, *parts, clock, own, self.tasks)
         self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
