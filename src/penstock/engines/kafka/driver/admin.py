@@ -52,9 +52,12 @@ class ClusterNodes(msgspec.Struct, frozen=True):
 class KafkaAdmin:
     """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
 
-    def __init__(self, properties: Properties, timeout_s: float) -> None:
+    def __init__(self, properties: Properties, timeout_s: float, *, renewed: bool = False) -> None:
         self._properties = properties
         self._timeout_s = timeout_s
+        # Whether another client is made after one had no answer: librdkafka 2.16 does not reach the coordinator of a group
+        # again by the client that knew it before it was restarted.
+        self._renewed = renewed
         self._made: AdminClient | None = None
         self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
 
@@ -234,7 +237,13 @@ class KafkaAdmin:
         async def answered() -> Any:
             return await asyncio.wrap_future(ask())
 
-        return await _patiently(answered, what)
+        used = id(self.client)
+        try:
+            return await _patiently(answered, what)
+        except PenstockError as error:
+            if self._renewed and error.kind is ErrorKind.UNAVAILABLE and id(self._made) == used:
+                await self.close()
+            raise
 
 
 async def _patiently(
