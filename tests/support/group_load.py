@@ -82,7 +82,7 @@ class Consuming:
     def look(self) -> None:
         """Raise what a consumer failed with."""
         for task in self._tasks:
-            if task.done():
+            if task.done() and not task.cancelled():
                 task.result()
 
     async def leave(self) -> None:
