@@ -10,6 +10,7 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -246,10 +247,8 @@ async def groups(server: Launched, cluster: KafkaCluster) -> AsyncIterator[Group
         yield load
         await load.stop()
         reader = KafkaReader(cluster.plain)
-        for book in load.books:
-            await asyncio.to_thread(
-                until, lambda book=book: reader.lag(load.path, book.subscription) == 0, said=lambda: str(load)
-            )
+        lags = [partial(reader.lag, load.path, book.subscription) for book in load.books]
+        await asyncio.to_thread(until, lambda: not any(lag() for lag in lags), said=load.__str__)
     print(load)
     load.check()
 
