@@ -293,35 +293,28 @@ async def test_a_topic_that_was_made_again_has_another_log(kafka_cluster: KafkaC
         assert again.ledger != log.ledger
 
 
-async def test_a_follower_goes_on_when_the_broker_comes_back(tmp_path: Path) -> None:
-    with standalone(tmp_path) as cluster:
-        async with kafka(cluster) as made:
-            topic = await made.topic()
-            log = await made.log(topic)
-            log.followers.add(nothing)
-            await made.produce(topic, b"before")
-            await until_async(lambda: log.next_offset == 1)
-            cluster.kill(signal.SIGKILL)
-            await asyncio.to_thread(cluster.restart)
-            await made.produce(topic, b"after")
-            await until_async(lambda: log.next_offset == 2)
-            assert payloads(await log.read(0, 10)) == [b"before", b"after"]
-
-
-async def test_a_read_ends_in_time_while_the_broker_is_away(
+async def test_what_a_log_does_while_the_broker_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "QUIET_S", 1.0)
     with standalone(tmp_path) as cluster:
         async with kafka(cluster) as made:
-            topic = await made.topic()
-            await made.produce(topic, b"one")
-            log = await made.log(topic)
+            topic, other = await made.topic(), await made.topic()
+            await made.produce(other, b"one")
+            log, followed = await made.log(other), await made.log(topic)
             await log.refresh()
+            followed.followers.add(nothing)
+            await made.produce(topic, b"before")
+            await until_async(lambda: followed.next_offset == 1)
+
             cluster.kill(signal.SIGKILL)
+            monkeypatch.setattr(reader, "QUIET_S", 1.0)
             with pytest.raises(PenstockError) as caught:
                 await log.read(0, 10)
             assert caught.value.kind is ErrorKind.UNAVAILABLE
+
             await asyncio.to_thread(cluster.restart)
             monkeypatch.setattr(reader, "QUIET_S", 60.0)
             assert payloads(await log.read(0, 10)) == [b"one"]
+            await made.produce(topic, b"after")
+            await until_async(lambda: followed.next_offset == 2)
+            assert payloads(await followed.read(0, 10)) == [b"before", b"after"]

@@ -27,6 +27,7 @@ from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from . import properties as properties_module
 from .administration import KafkaAdministration
 from .cluster import KafkaCluster
 from .consumers import Consumers
@@ -34,6 +35,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
+from .driver.transactions import Transactions
 from .elsewhere import ShownConsumers
 from .entries import EntryPublishing
 from .groups import Groups
@@ -44,8 +46,11 @@ from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
+from .schema_registry.opening import open_registry
+from .staging.space import Space
+from .staging.staging import Staging
 from .subscriptions import KafkaSubscriptions
-from .topics import PROPERTIES, KafkaTopics
+from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +62,9 @@ class KafkaBroker:
     """`broker.Broker`. Records and committed offsets are Kafka's; this process has its clients."""
 
     writes = None
-    capabilities = frozenset((Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS))
+    capabilities = frozenset(
+        (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
+    )
 
     def __init__(
         self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
@@ -75,7 +82,6 @@ class KafkaBroker:
         addresses = PartitionAddresses(settings.replies_topic)
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)
-        self.staging = EntryPublishing(self.producer)
         self.naming = Naming(settings.namespaces)
         self.documents = Documents(
             self.cluster,
@@ -89,7 +95,11 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        self.schemas = Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        registry = open_registry(
+            settings, self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes, self.tasks
+        )
+        self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        self._registry = registry
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -106,6 +116,9 @@ class KafkaBroker:
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
         )
+        if registry is not None:
+            self.topics.framings = registry
+            self.topics.learn_schemas = registry.learn
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -118,9 +131,29 @@ class KafkaBroker:
         self._reply_partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
+        self.staging = Staging(
+            Space(self.cluster, settings.documents_topic, own.stage_timeout_ms, own.max_message_bytes),
+            Transactions(
+                self.cluster.properties,
+                compression=settings.compression,
+                message_bytes_max=own.max_message_bytes,
+                timeout_s=self.cluster.timeout_s,
+            ),
+            self._records,
+            self._fetcher,
+            self.topics,
+            EntryPublishing(self.producer),
+            clock,
+            self.tasks,
+            own.stage_timeout_ms,
+        )
         self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records, self.schemas, self._replies, bytes_max=own.max_message_bytes
+            self._records,
+            self.schemas,
+            self._replies,
+            bytes_max=own.max_message_bytes,
+            framings=registry,
         )
         self._instance = secrets.token_hex(4)
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
@@ -136,6 +169,7 @@ class KafkaBroker:
         replies = KafkaReplies(self._replies)
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
             self.topics,
             hosting,
@@ -174,7 +208,7 @@ class KafkaBroker:
         listeners[namespaces_module.TENANT].append(self.namespaces.learned_tenant)
         listeners[policies_module.KIND].append(self.policies.learned)
         listeners[schemas_module.KIND].append(self.schemas.learned)
-        listeners[PROPERTIES].append(self.topics.learned)
+        listeners[properties_module.KIND].append(self.topics.properties.learned)
         self.namespaces.listeners.append(self._name_topics)
         self.tasks.spawn(self._sweep(), "let go what is not used")
         self.tasks.spawn(self._list(), "look for topics")
@@ -199,7 +233,10 @@ class KafkaBroker:
         await self._leave()
 
     async def _leave(self) -> None:
+        await self.staging.close()
         await self._records.close()
+        if self._registry is not None:
+            await self._registry.close()
         await self.documents.close()
         await self._fetcher.close()
         await self.cluster.close()
@@ -259,6 +296,8 @@ class KafkaBroker:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
+            self.subscriptions.sweep()
+            await self.staging.sweep()
 
     async def _list(self) -> None:
         while True:

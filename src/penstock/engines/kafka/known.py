@@ -1,7 +1,7 @@
 """Which topics the cluster has, as far as it was learned; what is asked of them at once is answered from here."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from penstock.runtime.tasks import Locks
 
 from .driver.admin import Described, KafkaAdmin
 from .naming import Naming
+from .properties import TopicProperties
 
 KNOWN_MAX: Final = 50_000
 NEVER: Final = -1  # when something was learned that is no longer right
@@ -42,13 +43,15 @@ class KnownTopics:
         admin: KafkaAdmin,
         naming: Naming,
         namespaces: Namespaces,
+        properties: TopicProperties,
         clock: Clock,
         auto: Callable[[NamespaceName], AutoTopics],
         learned_ms: int,
     ) -> None:
         self.gone: Callable[[TopicName], None] = lambda name: None
         self.changed: Callable[[TopicName], None] = lambda name: None
-        self.properties: dict[TopicName, dict[str, str]] = {}
+        self.learn_schemas: Callable[[TopicName], Awaitable[None]] | None = None
+        self.properties = properties
         self.naming = naming
         self._admin = admin
         self._namespaces = namespaces
@@ -82,6 +85,8 @@ class KnownTopics:
                 await self.ask(base)
                 if name != base and not self.exists(base):
                     await self.ask(name)  # its name only looks like a partition's
+                if self.learn_schemas is not None and self.exists(name):
+                    await self.learn_schemas(base)
             except PenstockError as error:
                 if error.kind not in _AWAY or not self.exists(base):
                     raise
@@ -180,7 +185,7 @@ class KnownTopics:
             found = self.found(one)
             if found is not None:
                 count = found.partitions if found.partitions > 1 else 0
-                return TopicDocument(partitions=count, properties=self.properties.get(one, {}))
+                return TopicDocument(partitions=count, properties=self.properties.of(one))
         return None
 
     def exists(self, name: TopicName) -> bool:

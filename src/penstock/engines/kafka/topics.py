@@ -5,13 +5,12 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from penstock.broker.capability import Capability
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.topic import MetaStore
 from penstock.broker.topics import TopicObserver
 from penstock.engines.shared.unsupported import refuse
+from penstock.engines.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce
@@ -20,14 +19,15 @@ from penstock.runtime.clock import Clock
 from .cluster import KafkaCluster
 from .driver.admin import Described
 from .driver.fetcher import Fetcher
+from .framing import Framings
 from .known import KnownTopics
 from .naming import Naming, Place, ledger_of
 from .policies import KafkaNamespaces
+from .properties import TopicProperties
 from .topic import KafkaTopic
 
 UNUSED_MS: Final = 600_000  # then a topic without clients here is forgotten
 CREATED_S: Final = 0.05  # between two looks for a topic that was just created
-PROPERTIES: Final = "topic-properties"
 
 
 class KafkaTopics(KnownTopics):
@@ -48,11 +48,20 @@ class KafkaTopics(KnownTopics):
         configs: Callable[[TopicName], Mapping[str, str]],
         logs_max: Callable[[NamespaceName], int],
     ) -> None:
-        super().__init__(cluster.admin, naming, namespaces, clock, auto, cluster.settings.learned_ms)
+        super().__init__(
+            cluster.admin,
+            naming,
+            namespaces,
+            TopicProperties(documents),
+            clock,
+            auto,
+            cluster.settings.learned_ms,
+        )
         self.listeners: set[Callable[[TopicName], None]] = set()
         self.observers: list[TopicObserver] = []
         # Called with a topic that is there, to enter the subscriptions that nobody here consumes.
         self.learners: list[Callable[[TopicName], Awaitable[None]]] = []
+        self.framings: Framings | None = None  # where there is a schema registry
         self.gone = self._forget_all
         self.changed = self._tell
         self._cluster = cluster
@@ -68,17 +77,8 @@ class KafkaTopics(KnownTopics):
 
     async def load(self) -> None:
         """Read what is stored of topics, and learn which there are."""
-        for key, document in (await self._documents.load_meta(PROPERTIES)).items():
-            self.learned(key, document)
+        await self.properties.load()
         await self.list_all()
-
-    def learned(self, key: str, document: bytes | None) -> None:
-        """The properties of a topic are stored, or removed (None)."""
-        name = TopicName.parse(key)
-        if document is None:
-            self.properties.pop(name, None)
-        else:
-            self.properties[name] = msgspec.json.decode(document, type=dict[str, str])
 
     async def learn_whole(self, name: TopicName) -> None:
         await self.learn(name)
@@ -124,6 +124,7 @@ class KafkaTopics(KnownTopics):
         partition = max(0, name.partition) if of != name else 0
         place = Place(self.naming.kafka_name(of), partition, ledger_of(found.id, partition))
         topic = KafkaTopic(name, place, self._fetcher, self._clock, self._in_force(name), self._documents)
+        topic.framings = self.framings
         await topic.refresh()
         there = self._open.setdefault(name, topic)  # another call may have been quicker
         if there is topic:
@@ -170,8 +171,7 @@ class KafkaTopics(KnownTopics):
         replication = self._cluster.settings.replication_factor
         await self._cluster.admin.create(kafka, max(1, partitions), replication, self._configs(name))
         await self._await(name, lambda found: found is not None)
-        if properties:
-            await self._save_properties(name, properties)
+        await self.properties.save(name, properties or {})
         self._tell(name)
 
     async def grow(self, name: TopicName, partitions: int) -> None:
@@ -202,9 +202,7 @@ class KafkaTopics(KnownTopics):
                     ErrorKind.TOPIC_IN_USE, f"{name} has active producers or consumers; delete it with force"
                 )
         await self._cluster.admin.delete(self.naming.kafka_name(name))
-        if name in self.properties:
-            await self._documents.save_meta([(PROPERTIES, str(name), None)])
-            self.properties.pop(name, None)
+        await self.properties.save(name, {})
         await self._await(name, lambda now: now is None or now.id != found.id)
 
     async def _await(self, name: TopicName, holds: Callable[[Described | None], bool]) -> None:
@@ -241,12 +239,7 @@ class KafkaTopics(KnownTopics):
         await self.learn(name)
         if self.found(name) is None:
             raise self.missing(name)
-        await self._save_properties(name, change(dict(self.properties.get(name, {}))))
-
-    async def _save_properties(self, name: TopicName, properties: dict[str, str]) -> None:
-        document = msgspec.json.encode(properties) if properties else None
-        await self._documents.save_meta([(PROPERTIES, str(name), document)])
-        self.learned(str(name), document)
+        await self.properties.save(name, change(dict(self.properties.of(name))))
 
     async def terminate(self, name: TopicName) -> Sequence[KafkaTopic]:
         raise refuse(Capability.TERMINATION.value)
@@ -293,10 +286,11 @@ class KafkaTopics(KnownTopics):
 def _close(topic: KafkaTopic, *, deleted: bool) -> None:
     """A topic is used no more: one that was deleted takes its producers and consumers along."""
     topic.end(deleted=deleted)
-    if deleted:
-        gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
-        for producer in list(topic.producers.values()):
-            producer.close(gone)
-        for subscription in list(topic.subscriptions.values()):
-            for consumer in list(subscription.consumers):
-                consumer.close(gone)
+    gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
+    for producer in list(topic.producers.values()):
+        producer.close(gone)
+    for subscription in list(topic.subscriptions.values()):
+        assert isinstance(subscription, Subscription)
+        subscription.deleted = True
+        subscription.dissolve(gone, with_topic=True)
+        subscription.host.removed(subscription)

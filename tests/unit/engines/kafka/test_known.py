@@ -8,6 +8,7 @@ from penstock.broker.topic import MetaStore
 from penstock.engines.kafka.driver.admin import Described
 from penstock.engines.kafka.known import KnownTopics
 from penstock.engines.kafka.naming import Naming
+from penstock.engines.kafka.properties import TopicProperties
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import DEFAULT_NAMESPACE, TopicName
@@ -57,14 +58,20 @@ class _NoDocuments:
 
 
 class Bench:
-    def __init__(self, namespaces: Namespaces) -> None:
+    def __init__(self, namespaces: Namespaces, store: MetaStore) -> None:
         self.admin = _Admin()
         self.clock = ManualClock()
         self.gone: list[TopicName] = []
         self.changed: list[TopicName] = []
         admin: Any = self.admin
         self.known = KnownTopics(
-            admin, Naming({}), namespaces, self.clock, lambda _: AutoTopics(True), LEARNED_MS
+            admin,
+            Naming({}),
+            namespaces,
+            TopicProperties(store),
+            self.clock,
+            lambda _: AutoTopics(True),
+            LEARNED_MS,
         )
         self.known.gone, self.known.changed = self.gone.append, self.changed.append
 
@@ -77,7 +84,7 @@ async def bench() -> Bench:
     store: MetaStore = _NoDocuments()
     namespaces = Namespaces(store)
     await namespaces.load()
-    return Bench(namespaces)
+    return Bench(namespaces, store)
 
 
 async def test_a_topic_is_asked_for_once_in_a_while(bench: Bench) -> None:

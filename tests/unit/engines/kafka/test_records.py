@@ -234,3 +234,22 @@ def test_contiguous_counts_up_to_the_first_gap() -> None:
     assert contiguous(at(3, 4, 5), 3) == 3
     assert contiguous(at(3, 4, 6), 3) == 2
     assert contiguous(at(3, 5, 6), 3) == 1
+
+
+@given(
+    st.none() | texts,
+    st.none() | st.binary(max_size=20),
+    st.dictionaries(texts, texts),
+    st.integers(0, 2**60),
+)
+def test_the_fast_ways_write_what_the_entry_format_writes(
+    key: str | None, value: bytes | None, properties: dict[str, str], offset: int
+) -> None:
+    message = OutMessage(payload=value or b"", key=key, properties=properties, null_value=value is None)
+    record = NewRecord(
+        value,
+        None if key is None else key.encode(),
+        [(name, text.encode()) for name, text in properties.items()] or None,
+    )
+    entry = FORMAT.encode([message], producer="", sequence_id=offset, publish_time=7, schema_version=None)
+    assert entry_of(record, 7, offset).data == entry.data

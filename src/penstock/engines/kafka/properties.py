@@ -1,0 +1,42 @@
+"""The properties of topics, kept as documents."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.broker.topic import MetaStore
+from penstock.model.names import TopicName
+
+KIND: Final = "topic-properties"
+
+
+class TopicProperties:
+    """By the names of topics."""
+
+    def __init__(self, documents: MetaStore) -> None:
+        self._documents = documents
+        self._by_topic: dict[TopicName, dict[str, str]] = {}
+
+    async def load(self) -> None:
+        """Read what is stored."""
+        for key, document in (await self._documents.load_meta(KIND)).items():
+            self.learned(key, document)
+
+    def learned(self, key: str, document: bytes | None) -> None:
+        """The properties of a topic are stored, or removed (None)."""
+        name = TopicName.parse(key)
+        if document is None:
+            self._by_topic.pop(name, None)
+        else:
+            self._by_topic[name] = msgspec.json.decode(document, type=dict[str, str])
+
+    def of(self, name: TopicName) -> dict[str, str]:
+        """A topic's; none where nothing is stored."""
+        return self._by_topic.get(name, {})
+
+    async def save(self, name: TopicName, properties: dict[str, str]) -> None:
+        """Store a topic's, durably before they count; none removes them."""
+        if properties or name in self._by_topic:
+            document = msgspec.json.encode(properties) if properties else None
+            await self._documents.save_meta([(KIND, str(name), document)])
+            self.learned(str(name), document)
