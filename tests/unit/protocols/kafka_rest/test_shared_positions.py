@@ -69,6 +69,17 @@ async def test_a_log_may_end_with_offsets_that_are_no_messages() -> None:
     assert await processes.look(1) == expected
 
 
+async def test_what_was_compacted_away_ends_reading() -> None:
+    processes = Processes()
+    for n in range(3):
+        processes.log.append(b"%04d" % n)
+    await processes.topics[0].refresh()
+    assert await processes.positions[0].extend() == 3 * FRAME
+    del processes.log.entries[1]
+    with pytest.raises(TrimmedError):
+        await processes.positions[0].frames(0, 3 * FRAME)
+
+
 async def test_what_was_trimmed_before_anyone_asked_has_no_positions() -> None:
     processes = Processes()
     for n in range(5):
