@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from penstock.broker.capability import Capability
@@ -18,7 +18,6 @@ from penstock.engines.registry.namespaces import ALWAYS
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
-from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
@@ -124,9 +123,10 @@ class KafkaBroker:
             message_bytes_max=own.max_message_bytes,
         )
         self.journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
-        self._reply_partitions = ReplyPartitions(
+        partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
+        self._replies = KafkaReplies(partitions, clock, encoder, self.requests)
         self.staging = Staging(
             Space(self.cluster, settings.documents_topic, own.stage_timeout_ms, own.max_message_bytes),
             Transactions(
@@ -143,23 +143,21 @@ class KafkaBroker:
             self.tasks,
             own.stage_timeout_ms,
         )
-        self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records, self.schemas, self._replies, registry, bytes_max=own.max_message_bytes
+            self._records, self.schemas, self._replies.replies, registry, bytes_max=own.max_message_bytes
         )
-        self._instance = secrets.token_hex(4)
+        self._instance, self._names = secrets.token_hex(4), 0
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
         self._members = Members({**self.cluster.properties, "client.id": client_id})
-        self._groups = Groups(self._members, self.cluster.groups, self.tasks, settings.group_prefix)
-        self._shown = ShownConsumers(
-            self.documents, self.cluster.groups, client_id, settings.group_prefix, self.tasks.spawn
-        )
-        self.cluster.shown = self._consumers_of
+        prefix, groups = settings.group_prefix, self.cluster.groups
+        self._groups = Groups(self._members, groups, self.tasks, prefix)
+        self._shown = ShownConsumers(self.documents, groups, client_id, prefix, self.naming, self.tasks.spawn)
+        self.cluster.shown = self._shown.of
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        replies = KafkaReplies(self._replies)
-        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
+        give_reply = self._replies.reply
+        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
         self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
@@ -176,9 +174,7 @@ class KafkaBroker:
         self.subscribe_pattern = self._consumers.subscribe_pattern
         self.leave = self._consumers.leave
         self.policies.changed = self._policies_changed
-        self.topics.listeners.add(self.watches.changed)
-        self.topics.listeners.add(self._topic_changed)
-        self._names = 0
+        self.topics.listeners.update((self.watches.changed, self._topic_changed))
 
     async def start(self) -> None:
         """Reach the cluster, and read what is kept there; raises UNAVAILABLE."""
@@ -190,7 +186,7 @@ class KafkaBroker:
             await self.schemas.load()
             self._name_topics()
             await self.topics.load()
-            await self._reply_partitions.start()
+            await self._replies.start()
             await self._shown.load()
         except BaseException:
             await self._leave()
@@ -255,10 +251,6 @@ class KafkaBroker:
         producer = Producer(name, topics, options, self._publishing, own_name)
         producer.attach()
         return producer
-
-    async def _consumers_of(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
-        place = self.naming.kafka_name(log.base), max(0, log.partition)
-        return await self._shown.of(log, place, subscription)
 
     # -- what the parts tell one another
 
