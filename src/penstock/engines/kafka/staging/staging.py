@@ -95,6 +95,7 @@ class Staging:
         try:
             before = self._clock.now_ms() - self._timeout_ms
             await self._parts.expire(before)
+            await self._parts.trim()
             for name in self._writers.names:
                 known = self._writers.known(name)
                 if known is not None and expired(known.writer, min(before, self._clock.now_ms() - FORGET_MS)):
