@@ -18,6 +18,7 @@ import httpx
 import pytest
 from tests.support.cluster_load import ANSWER_S, Load, ask
 from tests.support.pulsar_broker import NUMBERED, PulsarCluster, standalone
+from tests.support.pulsar_reader import PulsarReader
 from tests.support.relay import Relay
 from tests.support.waiting import until
 
@@ -92,7 +93,7 @@ async def loads(url: str, cluster: PulsarCluster) -> AsyncIterator[list[Load]]:
         await asyncio.gather(once.stop(), plain.stop())
     for load in (once, plain):
         print(load)
-        await asyncio.to_thread(load.check, cluster.service_url)
+        await asyncio.to_thread(load.check, PulsarReader(cluster.service_url))
 
 
 async def further(*clients: Load) -> None:

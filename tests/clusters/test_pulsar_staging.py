@@ -32,7 +32,7 @@ from penstock.broker.staging import Caller, Expected
 from penstock.client.access import Access
 from penstock.client.entries.transactions import TransactionId, Transactions
 from penstock.client.errors import ReadError, TransactionNotFound
-from penstock.client.http import HttpClient, RemoteError
+from penstock.client.http import HttpClient
 from penstock.engines.opening import open_pulsar
 from penstock.engines.pulsar.broker import PulsarBroker
 from penstock.engines.pulsar.staging import log
@@ -711,57 +711,6 @@ def test_a_stream_is_written_exactly_once(
     rows = there().collect()
     assert sorted(int(row.value) for row in rows) == list(range(300))
     assert len({(row.partition, row.offset) for row in rows}) == 300
-
-
-async def test_the_broker_is_killed_within_a_commit(
-    cluster: PulsarCluster, server: Address, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All is stored but the end of the transaction: the writer tries again when the broker is back."""
-    if not cluster.pid:
-        pytest.skip("the broker is not ours")
-    async with engine(settings_of(cluster)) as broker:
-        stages = await staged(broker, name, 0, [topic(name)])
-        transactions = committing(broker)._transactions
-        end = transactions.end
-
-        async def kill_before(transaction: TransactionId, *, commit: bool) -> None:
-            if commit:
-                monkeypatch.setattr(transactions, "end", end)
-                cluster.kill(signal.SIGKILL)
-            await end(transaction, commit=commit)
-
-        monkeypatch.setattr(transactions, "end", kill_before)
-
-        async def commit() -> tuple[int, bool]:
-            done, new = await broker.staging.commit(name, 0, stages, ANYBODY, topics=[topic(name)], keep=True)
-            return done.messages, new
-
-        with pytest.raises(PenstockError) as caught:
-            await commit()
-        assert caught.value.kind is ErrorKind.UNAVAILABLE
-        await asyncio.to_thread(cluster.restart)
-
-        async def try_again() -> tuple[int, bool]:
-            while True:
-                try:
-                    return await commit()
-                except PenstockError as error:
-                    if error.kind is not ErrorKind.UNAVAILABLE:
-                        raise
-                    await asyncio.sleep(0.5)
-
-        assert await asyncio.wait_for(try_again(), 180) == (2 * ENTRIES, True)
-        assert await commit() == (2 * ENTRIES, False)
-
-    def there() -> list[str]:
-        while True:
-            try:
-                return values(server, name)
-            except RemoteError as error:  # its server looks for the broker, too
-                if error.kind is not ErrorKind.UNAVAILABLE:
-                    raise
-
-    assert await asyncio.to_thread(there) == expected(0)
 
 
 if __name__ == "__main__":

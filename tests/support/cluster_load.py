@@ -10,10 +10,9 @@ import itertools
 import json
 from base64 import b64decode, b64encode
 from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import httpx
-import pulsar
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
@@ -40,13 +39,27 @@ LATE_S: Final = 75.0
 BOUND_S: Final = 150.0  # for all to go on, and to come: a server may wait for the broker, and then clients for the next try
 
 
-class Load:
-    """`namespace` as `tenant/namespace`. `once`: it has deduplication, and the producers number their messages."""
+class Reader(Protocol):
+    """Reads in a cluster itself, not through a server."""
 
-    def __init__(self, url: str, namespace: str, topic: str, *, once: bool) -> None:
+    def messages(self, path: str) -> list[tuple[str, Place]]:
+        """Every message of a topic, in its order."""
+
+    def left(self, path: str, subscription: str, sure: Counter[str]) -> Counter[str]:
+        """What a subscription has not acknowledged; `sure` are waited for."""
+
+
+class Load:
+    """`namespace` as `tenant/namespace`. `once`: it has deduplication, and the producers number their messages.
+
+    `mark` begins the names of subscriptions, where these have to be of one topic alone.
+    """
+
+    def __init__(self, url: str, namespace: str, topic: str, *, once: bool, mark: str = "") -> None:
         self.url = url
         self.path = f"{namespace}/{topic}"
         self.once = once
+        self.mark = mark
         self.stored: dict[str, float] = {}  # when the receipt came
         self.sent: dict[str, float] = {}  # when it was sent first
         self.in_doubt: set[str] = (
@@ -215,7 +228,9 @@ class Load:
 
     async def _ws_consumer(self) -> None:
         query = "subscriptionType=Shared&subscriptionInitialPosition=Earliest"
-        url = f"{self.url.replace('http', 'ws', 1)}/ws/v2/consumer/persistent/{self.path}/ws?{query}"
+        url = (
+            f"{self.url.replace('http', 'ws', 1)}/ws/v2/consumer/persistent/{self.path}/{self.mark}ws?{query}"
+        )
         while True:
             try:
                 async with connect(url, **SOCKET) as socket:
@@ -239,7 +254,7 @@ class Load:
             await asyncio.sleep(PAUSE_S)
 
     async def _rest_consumer(self) -> None:
-        subscription = f"/topics/{self.path}/subscription/rest"
+        subscription = f"/topics/{self.path}/subscription/{self.mark}rest"
         options = {"subscription_type": "Shared", "initial_position": "earliest"}
         async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_S, follow_redirects=True) as http:
             while True:
@@ -297,34 +312,21 @@ class Load:
 
     # -- the comparison
 
-    def check(self, cluster_url: str) -> None:
+    def check(self, reader: Reader) -> None:
         """Compare what the clients were answered with what the topic and its subscriptions have."""
         assert self.came_again == []
         for instance in self._instances:
             with contextlib.suppress(httpx.TransportError):  # of a process that is gone
                 httpx.delete(instance, timeout=ANSWER_S)
-        topic = f"persistent://{self.path}"
-        client = pulsar.Client(cluster_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-        try:
-            reader = client.create_reader(topic, pulsar.MessageId.earliest)
-            found: list[tuple[str, Place]] = []
-            while reader.has_message_available():
-                found.append(_read(reader.read_next(30_000)))
-            self._check_log([value for value, _ in found])
-            for name, done in self.acknowledged.items():
-                left = Counter(value for value, at in found if held(at))
-                may_come = {value for value, at in found if at not in done or self._in_crash(done[at])}
-                consumer = client.subscribe(topic, name, pulsar.ConsumerType.Shared)
-                again: Counter[str] = Counter()
-                with contextlib.suppress(pulsar.Timeout):
-                    while True:  # all that is left, and what should not come any more
-                        wait_ms = 60_000 if left - again else 300
-                        again[consumer.receive(wait_ms).data().decode()] += 1
-                more = again.keys() - left.keys() - may_come
-                less = left - again
-                assert (sorted(more), less) == ([], {}), name
-        finally:
-            client.close()
+        found = reader.messages(self.path)
+        self._check_log([value for value, _ in found])
+        for name, done in self.acknowledged.items():
+            left = Counter(value for value, at in found if held(at))
+            may_come = {value for value, at in found if at not in done or self._in_crash(done[at])}
+            again = reader.left(self.path, self.mark + name, left)
+            more = again.keys() - left.keys() - may_come
+            less = left - again
+            assert (sorted(more), less) == ([], {}), name
 
     def _in_crash(self, when: float) -> bool:
         return any(crash - LATE_S < when <= start for crash, start in self.crashes)
@@ -360,11 +362,6 @@ def held(at: Place) -> bool:
 def place(message_id: str) -> Place:
     parsed = MessageId.parse(message_id)
     return parsed.ledger, parsed.entry, parsed.batch_index
-
-
-def _read(message: Any) -> tuple[str, Place]:
-    at = message.message_id()
-    return message.data().decode(), (at.ledger_id(), at.entry_id(), at.batch_index())
 
 
 def now() -> float:

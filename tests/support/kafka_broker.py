@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from .pulsar_broker import free_ports
@@ -68,6 +68,12 @@ class KafkaCluster(msgspec.Struct):
         """What one of Kafka's own tools prints: `org.apache.kafka.tools.TopicCommand`, …; fails if it fails."""
         return _java(name, "--bootstrap-server", self.plain or self.bootstrap, *arguments, stdin=stdin)
 
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete the records of a partition before an offset, as retention does."""
+        admin = AdminClient({"bootstrap.servers": self.plain or self.bootstrap, "log_level": 0})
+        for done in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            done.result(ASK_S * 10)
+
     def kill(self, number: signal.Signals) -> None:
         """Send the broker a signal; only for one that this test started."""
         assert self.pid, "the broker is not ours"
@@ -87,16 +93,21 @@ def given() -> KafkaCluster | None:
 
 @contextlib.contextmanager
 def standalone(
-    folder: Path, settings: Mapping[str, str] | None = None, listener: str = "PLAINTEXT"
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    listener: str = "PLAINTEXT",
+    *,
+    reached_at: Callable[[int], int] | None = None,
 ) -> Iterator[KafkaCluster]:
     """Start a broker with its data in `folder`; `settings` are added to those of its configuration.
 
-    `listener` is the protocol in which clients come: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.
+    `listener` is the protocol in which clients come: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. `reached_at` is given the broker's
+    port, and says by which one clients reach it.
     """
     if not (HOME / "home").exists():
         missing = HOME / "missing"
         pytest.skip(missing.read_text().strip() if missing.exists() else "scripts/kafka.sh fetch has not run")
-    process = _Process(folder, settings or {}, listener)
+    process = _Process(folder, settings or {}, listener, reached_at)
     try:
         process.format()
         process.start()
@@ -109,20 +120,28 @@ def standalone(
 class _Process:
     """A broker's, which may be started again."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str], listener: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str],
+        listener: str,
+        reached_at: Callable[[int], int] | None,
+    ) -> None:
         # The test looks at the inner listener, which asks nobody who comes; clients are told the one that was asked for.
         inner, control, outer = free_ports(3)
-        plain = listener == "PLAINTEXT"
+        plain = listener == "PLAINTEXT" and reached_at is None
         listeners = f"PLAINTEXT://127.0.0.1:{inner}"
         protocols = SMALL["listener.security.protocol.map"]
         if not plain:
             listeners = f"{listeners},CLIENTS://127.0.0.1:{outer}"
             protocols = f"{protocols},CLIENTS:{listener}"
+        port = inner if plain else outer if reached_at is None else reached_at(outer)
+        advertised = listeners if plain else listeners.replace(f":{outer}", f":{port}")
         self._folder = folder
         self._conf = folder / "server.properties"
         own = {
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{control}",
-            "advertised.listeners": f"{listeners},CONTROLLER://127.0.0.1:{control}",
+            "advertised.listeners": f"{advertised},CONTROLLER://127.0.0.1:{control}",
             "listener.security.protocol.map": protocols,
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{control}",
             "log.dirs": str(folder / "logs"),
@@ -132,7 +151,6 @@ class _Process:
         self._inner = f"127.0.0.1:{inner}"
         self._output = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
-        port = inner if plain else outer
         self.cluster = KafkaCluster(f"127.0.0.1:{port}", 0, listener.endswith("SSL"), self._inner, self.start)
 
     def format(self) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from penstock.broker.capability import Capability
@@ -18,6 +18,7 @@ from penstock.engines.registry.namespaces import ALWAYS
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
@@ -34,17 +35,17 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
-from .driver.transactions import Transactions
-from .entries import EntryPublishing
+from .elsewhere import ShownConsumers
 from .groups import Groups
 from .hosting import Hosting
+from .journals import KafkaJournals
 from .naming import Naming
 from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
-from .replies import KafkaReplies
-from .staging.space import Space
-from .staging.staging import Staging
+from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
+from .schema_registry.opening import open_registry
+from .staging.opening import open_staging
 from .subscriptions import KafkaSubscriptions
 from .topics import KafkaTopics
 
@@ -58,8 +59,9 @@ class KafkaBroker:
     """`broker.Broker`. Records and committed offsets are Kafka's; this process has its clients."""
 
     writes = None
-    journals = None
-    capabilities = frozenset((Capability.ENTRIES, Capability.OFFSETS, Capability.STAGED_PUBLISH))
+    capabilities = frozenset(
+        (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
+    )
 
     def __init__(
         self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
@@ -74,7 +76,8 @@ class KafkaBroker:
         self.clock = clock
         self.tasks = Tasks()
         self.storage = StorageHealth()
-        self.requests = RemoteRequests(clock, own.request_timeout_ms_max)
+        addresses = PartitionAddresses(settings.replies_topic)
+        self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)
         self.naming = Naming(settings.namespaces)
         self.documents = Documents(
@@ -89,7 +92,11 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        self.schemas = Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        registry = open_registry(
+            settings, self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes, self.tasks
+        )
+        self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        self._registry = registry
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -106,6 +113,9 @@ class KafkaBroker:
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
         )
+        if registry is not None:
+            self.topics.framings = registry
+            self.topics.learn_schemas = registry.learn
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -114,35 +124,45 @@ class KafkaBroker:
             compression=settings.compression,
             message_bytes_max=own.max_message_bytes,
         )
+        self.journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
+        self._reply_partitions = ReplyPartitions(
+            addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
+        )
+        self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records, self.schemas, self.requests, bytes_max=own.max_message_bytes
-        )
-        self.staging = Staging(
-            Space(self.cluster, settings.documents_topic, own.stage_timeout_ms, own.max_message_bytes),
-            Transactions(
-                self.cluster.properties,
-                compression=settings.compression,
-                message_bytes_max=own.max_message_bytes,
-                timeout_s=self.cluster.timeout_s,
-            ),
             self._records,
-            self._fetcher,
-            self.topics,
-            EntryPublishing(self.producer),
-            clock,
-            self.tasks,
-            own.stage_timeout_ms,
+            self.schemas,
+            self._replies,
+            bytes_max=own.max_message_bytes,
+            framings=registry,
         )
-        self._members = Members(self.cluster.properties)
-        self._groups = Groups(self._members, self.cluster.groups, self.tasks)
+        self.staging = open_staging(
+            self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks
+        )
+        self._instance = secrets.token_hex(4)
+        client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
+        self._members = Members({**self.cluster.properties, "client.id": client_id})
+        self._groups = Groups(self._members, self.cluster.groups, self.tasks, settings.group_prefix)
+        self._shown = ShownConsumers(
+            self.documents, self.cluster.groups, client_id, settings.group_prefix, self.tasks.spawn
+        )
+        self.cluster.shown = self._consumers_of
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        replies = KafkaReplies(clock, encoder, self.requests)
+        replies = KafkaReplies(self._replies)
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
-            self.topics, hosting, self.subscriptions, self.watches, clock, self.tasks, new_name=self.new_name
+            self.topics,
+            hosting,
+            self.subscriptions,
+            self.watches,
+            clock,
+            self.tasks,
+            new_name=self.new_name,
+            shown=self._shown,
         )
         self.subscribe = self._consumers.subscribe
         self.subscribe_pattern = self._consumers.subscribe_pattern
@@ -150,7 +170,6 @@ class KafkaBroker:
         self.policies.changed = self._policies_changed
         self.topics.listeners.add(self.watches.changed)
         self.topics.listeners.add(self._topic_changed)
-        self._instance = secrets.token_hex(4)
         self._names = 0
 
     async def start(self) -> None:
@@ -163,6 +182,8 @@ class KafkaBroker:
             await self.schemas.load()
             self._name_topics()
             await self.topics.load()
+            await self._reply_partitions.start()
+            await self._shown.load()
         except BaseException:
             await self._leave()
             raise
@@ -190,12 +211,16 @@ class KafkaBroker:
         await self._groups.close()
         self.topics.close()
         self._letter_producers.close()
+        await self._shown.close()
+        await self._replies.close()
         await self.tasks.close()
         await self._leave()
 
     async def _leave(self) -> None:
         await self.staging.close()
         await self._records.close()
+        if self._registry is not None:
+            await self._registry.close()
         await self.documents.close()
         await self._fetcher.close()
         await self.cluster.close()
@@ -222,6 +247,10 @@ class KafkaBroker:
         producer = Producer(name, topics, options, self._publishing, own_name)
         producer.attach()
         return producer
+
+    async def _consumers_of(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
+        place = self.naming.kafka_name(log.base), max(0, log.partition)
+        return await self._shown.of(log, place, subscription)
 
     # -- what the parts tell one another
 
@@ -251,6 +280,7 @@ class KafkaBroker:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
+            self.subscriptions.sweep()
             await self.staging.sweep()
 
     async def _list(self) -> None:

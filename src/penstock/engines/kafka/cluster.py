@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from penstock.broker.cluster import Headers, Owner
@@ -18,6 +18,7 @@ from .driver.groups import KafkaGroups
 log = logging.getLogger(__name__)
 
 START_S: Final = 20.0  # a cluster that starts at the same time may take so long
+GROUPS_S: Final = 10.0  # for an answer of a group's coordinator
 LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and for its answer
 
 
@@ -32,10 +33,13 @@ class KafkaCluster:
         self.properties = properties(settings)
         self.timeout_s = settings.timeout_ms / 1000
         self.admin = KafkaAdmin(self.properties, self.timeout_s)
-        self.groups = KafkaGroups(self.admin)
+        self._group_admin = KafkaAdmin(self.properties, min(self.timeout_s, GROUPS_S), renewed=True)
+        self.groups = KafkaGroups(self._group_admin)
         self.tasks = Tasks()
         self.problem: str | None = None
         self.nodes = ClusterNodes("", ())
+        # The engine says what it knows: documents are kept by way of the cluster.
+        self.shown: Callable[[TopicName, str], Awaitable[Sequence[Mapping[str, str]]]] | None = None
 
     async def start(self) -> None:
         """Reach the cluster; raises UNAVAILABLE."""
@@ -68,6 +72,7 @@ class KafkaCluster:
     async def close(self) -> None:
         """End all that runs for the cluster."""
         await self.tasks.close()
+        await self._group_admin.close()
         await self.admin.close()
 
     # -- for endpoints
@@ -77,8 +82,7 @@ class KafkaCluster:
         raise PenstockError(ErrorKind.NOT_SUPPORTED, "a Kafka cluster takes no requests of HTTP")
 
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
-        """None: the members of a group do not say where they are reached."""
-        return []
+        return [] if self.shown is None else await self.shown(log, subscription)
 
     async def owner(self, topic: TopicName) -> Owner:
         """None: every process serves every topic."""

@@ -2,16 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
 
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Tasks
 
 from .cursors import committed_cursor
 from .driver.groups import Committed
+from .driver.member import Rebalanced
 from .driver.record import At
 from .subscription import GroupSubscription
 
 Send = Callable[[Mapping[At, Committed]], Awaitable[None]]
+
+
+AGAIN_S: Final = 0.05  # between two tries of a commit that met a rebalance
+COMMIT_S: Final = 15.0  # then a commit that meets rebalances has failed
 
 
 class _Round:
@@ -37,7 +43,11 @@ class Commits:
         self._send = send
         self._check = check
         self._next: _Round | None = None
+        self._rounds: set[_Round] = set()
         self._sending = asyncio.Lock()
+        # Not set while partitions are given back, with a last commit: until then it is open what of theirs is committed.
+        self.settled = asyncio.Event()
+        self.settled.set()
 
     async def save(self, sources: Iterable[GroupSubscription]) -> None:
         """Commit the cursors of these; raises the error of the first that could not be committed."""
@@ -45,6 +55,7 @@ class Commits:
         joined = self._next
         if joined is None:
             joined = self._next = _Round()
+            self._rounds.add(joined)
             self._tasks.spawn(self._commit(joined), f"commit for group {self._group}")
         joined.sources.update(dict.fromkeys(wanted))
         await joined.done.wait()
@@ -58,29 +69,66 @@ class Commits:
                 self._next = None
                 await self._commit_all(now)
         finally:
+            self._rounds.discard(now)
             now.done.set()
 
+    def end(self, source: GroupSubscription) -> None:
+        """The partition of a subscription is gone: who waits for what is not committed of it is refused."""
+        if self.changes([source], {}, check=False):
+            error = PenstockError(
+                ErrorKind.UNAVAILABLE,
+                f"{source.topic.name} went to another process before the acknowledgement was committed",
+            )
+            for one in self._rounds:
+                if source in one.sources:
+                    one.errors[source] = error
+        source.commits = False
+
     async def _commit_all(self, now: _Round) -> None:
-        changes: dict[GroupSubscription, Committed] = {}
-        left = 0
-        for source in now.sources:
-            committed, some = committed_cursor(source.cursor, source.type)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + COMMIT_S
+        while True:
+            await self.settled.wait()
+            changes = self.changes(now.sources, now.errors)
+            if not changes:
+                return
+            try:
+                await self._send({source.at: one for source, one in changes.items()})
+            except Rebalanced as error:  # what this process has still is sent again
+                if loop.time() > until:
+                    now.errors |= dict.fromkeys(changes, error)
+                    return
+                await asyncio.sleep(AGAIN_S)
+            except PenstockError as error:
+                now.errors |= dict.fromkeys(changes, error)
+                return
+            else:
+                for source, one in changes.items():
+                    source.saved = one
+                return
+
+    def changes(
+        self,
+        sources: Iterable[GroupSubscription],
+        errors: dict[GroupSubscription, PenstockError] | None = None,
+        *,
+        check: bool = True,
+    ) -> dict[GroupSubscription, Committed]:
+        """What is not committed yet; `errors` gets those that this process may not commit for."""
+        found: dict[GroupSubscription, Committed] = {}
+        for source in sources:
+            if not source.commits:
+                continue
+            committed, left = committed_cursor(source.cursor, source.type)
             if committed == source.saved:
                 continue
             try:
-                self._check(source)
+                if check:
+                    self._check(source)
             except PenstockError as error:
-                now.errors[source] = error
+                if errors is not None:
+                    errors[source] = error
                 continue
-            changes[source] = committed
-            left += some
-        if not changes:
-            return
-        try:
-            await self._send({source.at: one for source, one in changes.items()})
-        except PenstockError as error:
-            now.errors |= dict.fromkeys(changes, error)
-            return
-        self.left_out += left
-        for source, one in changes.items():
-            source.saved = one
+            found[source] = committed
+            self.left_out += left
+        return found

@@ -17,6 +17,7 @@ from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Slices, Tasks
 
+from .elsewhere import ShownConsumers
 from .hosting import Hosting, check_type
 from .subscription import GroupSubscription
 from .subscriptions import KafkaSubscriptions
@@ -37,6 +38,7 @@ class Consumers:
         tasks: Tasks,
         *,
         new_name: Callable[[str], str],
+        shown: ShownConsumers,
     ) -> None:
         self._topics = topics
         self._hosting = hosting
@@ -45,6 +47,7 @@ class Consumers:
         self._clock = clock
         self._tasks = tasks
         self._new_name = new_name
+        self._shown = shown
         self._by_pattern: dict[Consumer, Watch] = {}
         self._by_name: defaultdict[TopicName, set[Consumer]] = defaultdict(set)
         self._named: dict[Consumer, tuple[TopicName, ...]] = {}
@@ -67,6 +70,8 @@ class Consumers:
             for name in names:
                 await self._attach(consumer, await self._topics.all_of(name), unique_name=unique_name)
             await self._enter(consumer, first=True)
+            if options.durable:
+                await self._shown.show(called, names, subscription, options.properties)
         except BaseException:
             await self.leave(consumer)
             raise
@@ -136,8 +141,9 @@ class Consumers:
             await topic.refresh()
             start = EARLIEST if later or (named and topic.ledger not in named) else options.start
             marks[topic] = await topic.offset_after(start, inclusive=options.start_inclusive)
-        if options.durable:
-            await self._subscriptions.begin(topics, consumer.subscription, marks, options)
+        fresh = options.durable and await self._subscriptions.begin(
+            topics, consumer.subscription, marks, options
+        )
         for topic in topics:
             if consumer.closed:
                 return
@@ -148,6 +154,8 @@ class Consumers:
             )
             if consumer not in source.consumers:
                 source.add(consumer, unique_name=unique_name)
+            if fresh and options.subscription_properties and topic is topics[0]:
+                await source.set_properties(options.subscription_properties)
 
     async def _enter(self, consumer: Consumer, *, first: bool) -> None:
         """Take part in the group, and see that nobody elsewhere stands against it."""
@@ -205,6 +213,7 @@ class Consumers:
         consumer = cast(Consumer, consumer)
         attached = consumer.attached
         consumer.close()
+        self._shown.hide(consumer.name, self._named.get(consumer, ()), consumer.subscription)
         self._forget(consumer)
         for source in attached:
             if source.durable or source.consumers:

@@ -66,6 +66,12 @@ class Documents:
         """All documents of a kind."""
         return dict(self._documents[kind])
 
+    async def catch_up(self) -> None:
+        """Learn what every process has stored until now; raises UNAVAILABLE."""
+        if self._table is not None:
+            place = (self._topic, 0)
+            await self._table.reached((await self._cluster.admin.ends([place]))[place])
+
     async def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> None:
         """Store documents, in order; an error may leave the first of them.
 

@@ -3,12 +3,14 @@
 | header | value |
 | --- | --- |
 | `penstock-event-time`, `penstock-deliver-at` | ms since the epoch, decimal |
-| `penstock-schema-version`, `penstock-sequence-id` | decimal |
+| `penstock-schema-version` | decimal; `none`: the message has none, though its value begins like one with a schema |
+| `penstock-sequence-id` | decimal |
 | `penstock-producer` | the producer's name |
 | `penstock-ordering-key` | the ordering key's bytes |
 | `penstock-replicate-to` | a cluster; one header for each |
 | `penstock-key` | `base64`: the key was given in base64; `text`: so, but it was none, and is stored as it came |
 | `penstock-entry` | Pulsar's MessageMetadata of an entry that is kept as it is: the value is its payload |
+| `penstock-reply-to`, `penstock-correlation-id` | of a request: where its reply goes, and its number there (`replies`) |
 | `penstock-property-…` | a property whose own name begins with `penstock-` |
 
 Headers of other producers are properties: one without a value is empty, one that is not UTF-8 is shown in base64, and of several
@@ -19,6 +21,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from penstock.engines.shared.remote_requests import CORRELATION_ID, REPLY_TO
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.wire.metadata import Memo
@@ -32,16 +35,22 @@ KEY_BASE64: Final = b"base64"
 KEY_TEXT: Final = b"text"
 _EVENT_TIME: Final = "penstock-event-time"
 _DELIVER_AT: Final = "penstock-deliver-at"
-_SCHEMA_VERSION: Final = "penstock-schema-version"
+SCHEMA_VERSION: Final = "penstock-schema-version"
+UNVERSIONED: Final = (SCHEMA_VERSION, b"none")  # of a value without a schema that looks as if it had one
 _SEQUENCE_ID: Final = "penstock-sequence-id"
 _PRODUCER: Final = "penstock-producer"
 _ORDERING_KEY: Final = "penstock-ordering-key"
 _REPLICATE_TO: Final = "penstock-replicate-to"
 _PROPERTY: Final = "penstock-property-"
 
+# Properties that are headers of their own: what a request says to those who may reply.
+_REQUESTS: Final = frozenset((REPLY_TO, CORRELATION_ID))
+
 _INT64: Final = range(-(2**63), 2**63)
 _DIGITS_MAX: Final = 20
-_NAMES: Final[Memo[str, str]] = Memo(lambda name: _PROPERTY + name if name.startswith(OURS) else name)
+_NAMES: Final[Memo[str, str]] = Memo(
+    lambda name: _PROPERTY + name if name.startswith(OURS) and name not in _REQUESTS else name
+)
 
 
 class Said:
@@ -57,7 +66,7 @@ class Said:
 
 
 def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list[Header]:
-    """The headers of a message; with its producer's name and (`numbered`) sequence id where they are to be kept.
+    """The headers of a message, but for its schema; with its producer's name and (`numbered`) sequence id where they are to be kept.
 
     Raises BAD_ENCODING for a text that has no bytes.
     """
@@ -68,8 +77,6 @@ def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list
         headers.append((_EVENT_TIME, b"%d" % message.event_time))
     if message.deliver_at:
         headers.append((_DELIVER_AT, b"%d" % message.deliver_at))
-    if message.schema_version is not None:
-        headers.append((_SCHEMA_VERSION, b"%d" % message.schema_version))
     if message.ordering_key is not None:
         headers.append((_ORDERING_KEY, message.ordering_key))
     if message.replicate_to:
@@ -83,7 +90,7 @@ def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list
 
 def schema_header(version: int) -> list[Header]:
     """The headers of a message that has a schema version and nothing else."""
-    return [(_SCHEMA_VERSION, b"%d" % version)]
+    return [(SCHEMA_VERSION, b"%d" % version)]
 
 
 def read_properties(headers: Sequence[Header]) -> dict[str, str] | None:
@@ -148,7 +155,7 @@ def _deliver_at(said: Said, value: bytes) -> None:
 
 
 def _schema_version(said: Said, value: bytes) -> None:
-    said.message.schema_version = _number(value)
+    said.message.schema_version = None if value == UNVERSIONED[1] else _number(value)
 
 
 def _sequence_id(said: Said, value: bytes) -> None:
@@ -181,7 +188,7 @@ def _entry(said: Said, value: bytes) -> None:
 _READ: Final[dict[str, Callable[[Said, bytes], None]]] = {
     _EVENT_TIME: _event_time,
     _DELIVER_AT: _deliver_at,
-    _SCHEMA_VERSION: _schema_version,
+    SCHEMA_VERSION: _schema_version,
     _SEQUENCE_ID: _sequence_id,
     _PRODUCER: _producer,
     _ORDERING_KEY: _ordering_key,

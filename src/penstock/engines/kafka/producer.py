@@ -22,9 +22,9 @@ from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.model.schema import SchemaInfo
 
 from .driver.record import NewRecord
-from .headers import schema_header
+from .framing import plain_value
 from .publishing import Posting, Publishing
-from .records import record_of, records_of
+from .records import record_of
 from .topic import KafkaTopic
 
 
@@ -118,6 +118,18 @@ class Producer:
         requests: Sequence[Request | None] = (),
     ) -> list[Result]:
         """As `broker.Publishing.publish`. Each message is a record of its own, whatever `batch` says."""
+        if not requests:
+            return await self._publish(messages)
+        made: list[Result]
+        try:
+            await self._publishing.replies.listen(self._topic.namespace_name)
+            made = await self._publish(messages)
+        except PenstockError as error:
+            made = [error] * len(messages)
+        settle_all(requests, made)
+        return made
+
+    async def _publish(self, messages: Sequence[OutMessage]) -> list[Result]:
         await self._room()
         results: list[Result | None] = [None] * len(messages)
         posting = Posting(results)
@@ -127,6 +139,7 @@ class Producer:
             self._kept_name,
             self._numbers,
         )
+        framing = await self._publishing.framing(self._topic, {one.schema_version for one in messages})
         for place, message in enumerate(messages):
             given = message.sequence_id is not None
             number = numbers.give(message)
@@ -139,16 +152,13 @@ class Producer:
                     if alone and message.partition is None
                     else self._router.choose(message.key, message.partition)
                 )
-                record = record_of(message, name, numbered=given or bool(name))
+                record = record_of(message, name, numbered=given or bool(name), framing=framing)
             except PenstockError as error:
                 results[place] = error
             else:
                 posting.add(partition, place, record)
         self.published += await posting.post(self._logs, self._publishing.records)
-        made = [_internal_error() if result is None else result for result in results]
-        if requests:
-            settle_all(requests, made)
-        return made
+        return [_internal_error() if result is None else result for result in results]
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         """One at a time: other producers' records may come between several."""
@@ -173,8 +183,9 @@ class Producer:
         value = payload.encode() if isinstance(payload, str) else payload
         topic = self._logs[0 if partition is None else self._router.choose(None, partition)]
         self.last_sequence_id = self._numbers.take(1)
-        headers = None if schema_version is None else schema_header(schema_version)
-        offset = await self._publishing.one(topic, NewRecord(value, None, headers))
+        framing = await self._publishing.framing(self._topic, (schema_version,))
+        content, headers = plain_value(value, schema_version, framing)
+        offset = await self._publishing.one(topic, NewRecord(content, None, headers or None))
         self.published += 1
         return Placement(topic, topic.ledger, offset, offset, 1)
 
@@ -187,7 +198,9 @@ class Producer:
         for item in items:
             first = len(results)
             try:
-                records = records_of(item.content, numbered=bool(self._kept_name))
+                records = await self._publishing.records_of(
+                    self._topic, item.content, numbered=bool(self._kept_name)
+                )
             except PenstockError as error:
                 results.append(error)
             else:
@@ -221,7 +234,7 @@ class Producer:
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         """As `broker.Requesting.ask`."""
         self._numbers.give_all(messages)
-        return self._publishing.requests.ask_all(self._topic.base, self.name, messages, timeouts)
+        return self._publishing.replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """As `broker.Requesting.request`."""

@@ -1,17 +1,21 @@
 """Records of one call on their way to the partitions of a topic, and what all producers of a process share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock.broker.producer import Result
 from penstock.broker.schemas import Schemas
-from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.replies import Replies
+from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.tasks import finished
 
 from .driver.producer import RecordProducer
 from .driver.record import NewRecord
+from .framing import Framing, Framings, UnknownVersion
+from .records import records_of
 from .topic import KafkaTopic
 
 _CLOCK = LoopClock()
@@ -21,12 +25,42 @@ class Publishing:
     """What producers publish with. `bytes_max` bounds a message's payload."""
 
     def __init__(
-        self, records: RecordProducer, schemas: Schemas, requests: RemoteRequests, *, bytes_max: int
+        self,
+        records: RecordProducer,
+        schemas: Schemas,
+        replies: Replies,
+        *,
+        bytes_max: int,
+        framings: Framings | None = None,
     ) -> None:
         self.records = records
         self.schemas = schemas
-        self.requests = requests
+        self.replies = replies
         self.bytes_max = bytes_max
+        self.framings = framings  # where there is a schema registry
+
+    async def framing(self, topic: TopicName, versions: Iterable[int | None]) -> Framing | None:
+        """The framing of a topic's values, where there is a schema registry, which was asked for these versions.
+
+        Raises UNAVAILABLE, SCHEMA_NOT_FOUND.
+        """
+        framings = self.framings
+        if framings is None:
+            return None
+        for version in versions:
+            if version is not None and not framings.framing(topic).knows(version):
+                await framings.find_version(topic, version)
+        return framings.framing(topic)
+
+    async def records_of(self, topic: TopicName, entry: NewEntry, *, numbered: bool) -> list[NewRecord]:
+        """As `records.records_of`; schemas that are not known here are asked for."""
+        versions: list[int] = []
+        while True:
+            framing = await self.framing(topic, versions)
+            try:
+                return records_of(entry, numbered=numbered, framing=framing)
+            except UnknownVersion as unknown:
+                versions.append(unknown.version)
 
     async def one(self, topic: KafkaTopic, record: NewRecord) -> int:
         """Store one record; returns its offset, or raises why it is not stored."""
@@ -37,7 +71,7 @@ class Publishing:
         if isinstance(outcome, PenstockError):
             raise outcome
         topic.stored(outcome + 1)
-        topic.published(1, record.size(), _CLOCK.monotonic_ms() - began)
+        topic.published(1, sent.size, _CLOCK.monotonic_ms() - began)
         return outcome
 
 
@@ -77,12 +111,15 @@ class Posting:
         stored = 0
         for topic, partition, one in sent:
             outcomes = await finished(one.future)
-            stored += self._settle(topic, partition, outcomes, began)
+            count = self._settle(topic, partition, outcomes)
+            if count:
+                took_ms = _CLOCK.monotonic_ms() - began
+                topic.published(count, one.size * count // len(outcomes), took_ms)
+            stored += count
         return stored
 
-    def _settle(
-        self, topic: KafkaTopic, partition: int, outcomes: Sequence[int | PenstockError], began: int
-    ) -> int:
+    def _settle(self, topic: KafkaTopic, partition: int, outcomes: Sequence[int | PenstockError]) -> int:
+        """Set the results of records for one partition; returns how many were stored."""
         results, ledger, number = self._results, topic.ledger, topic.name.partition
         stored, last = 0, -1
         for place, outcome in zip(self._places[partition], outcomes, strict=True):
@@ -91,9 +128,7 @@ class Posting:
             else:
                 results[place] = MessageId(ledger, outcome, number)
                 stored += 1
-                last = max(last, outcome)
+                last = outcome  # they rise
         if stored:
             topic.stored(last + 1)
-            size = sum([record.size() for record in self._records[partition]])
-            topic.published(stored, size, _CLOCK.monotonic_ms() - began)
         return stored

@@ -1,26 +1,205 @@
-"""Replies of this process's consumers to requests of its own clients (PIP-371). Those between processes are to come."""
+"""Replies between processes (PIP-371): records of one topic. Each process reads one partition of it, which others may share.
+
+A request says in headers where its reply goes, `penstock-reply-to: {topic}:{partition}`, and its number,
+`penstock-correlation-id`. A reply is a record there with that number; `penstock-is-error` and `penstock-schema-version` may be
+missing. So any client of Kafka's can reply.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
 
 from penstock.broker.delivery import Outcome
-from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
-from penstock.engines.shared.remote_requests import RemoteRequests
+from penstock.engines.shared.remote_requests import CORRELATION_ID, IS_ERROR, SCHEMA_VERSION, RemoteRequests
 from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.requests import REPLY_BYTES_MAX
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.receiver import Receiver
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
-from penstock.model.names import TopicName
-from penstock.runtime.clock import Clock
+from penstock.model.message_id import EARLIEST
+from penstock.model.names import NamespaceName
+from penstock.runtime.tasks import Tasks, finished
+
+from .cluster import KafkaCluster
+from .driver.fetcher import Fetcher
+from .driver.producer import RecordProducer
+from .driver.record import At, Header, NewRecord, Record
+
+log = logging.getLogger(__name__)
+
+PARTITIONS: Final = 16
+CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "600000",  # twice the longest wait for a reply
+    "max.message.bytes": str(REPLY_BYTES_MAX + (1 << 16)),
+}
+AGAIN_S: Final = 1.0  # until it is listened again, where the topic was lost
+_PARTITION_DIGITS: Final = 5
+
+
+class PartitionAddresses:
+    """`shared.ReplyAddresses`: `{topic}:{partition}`. `partitions` is what is known of the topic."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.partitions = PARTITIONS
+
+    def own(self, process: str, namespace: NamespaceName) -> str:
+        return f"{self.topic}:{int(process, 16) % self.partitions}"
+
+    def accepts(self, reply_to: str, namespace: NamespaceName) -> bool:
+        topic, _, partition = reply_to.rpartition(":")
+        return (
+            topic == self.topic
+            and partition.isascii()
+            and partition.isdigit()
+            and len(partition) <= _PARTITION_DIGITS
+        )
+
+
+class ReplyPartitions:
+    """`shared.ReplyTransport`."""
+
+    def __init__(
+        self,
+        addresses: PartitionAddresses,
+        cluster: KafkaCluster,
+        fetcher: Fetcher,
+        records: RecordProducer,
+        requests: RemoteRequests,
+        tasks: Tasks,
+    ) -> None:
+        self._addresses = addresses
+        self._cluster = cluster
+        self._fetcher = fetcher
+        self._records = records
+        self._requests = requests
+        self._tasks = tasks
+        self._beginning: asyncio.Task[None] | None = None
+        self._live = False
+        self._at: At = (addresses.topic, -1)
+        self._position = -1  # of the next record; -1: nothing was listened to before
+
+    async def start(self) -> None:
+        """Learn how many partitions the topic has, where it is there. Raises UNAVAILABLE."""
+        found = await self._cluster.admin.describe(self._addresses.topic)
+        if found is not None:
+            self._addresses.partitions = found.partitions
+
+    # -- in
+
+    async def listen(self, reply_to: str) -> None:
+        if not self._live:
+            if self._beginning is None:
+                self._beginning = self._tasks.spawn(self._begin(reply_to), f"listen to replies on {reply_to}")
+            await asyncio.shield(self._beginning)
+
+    async def _begin(self, reply_to: str) -> None:
+        try:
+            at = _place(reply_to)
+            await self._have_topic()
+            if at[1] >= self._addresses.partitions:
+                raise PenstockError(
+                    ErrorKind.UNAVAILABLE,
+                    f"{at[0]} has {self._addresses.partitions} partitions, fewer than were expected: ask again",
+                )
+            first, end = await self._fetcher.ends(at)
+            # From before it was lost, where that is known: replies may have come meanwhile.
+            self._position = end if self._position < 0 else min(max(first, self._position), end)
+            self._at = at
+            self._live = True
+            try:
+                await self._fetcher.follow(at, self._position, self)
+            except PenstockError:
+                self._live = False
+                raise
+        finally:
+            self._beginning = None
+
+    async def _have_topic(self) -> None:
+        """Create the topic unless it is there."""
+        topic, admin = self._addresses.topic, self._cluster.admin
+        found = await admin.describe(topic)
+        if found is None:
+            try:
+                await admin.create(topic, PARTITIONS, self._cluster.settings.replication_factor, CONFIG)
+            except PenstockError as error:
+                if error.kind is not ErrorKind.ALREADY_EXISTS:  # another process was quicker
+                    raise
+            found = await admin.created(topic, self._cluster.timeout_s)
+        self._addresses.partitions = found.partitions
+
+    def arrived(self, records: Sequence[Record]) -> None:
+        """As `driver.tail.Follower.arrived`. What is another process's is passed over."""
+        for record in records:
+            headers = {name: value or b"" for name, value in record.headers() or ()}
+            correlation_id = headers.get(CORRELATION_ID, b"").decode(errors="replace")
+            if self._requests.owns(correlation_id):
+                self._requests.answer(correlation_id, _reply(record.value(), headers))
+            self._position = record.offset() + 1
+
+    def reached(self, offset: int) -> None:
+        """As `driver.tail.Follower.reached`."""
+        self._position = max(self._position, offset)
+
+    def lost(self) -> None:
+        """As `driver.tail.Follower.lost`."""
+        log.warning("replies cannot be received on %s, partition %d", *self._at)
+        self._live = False
+        self._tasks.spawn(self._listen_again(), "listen to replies again")
+
+    async def _listen_again(self) -> None:
+        topic, partition = self._at
+        while not self._live:
+            await asyncio.sleep(AGAIN_S)
+            try:
+                await self.listen(f"{topic}:{partition}")
+            except PenstockError as error:
+                log.debug("replies cannot be received yet: %s", error.message)
+
+    # -- out
+
+    async def send(self, reply_to: str, message: OutMessage) -> None:
+        if self._records.full:
+            await self._records.room()
+        headers: list[Header] = [(name, value.encode()) for name, value in (message.properties or {}).items()]
+        sent = self._records.send(_place(reply_to), (NewRecord(message.payload, None, headers),))
+        (outcome,) = await finished(sent.future)
+        if isinstance(outcome, PenstockError):
+            raise outcome
+
+    async def close(self) -> None:
+        if self._live:
+            self._live = False
+            await self._fetcher.leave(self._at)
+
+
+def _place(reply_to: str) -> At:
+    topic, _, partition = reply_to.rpartition(":")
+    return topic, int(partition)
+
+
+def _reply(value: bytes | None, headers: dict[str, bytes]) -> Reply:
+    version = headers.get(SCHEMA_VERSION, b"")
+    return Reply(
+        EARLIEST,  # the wait knows the request's id
+        value or b"",
+        headers.get(IS_ERROR) == b"true",
+        int(version) if version.isdigit() else None,
+    )
 
 
 class KafkaReplies:
     """Gives the replies of consumers to who waits for them."""
 
-    def __init__(self, clock: Clock, encoder: EntryFormat, requests: RemoteRequests) -> None:
-        self._replies = Replies(_WithinProcess(), clock, encoder, requests)
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
 
     async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
-        """As `subscription.Host.reply`; raises NOT_SUPPORTED for a request of another process's client."""
+        """As `subscription.Host.reply`."""
         message_id = reply.request_id
         if not source.answers.has_out(message_id.entry, message_id.batch_index, consumer):
             raise PenstockError(
@@ -29,18 +208,3 @@ class KafkaReplies:
             )
         entry = await source.topic.entry(message_id.entry)
         return await self._replies.reply(entry, source.topic.name, reply)
-
-
-class _WithinProcess:
-    """`shared.ReplyTransport` of one process."""
-
-    async def listen(self, topic: TopicName) -> None:
-        """Replies are given at once."""
-
-    async def send(self, topic: TopicName, message: OutMessage) -> None:
-        raise PenstockError(
-            ErrorKind.NOT_SUPPORTED, "the request was made at another process: its reply cannot get there yet"
-        )
-
-    async def close(self) -> None:
-        """Nothing is open."""

@@ -4,7 +4,9 @@ While another process has it, consumers stay attached and get nothing, and what 
 went, and the other process goes on from the cursor.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
@@ -22,6 +24,8 @@ from .cursors import Cursor
 from .driver.groups import Committed
 from .driver.record import At
 from .topic import KafkaTopic
+
+PROPERTIES: Final = "subscription-properties"
 
 
 class Membership(Protocol):
@@ -65,6 +69,7 @@ class GroupSubscription(Subscription):
         self.at: At = (topic.place.topic, topic.place.partition)
         self.taking = False  # the cursor is being read: deliveries begin soon
         self.saved: Committed | None = None
+        self.commits = False  # whether what the cursor says is to be committed here
         self._log = topic
         self._membership = membership
 
@@ -89,6 +94,7 @@ class GroupSubscription(Subscription):
         """The partition is this process's: go on from the cursor."""
         self.load(cursor, saved)
         self.suspended = False
+        self.commits = True
         self._log.followers.add(self.wake)
         self.wake()
         self._tell_active(super().active, True)
@@ -116,8 +122,25 @@ class GroupSubscription(Subscription):
         for first, last in cursor.ranges:
             self.cursor.add_range(first, last + 1)
         self.saved = saved
+        self.commits = not self.consumers
         if self.type is None:
             self.type = cursor.type
+
+    # -- properties, which are documents: a commit has no room for them
+
+    async def set_properties(self, properties: dict[str, str]) -> None:
+        document = msgspec.json.encode(properties) if properties else None
+        await self._log.documents.save_meta([(PROPERTIES, self._key, document)])
+        self.properties = properties
+
+    async def read_properties(self) -> None:
+        """Learn the properties that are stored."""
+        document = (await self._log.documents.load_meta(PROPERTIES)).get(self._key)
+        self.properties = msgspec.json.decode(document, type=dict[str, str]) if document else {}
+
+    @property
+    def _key(self) -> str:
+        return f"{self.at[0]}/{self.name}"
 
     # -- answers and administration
 
@@ -150,6 +173,10 @@ class GroupSubscription(Subscription):
         return await super().reply(
             message_id, content, owner=owner, is_error=is_error, schema_version=schema_version
         )
+
+    def trimmed(self, first_offset: int) -> None:
+        if not self.suspended:
+            super().trimmed(first_offset)
 
     async def refresh(self) -> None:
         if self.suspended:

@@ -28,6 +28,11 @@ class KafkaTopic(KafkaLog, ClusterTopic):
         ClusterTopic.__init__(self, clock, policies)
         self.documents = documents
 
+    @property
+    def in_use(self) -> bool:
+        consumers = any(one.consumers for one in self.subscriptions.values())
+        return bool(self.producers or consumers or self.followers)
+
     def check_open(self) -> None:
         if self.deleted:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.name} was deleted")

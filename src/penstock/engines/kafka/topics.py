@@ -10,6 +10,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.broker.topic import MetaStore
 from penstock.broker.topics import TopicObserver
 from penstock.engines.shared.unsupported import refuse
+from penstock.engines.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.model.policy import AutoTopics, InForce
@@ -18,6 +19,7 @@ from penstock.runtime.clock import Clock
 from .cluster import KafkaCluster
 from .driver.admin import Described
 from .driver.fetcher import Fetcher
+from .framing import Framings
 from .known import KnownTopics
 from .naming import Naming, Place, ledger_of
 from .policies import KafkaNamespaces
@@ -59,6 +61,7 @@ class KafkaTopics(KnownTopics):
         self.observers: list[TopicObserver] = []
         # Called with a topic that is there, to enter the subscriptions that nobody here consumes.
         self.learners: list[Callable[[TopicName], Awaitable[None]]] = []
+        self.framings: Framings | None = None  # where there is a schema registry
         self.gone = self._forget_all
         self.changed = self._tell
         self._cluster = cluster
@@ -121,6 +124,7 @@ class KafkaTopics(KnownTopics):
         partition = max(0, name.partition) if of != name else 0
         place = Place(self.naming.kafka_name(of), partition, ledger_of(found.id, partition))
         topic = KafkaTopic(name, place, self._fetcher, self._clock, self._in_force(name), self._documents)
+        topic.framings = self.framings
         await topic.refresh()
         there = self._open.setdefault(name, topic)  # another call may have been quicker
         if there is topic:
@@ -282,10 +286,11 @@ class KafkaTopics(KnownTopics):
 def _close(topic: KafkaTopic, *, deleted: bool) -> None:
     """A topic is used no more: one that was deleted takes its producers and consumers along."""
     topic.end(deleted=deleted)
-    if deleted:
-        gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
-        for producer in list(topic.producers.values()):
-            producer.close(gone)
-        for subscription in list(topic.subscriptions.values()):
-            for consumer in list(subscription.consumers):
-                consumer.close(gone)
+    gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
+    for producer in list(topic.producers.values()):
+        producer.close(gone)
+    for subscription in list(topic.subscriptions.values()):
+        assert isinstance(subscription, Subscription)
+        subscription.deleted = True
+        subscription.dissolve(gone, with_topic=True)
+        subscription.host.removed(subscription)

@@ -20,7 +20,6 @@ from penstock.model.entry import Entry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message, OutMessage
 from penstock.model.message_id import LATEST
-from penstock.model.names import TopicName
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
@@ -42,10 +41,10 @@ class ReplyListener:
     """The consumer of this process's topic for replies in one namespace."""
 
     def __init__(
-        self, context: Context, topic: TopicName, encoder: EntryFormat, arrived: Callable[[Message], None]
+        self, context: Context, topic: str, encoder: EntryFormat, arrived: Callable[[Message], None]
     ) -> None:
         how = Subscription(
-            topic=str(topic),
+            topic=topic,
             name=_SUBSCRIPTION,
             consumer_name="",
             type=ConsumerType.Exclusive,
@@ -90,8 +89,8 @@ class ReplyListener:
 class ReplySender:
     """A producer for one process's topic of replies."""
 
-    def __init__(self, context: Context, topic: TopicName) -> None:
-        self.producer = EntryProducer(context, Publication(topic=str(topic)))
+    def __init__(self, context: Context, topic: str) -> None:
+        self.producer = EntryProducer(context, Publication(topic=topic))
         self._numbers = count()
 
     async def send(self, encoder: EntryFormat, message: OutMessage, now_ms: int) -> None:
@@ -123,31 +122,31 @@ class ReplyTopics:
         self._encoder = encoder
         self._tasks = tasks
         self._arrived = arrived
-        self._listeners: dict[TopicName, asyncio.Task[ReplyListener]] = {}
-        self._senders: OrderedDict[TopicName, asyncio.Task[ReplySender]] = OrderedDict()
+        self._listeners: dict[str, asyncio.Task[ReplyListener]] = {}
+        self._senders: OrderedDict[str, asyncio.Task[ReplySender]] = OrderedDict()
         self._in_flight = asyncio.Semaphore(_IN_FLIGHT_MAX)
 
-    async def listen(self, topic: TopicName) -> None:
-        found = self._listeners.get(topic)
+    async def listen(self, reply_to: str) -> None:
+        found = self._listeners.get(reply_to)
         if found is None or _failed(found) or (found.done() and found.result().consumer.error is not None):
-            found = self._tasks.spawn(self._start_listener(topic), f"listen to replies on {topic}")
-            self._listeners[topic] = found
+            found = self._tasks.spawn(self._start_listener(reply_to), f"listen to replies on {reply_to}")
+            self._listeners[reply_to] = found
         await self._of_cluster(found)
 
-    async def _start_listener(self, topic: TopicName) -> ReplyListener:
+    async def _start_listener(self, topic: str) -> ReplyListener:
         listener = ReplyListener(self._context, topic, self._encoder, self._arrived)
         await listener.start()
         return listener
 
-    async def send(self, topic: TopicName, message: OutMessage) -> None:
+    async def send(self, reply_to: str, message: OutMessage) -> None:
         async with self._in_flight:
-            sender = await self._of_cluster(self._sender(topic))
+            sender = await self._of_cluster(self._sender(reply_to))
             try:
                 await sender.send(self._encoder, message, self._clock.now_ms())
             except PulsarException as error:
                 raise own_error(error) from None
 
-    def _sender(self, topic: TopicName) -> "asyncio.Task[ReplySender]":
+    def _sender(self, topic: str) -> "asyncio.Task[ReplySender]":
         found = self._senders.get(topic)
         if found is None or _failed(found) or (found.done() and found.result().producer.error is not None):
             found = self._tasks.spawn(self._start_sender(topic), f"open a producer of {topic}")
@@ -158,7 +157,7 @@ class ReplyTopics:
         self._senders.move_to_end(topic)
         return found
 
-    async def _start_sender(self, topic: TopicName) -> ReplySender:
+    async def _start_sender(self, topic: str) -> ReplySender:
         sender = ReplySender(self._context, topic)
         await sender.producer.start()
         return sender

@@ -1,8 +1,8 @@
 """Request-reply (PIP-371) across processes: the waits for replies (docs/clusters.md).
 
-A request says as properties where its reply goes: a non-persistent topic of this process in the request's own
-namespace, and a number of the request. A reply is an ordinary message there, so that consumers of any client can give
-one. The first reply ends the wait; a reply to a wait that ended is counted and dropped.
+A request says as properties where its reply goes, as the engine has it (`ReplyAddresses`), and a number of the request.
+A reply is an ordinary message there, so that consumers of any client can give one. The first reply ends the wait; a reply
+to a wait that ended is counted and dropped.
 """
 
 import logging
@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from itertools import count
 from operator import attrgetter
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -35,33 +35,50 @@ SCHEMA_VERSION: Final = "penstock-schema-version"
 REPLY_TOPICS: Final = "penstock-replies-"  # how the local names of such topics begin
 
 
-class Address(msgspec.Struct, frozen=True):
-    """Where a reply goes."""
+class ReplyAddresses(Protocol):
+    """Where the replies of an engine go."""
 
-    topic: TopicName
+    def own(self, process: str, namespace: NamespaceName) -> str:
+        """Where a process has replies to its requests of a namespace come."""
+
+    def accepts(self, reply_to: str, namespace: NamespaceName) -> bool:
+        """Whether a request of a namespace may ask for its reply there: who sends a request does not choose what the
+        replier publishes to."""
+
+
+class TopicPerProcess:
+    """`ReplyAddresses`: a non-persistent topic of each process in the request's own namespace."""
+
+    def own(self, process: str, namespace: NamespaceName) -> str:
+        local = f"{REPLY_TOPICS}{process}"
+        return str(TopicName("non-persistent", namespace.tenant, namespace.namespace, local))
+
+    def accepts(self, reply_to: str, namespace: NamespaceName) -> bool:
+        try:
+            found = TopicName.parse(reply_to)
+        except PenstockError:
+            return False
+        return (
+            not found.persistent
+            and found.namespace_name == namespace
+            and found.local.startswith(REPLY_TOPICS)
+            and found.partition < 0
+        )
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a reply goes, and the number of its request."""
+
+    reply_to: str
     correlation_id: str
 
 
-def address_of(request: Message, topic: TopicName) -> Address | None:
-    """Where the reply to a message of `topic` goes; None for one that is no request.
-
-    Only topics for replies in the request's own namespace count: who sends a request does not choose what the replier
-    publishes to.
-    """
+def address_of(request: Message, topic: TopicName, addresses: ReplyAddresses) -> Address | None:
+    """Where the reply to a message of `topic` goes; None for one that is no request."""
     reply_to, correlation_id = (request.properties.get(name, "") for name in (REPLY_TO, CORRELATION_ID))
     if REQUEST_TIMEOUT_PROPERTY not in request.properties or not correlation_id:
         return None
-    try:
-        found = TopicName.parse(reply_to)
-    except PenstockError:
-        return None
-    if found.persistent or found.namespace_name != topic.namespace_name or not _is_for_replies(found):
-        return None
-    return Address(found, correlation_id)
-
-
-def _is_for_replies(topic: TopicName) -> bool:
-    return topic.local.startswith(REPLY_TOPICS) and topic.partition < 0
+    return Address(reply_to, correlation_id) if addresses.accepts(reply_to, topic.namespace_name) else None
 
 
 def reply_message(reply: Reply, correlation_id: str) -> OutMessage:
@@ -150,7 +167,8 @@ class Request:
 class RemoteRequests:
     """`broker.Requests`: every wait of this process, and what became of them."""
 
-    def __init__(self, clock: Clock, timeout_ms_max: int) -> None:
+    def __init__(self, clock: Clock, timeout_ms_max: int, addresses: ReplyAddresses | None = None) -> None:
+        self.addresses = addresses or TopicPerProcess()
         self._clock = clock
         self._timeout_ms_max = timeout_ms_max
         self._process = secrets.token_hex(8)
@@ -165,10 +183,13 @@ class RemoteRequests:
     def check(self, timeout_ms: int) -> None:
         check_timeout(timeout_ms, self._timeout_ms_max)
 
-    def reply_topic(self, namespace: NamespaceName) -> TopicName:
+    def reply_to(self, namespace: NamespaceName) -> str:
         """Where replies to requests of a namespace come."""
-        local = f"{REPLY_TOPICS}{self._process}"
-        return TopicName("non-persistent", namespace.tenant, namespace.namespace, local)
+        return self.addresses.own(self._process, namespace)
+
+    def owns(self, correlation_id: str) -> bool:
+        """Whether a request was made in this process."""
+        return correlation_id.startswith(f"{self._process}-")
 
     def ask_all(
         self,
@@ -191,13 +212,13 @@ class RemoteRequests:
     def ask(
         self, topic: TopicName, names: tuple[str, str, int], message: OutMessage, timeout_ms: int
     ) -> Request:
-        """Make a message that is to be published to `topic` a request, and wait for its reply. The reply topic has to be
-        listened to before it is published. Raises BAD_PARAMETER."""
+        """Make a message that is to be published to `topic` a request, and wait for its reply. It has to be
+        listened for replies before it is published. Raises BAD_PARAMETER."""
         request = self.wait(names, timeout_ms)
         message.properties = {
             **(message.properties or {}),
             REQUEST_TIMEOUT_PROPERTY: str(timeout_ms),
-            REPLY_TO: str(self.reply_topic(topic.namespace_name)),
+            REPLY_TO: self.reply_to(topic.namespace_name),
             CORRELATION_ID: request.correlation_id,
         }
         return request
@@ -211,7 +232,7 @@ class RemoteRequests:
         return request
 
     def arrived(self, message: Message) -> None:
-        """A message came on a topic for replies."""
+        """A message came where replies come."""
         version = message.properties.get(SCHEMA_VERSION, "")
         reply = Reply(
             EARLIEST,  # the wait knows the request's id

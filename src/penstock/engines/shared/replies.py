@@ -15,17 +15,17 @@ from .requests import check_size
 
 
 class ReplyTransport(Protocol):
-    """The topics that replies go by. What comes on those listened to is given to `RemoteRequests.arrived`."""
+    """What replies go by, from and to addresses of `ReplyAddresses`. What arrives is given to `RemoteRequests`."""
 
-    async def listen(self, topic: TopicName) -> None:
-        """Have what is sent to one of this process's topics arrive, from before this returns; harmless when repeated.
+    async def listen(self, reply_to: str) -> None:
+        """Have what is sent to one of this process's addresses arrive, from before this returns; harmless when repeated.
         Raises what the cluster says."""
 
-    async def send(self, topic: TopicName, message: OutMessage) -> None:
-        """Send a message to another process's topic. Raises what the cluster says."""
+    async def send(self, reply_to: str, message: OutMessage) -> None:
+        """Send a message to another process's address. Raises what the cluster says."""
 
     async def close(self) -> None:
-        """Leave every topic."""
+        """Listen no more."""
 
 
 class Replies:
@@ -42,25 +42,25 @@ class Replies:
     async def listen(self, namespace: NamespaceName) -> None:
         """Have replies to requests of a namespace arrive, before the first of them is published. Raises what the cluster
         says."""
-        await self._transport.listen(self.requests.reply_topic(namespace))
+        await self._transport.listen(self.requests.reply_to(namespace))
 
     async def reply(self, entry: Entry, topic: TopicName, reply: Reply) -> Outcome:
         """Send the reply to a message of an entry of `topic`. Raises TOO_LARGE, and what the cluster says."""
         check_size(reply)
         messages = self._encoder.decode(entry)
         request = messages[min(max(0, reply.request_id.batch_index), len(messages) - 1)]
-        address = address_of(request, topic)
+        address = address_of(request, topic, self.requests.addresses)
         if address is None:
             return Outcome.NOT_A_REQUEST
         if request.publish_time + (request_timeout_ms(request.properties) or 0) < self._clock.now_ms():
             self.requests.late += 1
             return Outcome.NOBODY_WAITS
-        if address.topic == self.requests.reply_topic(topic.namespace_name):
+        if self.requests.owns(address.correlation_id):
             delivered = self.requests.answer(address.correlation_id, reply)
             return Outcome.DELIVERED if delivered else Outcome.NOBODY_WAITS
-        await self._transport.send(address.topic, reply_message(reply, address.correlation_id))
+        await self._transport.send(address.reply_to, reply_message(reply, address.correlation_id))
         return Outcome.DELIVERED
 
     async def close(self) -> None:
-        """Leave every topic."""
+        """Listen no more."""
         await self._transport.close()

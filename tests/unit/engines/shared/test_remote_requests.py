@@ -12,6 +12,7 @@ from penstock.engines.shared.remote_requests import (
     Address,
     RemoteRequests,
     Request,
+    TopicPerProcess,
     address_of,
 )
 from penstock.model.errors import ErrorKind, PenstockError
@@ -21,6 +22,7 @@ from penstock.model.names import TopicName
 from penstock.testing.clock import ManualClock
 
 TOPIC = TopicName.parse("orders")
+ADDRESSES = TopicPerProcess()
 NAMES = (str(TOPIC), "p", 0)
 PLACED = MessageId(3, 4)
 REPLY = Reply(EARLIEST, b"yes", False)
@@ -46,7 +48,7 @@ def test_a_request_names_the_topic_and_the_number_of_its_reply(requests: RemoteR
     assert message.properties == {
         "own": "1",
         REQUEST_TIMEOUT_PROPERTY: "1000",
-        REPLY_TO: str(requests.reply_topic(TOPIC.namespace_name)),
+        REPLY_TO: requests.reply_to(TOPIC.namespace_name),
         CORRELATION_ID: request.correlation_id,
     }
     assert message.properties[REPLY_TO].startswith("non-persistent://public/default/penstock-replies-")
@@ -126,7 +128,7 @@ def received(**properties: str) -> Message:
 def test_only_topics_for_replies_in_the_requests_namespace_are_addresses() -> None:
     good = "non-persistent://public/default/penstock-replies-1"
     given = {REQUEST_TIMEOUT_PROPERTY: "1000", REPLY_TO: good, CORRELATION_ID: "1-1"}
-    assert address_of(received(**given), TOPIC) == Address(TopicName.parse(good), "1-1")
+    assert address_of(received(**given), TOPIC, ADDRESSES) == Address(good, "1-1")
     for wrong in (
         "persistent://public/default/penstock-replies-1",
         "non-persistent://public/other/penstock-replies-1",
@@ -135,6 +137,8 @@ def test_only_topics_for_replies_in_the_requests_namespace_are_addresses() -> No
         "://",
         "",
     ):
-        assert address_of(received(**{**given, REPLY_TO: wrong}), TOPIC) is None
+        assert address_of(received(**{**given, REPLY_TO: wrong}), TOPIC, ADDRESSES) is None
     for missing in given:
-        assert address_of(received(**{k: v for k, v in given.items() if k != missing}), TOPIC) is None
+        assert (
+            address_of(received(**{k: v for k, v in given.items() if k != missing}), TOPIC, ADDRESSES) is None
+        )

@@ -27,16 +27,16 @@ class Network:
 
     def __init__(self) -> None:
         self.requests: list[RemoteRequests] = []
-        self.listened: set[TopicName] = set()
+        self.listened: set[str] = set()
         self.sent = 0
 
-    async def listen(self, topic: TopicName) -> None:
-        self.listened.add(topic)
+    async def listen(self, reply_to: str) -> None:
+        self.listened.add(reply_to)
 
-    async def send(self, topic: TopicName, message: OutMessage) -> None:
-        assert topic in self.listened
+    async def send(self, reply_to: str, message: OutMessage) -> None:
+        assert reply_to in self.listened
         self.sent += 1
-        (found,) = [one for one in self.requests if one.reply_topic(TOPIC.namespace_name) == topic]
+        (found,) = [one for one in self.requests if one.reply_to(TOPIC.namespace_name) == reply_to]
         data = FORMAT.encode((message,), producer="r", sequence_id=0, publish_time=0, schema_version=None)
         (arrived,) = FORMAT.decode(Entry(1, 1, 0, 1, 0, 0, data.data))
         found.arrived(arrived)

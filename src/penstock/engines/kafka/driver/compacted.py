@@ -91,7 +91,7 @@ class CompactedTopic:
         return [one for one in done if isinstance(one, int)]
 
     async def reached(self, offset: int) -> None:
-        """Wait until everything before an offset was handed on. Raises UNAVAILABLE."""
+        """Wait until everything before an offset was handed on; raises UNAVAILABLE."""
         if self._position >= offset:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

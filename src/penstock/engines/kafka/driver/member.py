@@ -6,11 +6,11 @@ costs no membership. Measured with librdkafka 2.16: a member takes 640 kB and fo
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -23,10 +23,12 @@ from .record import At
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 POLL_S: Final = 0.1  # between two polls of all members: a rebalance is noticed so late
 POLL_BUSY_S: Final = 0.01  # while one of them joins or rebalances
 BUSY_S: Final = 3.0  # after its last event
-REVOKE_S: Final = 10.0  # that a revocation waits for cursors to be committed; below the session's end
+REVOKE_S: Final = 5.0  # that a revocation waits for the loop
 COMMITS_MAX: Final = 8  # at once, of all groups
 
 _MEMBER: Final[Properties] = {
@@ -65,8 +67,11 @@ class Listener(Protocol):
     def assigned(self, places: Sequence[At]) -> None:
         """Partitions came; called without any where a rebalance brought none."""
 
-    async def revoked(self, places: Sequence[At]) -> None:
-        """Partitions are taken away once this completes; it is not waited for longer than `REVOKE_S`."""
+    def revoking(self, places: Sequence[At]) -> Mapping[At, Committed]:
+        """Partitions are about to be taken away: nothing more is done with them. Returns what is committed before."""
+
+    def revoked(self, places: Sequence[At], committed: Mapping[At, Committed]) -> None:
+        """Partitions were taken away; what `revoking` returned was committed, or nothing was."""
 
     def lost(self, places: Sequence[At]) -> None:
         """Partitions were taken away: others may have them already."""
@@ -88,19 +93,18 @@ class Member:
         wake: Callable[[], None],
     ) -> None:
         self.group = group
+        self.id = ""  # the name that the group's coordinator gave it
         self.busy_until = monotonic() + BUSY_S
         self._consumer = consumer
         self._listener = listener
         self._loop = loop
         self._executor = executor
         self._wake = wake
-        self._lock = Lock()  # held while the consumer is polled or closed
+        # Held while the consumer is used: the client lets one thread after another use it, and a commit that waited for a
+        # rebalance would be sent after it.
+        self._lock = Lock()
+        self._taken = 0  # how often partitions were taken away
         self._closed = False
-
-    @property
-    def id(self) -> str:
-        """The name that the group's coordinator gave it; empty before."""
-        return "" if self._closed else str(self._consumer.memberid() or "")
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Have partitions of these topics, instead of those before; they come by a rebalance."""
@@ -121,14 +125,20 @@ class Member:
 
     async def commit(self, changes: Mapping[At, Committed]) -> None:
         """Commit for partitions; raises `Rebalanced`, TOO_LARGE, and what else the cluster refuses."""
-        offsets = [TopicPartition(*at, one.offset, one.metadata) for at, one in changes.items()]
+        taken = self._taken
 
         def sent() -> None:
-            for one in self._consumer.commit(offsets=offsets, asynchronous=False):
-                if one.error is not None:
-                    raise KafkaException(one.error)
+            if self._taken != taken:
+                raise Rebalanced(ErrorKind.UNAVAILABLE, f"group {self.group} is rebalanced")
+            self._commit(changes)
 
         await self._run(sent)
+
+    def _commit(self, changes: Mapping[At, Committed]) -> None:
+        offsets = [TopicPartition(*at, one.offset, one.metadata) for at, one in changes.items()]
+        for one in self._consumer.commit(offsets=offsets, asynchronous=False):
+            if one.error is not None:
+                raise KafkaException(one.error)
 
     async def leave(self) -> None:
         """Give everything back, and leave the group."""
@@ -141,26 +151,32 @@ class Member:
                 self._consumer.close()  # calls `_on_revoke`
 
     async def _run(self, work: Callable[[], Any]) -> Any:
-        if self._closed:
-            raise PenstockError(ErrorKind.UNAVAILABLE, f"this process left group {self.group}")
+        def alone() -> Any:
+            with self._lock:
+                if self._closed:
+                    raise PenstockError(ErrorKind.UNAVAILABLE, f"this process left group {self.group}")
+                return work()
+
         try:
-            return await self._loop.run_in_executor(self._executor, work)
+            return await self._loop.run_in_executor(self._executor, alone)
         except KafkaException as error:
             found = error_of(error)
             if found is not None and found.code() in _REBALANCING:
                 raise Rebalanced(ErrorKind.UNAVAILABLE, f"group {self.group} is rebalanced") from None
             raise engine_error(error, f"group {self.group}") from None
-        except RuntimeError:  # closed meanwhile
-            raise PenstockError(ErrorKind.UNAVAILABLE, f"this process left group {self.group}") from None
 
     # -- on the thread that polls
 
     def poll(self) -> None:
         """Have callbacks called that are due."""
-        with self._lock:
+        if not self._lock.acquire(timeout=POLL_BUSY_S):
+            return  # a commit is on its way: the next time
+        try:
             if self._closed:
                 return
             event = self._consumer.poll(0)
+        finally:
+            self._lock.release()
         error = None if event is None else event.error()
         if error is not None:
             if error.code() in _REFUSED or error.fatal():
@@ -175,30 +191,47 @@ class Member:
         self._call(self._listener.assigned, places)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._await(self._listener.revoked(self._event(partitions)))
+        places = self._event(partitions)
+        self._taken += 1
+        committed: Mapping[At, Committed] = {}
+        try:
+            committed = self._ask(self._listener.revoking, places)
+            if committed:
+                self._commit(committed)
+        except Exception as error:  # another takes over from what was committed last
+            committed = {}
+            log.warning("group %s gives partitions back without their cursors: %r", self.group, error)
+        self._call(self._listener.revoked, places, committed)
         consumer.incremental_unassign(partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._taken += 1
         self._call(self._listener.lost, self._event(partitions))
         consumer.incremental_unassign(partitions)
 
     def _event(self, partitions: list[TopicPartition]) -> list[At]:
         self.busy_until = monotonic() + BUSY_S
+        self.id = str(self._consumer.memberid() or "")
         return [(one.topic, one.partition) for one in partitions]
 
-    def _call(self, function: Callable[..., None], argument: object) -> None:
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(function, argument)
+            self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             pass  # the loop has ended
 
-    def _await(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            asyncio.run_coroutine_threadsafe(work, self._loop).result(REVOKE_S)
-        except RuntimeError:
-            work.close()  # the loop has ended
-        except Exception as error:  # another takes over from what was committed last
-            log.warning("group %s gives partitions back without their cursors: %r", self.group, error)
+    def _ask(self, function: Callable[[Sequence[At]], T], places: Sequence[At]) -> T:
+        """What a function returns in the loop."""
+        answer: Future[T] = Future()
+
+        def asked() -> None:
+            try:
+                answer.set_result(function(places))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._call(asked)
+        return answer.result(REVOKE_S)
 
 
 class Members:

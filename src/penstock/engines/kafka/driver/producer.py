@@ -16,7 +16,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.runtime.tasks import Uncancellable
 
 from .errors import engine_error, error_of
-from .record import At, NewRecord
+from .record import RECORD_BYTES, At, NewRecord
 
 TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
 LINGER_MS: Final = 2  # so long a batch waits for more
@@ -24,20 +24,22 @@ MISSING_MS: Final = 5_000  # a topic that nobody knows for so long is reported a
 BYTES_MAX: Final = 64 << 20  # on their way; publishers wait then
 RECORDS_MAX: Final = 200_000
 FRAME_BYTES: Final = 64 << 10  # of a message's bound: what is round its payload
-FIRST_S: Final = 0.001  # until it is first asked what became of records; longer and longer while nothing did
-ASK_MAX_S: Final = 0.02
+FIRST_S: Final = 0.003  # until it is first asked what became of records: batches linger, and need their time
+NEXT_S: Final = 0.001  # until it is asked again; longer and longer while nothing became of any
+NEXT_MAX_S: Final = 0.02
 CLOSE_S: Final = 5.0
 
 Outcome = int | PenstockError  # the offset of a record, or why it was not stored
 
 
 class Sent:
-    """Records of one call for one partition. `future` gets the outcome of each."""
+    """Records of one call for one partition, and about their bytes. `future` gets the outcome of each."""
 
-    __slots__ = ("_left", "_outcomes", "future", "what")
+    __slots__ = ("_left", "_outcomes", "future", "size", "what")
 
     def __init__(self, what: str, count: int) -> None:
         self.what = what
+        self.size = 0
         self.future: asyncio.Future[list[Outcome]] = Uncancellable()
         self._outcomes: list[Outcome] = [-1] * count
         self._left = count
@@ -69,7 +71,7 @@ class RecordProducer:
         self._failed: list[Librdkafka] = []  # that cannot go on, while records of theirs are on their way
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._delay_s = FIRST_S
+        self._delay_s = NEXT_S
         self._records = 0
         self._bytes = 0
         self._in_line = 0
@@ -106,6 +108,8 @@ class RecordProducer:
         produce, delivered = self._made.produce, self._delivered
         for place, record in enumerate(records):
             size = record.size()
+            sent.size += size
+            size += RECORD_BYTES
             self._bytes += size
             self._records += 1
             try:
@@ -166,7 +170,7 @@ class RecordProducer:
             if self._delay_s <= FIRST_S:
                 return
             self._timer.cancel()
-        self._delay_s = FIRST_S
+        self._delay_s = NEXT_S
         self._timer = self._loop.call_later(FIRST_S, self._ask)
 
     def _ask(self) -> None:
@@ -179,9 +183,9 @@ class RecordProducer:
             failed.poll(0)
         if self._records < before:
             self._less.set()
-            self._delay_s = FIRST_S
+            self._delay_s = NEXT_S
         else:
-            self._delay_s = min(ASK_MAX_S, 1.5 * self._delay_s)
+            self._delay_s = min(NEXT_MAX_S, 1.5 * self._delay_s)
         if self._records:
             self._timer = self._loop.call_later(self._delay_s, self._ask)
         else:

@@ -63,7 +63,7 @@ class Reader:
     """Used by one read at a time."""
 
     def __init__(self, properties: Mapping[str, Any], executor: Executor) -> None:
-        self.idle_since_s = 0.0
+        self.leaves_s = 0.0  # when it leaves, where it is not used
         self.place: At | None = None
         self.position = -1  # the offset that is expected next
         self._executor = executor

@@ -13,6 +13,9 @@ from .record import At
 
 READERS_MAX: Final = 16  # each has connections and a thread or two of librdkafka's, which sleep
 IDLE_S: Final = 10.0  # then a reader leaves
+IDLE_AT_END_S: Final = (
+    1.0  # the same where it has nothing to fetch ahead, and asks the broker again and again
+)
 
 
 class Readers:
@@ -25,6 +28,7 @@ class Readers:
         self._idle: list[Reader] = []  # that was used last is last
         self._count = 0
         self._sweeping: asyncio.TimerHandle | None = None
+        self._sweeps_s = 0.0
         self._closed = False
 
     async def read(self, place: At, offset: int, entries_max: int, bytes_max: int, until: int) -> Found:
@@ -43,7 +47,7 @@ class Readers:
             except BaseException:
                 self._close(reader)
                 raise
-            self._keep(reader)
+            self._keep(reader, IDLE_S if found.records else IDLE_AT_END_S)
             return found
         finally:
             self._turns.release()
@@ -60,23 +64,30 @@ class Readers:
             return Reader(self._properties, self._executor)
         return self._idle.pop(0)
 
-    def _keep(self, reader: Reader) -> None:
+    def _keep(self, reader: Reader, idle_s: float) -> None:
         if self._closed:
             self._close(reader)
             return
-        reader.idle_since_s = monotonic()
+        reader.leaves_s = monotonic() + idle_s
         self._idle.append(reader)
-        if self._sweeping is None:
-            self._sweeping = asyncio.get_running_loop().call_later(IDLE_S, self._sweep)
+        self._sweep_at(reader.leaves_s)
+
+    def _sweep_at(self, due_s: float) -> None:
+        if self._sweeping is None or due_s < self._sweeps_s:
+            if self._sweeping is not None:
+                self._sweeping.cancel()
+            self._sweeps_s = due_s
+            delay = max(0.0, due_s - monotonic())
+            self._sweeping = asyncio.get_running_loop().call_later(delay, self._sweep)
 
     def _sweep(self) -> None:
-        before = monotonic() - IDLE_S
-        while self._idle and self._idle[0].idle_since_s <= before:
-            self._close(self._idle.pop(0))
         self._sweeping = None
+        now = monotonic()
+        for reader in [one for one in self._idle if one.leaves_s <= now]:
+            self._idle.remove(reader)
+            self._close(reader)
         if self._idle:
-            due = self._idle[0].idle_since_s - before
-            self._sweeping = asyncio.get_running_loop().call_later(max(0.01, due), self._sweep)
+            self._sweep_at(min(reader.leaves_s for reader in self._idle))
 
     def _close(self, reader: Reader) -> None:
         self._count -= 1

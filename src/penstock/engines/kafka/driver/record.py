@@ -44,8 +44,8 @@ class NewRecord(msgspec.Struct, gc=False):
     timestamp: int = 0
 
     def size(self) -> int:
-        """About the bytes that it takes."""
-        size = RECORD_BYTES
+        """The bytes of its value, key and headers."""
+        size = 0
         if self.value is not None:
             size += len(self.value)
         if self.key is not None:

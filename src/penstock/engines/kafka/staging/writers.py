@@ -1,7 +1,7 @@
 """The writers of staged batches: whose they are, and what they committed last, in a table that transactions are written to.
 
-What a writer's rows say changes in a transaction under the writer's own id. Whoever opens one has fenced off all others,
-and then reads the table to its end: what is there counts, and nothing else of the writer comes any more.
+What a writer's rows say changes in a transaction under the writer's own id. Whoever begins one reads the table to its end
+first. If it commits, no other producer of the writer was opened meanwhile: what was read was all that there is.
 """
 
 import asyncio
