@@ -32,9 +32,6 @@ from penstock.runtime.clock import Clock
 from .parts import Parts, Staged
 from .writers import Writers
 
-# While a transaction is open, readers of its topics see nothing behind its first record: it is as short as its size allows.
-TRANSACTION_MS: Final = 60_000
-BYTES_PER_MS: Final = 1000
 _GONE: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.BAD_PARAMETER)
 
 log = logging.getLogger(__name__)
@@ -85,7 +82,7 @@ class Committing:
 
         await self._parts.catch_up()
         size = sum(each.size_bytes for each in stages)
-        made, new = await self._writers.alone(writer, attempt, TRANSACTION_MS + size // BYTES_PER_MS)
+        made, new = await self._writers.alone(writer, attempt, size)
         if new:
             await self._clear(writer, batch, [each.stage for each in stages], targets)
         return made, new
