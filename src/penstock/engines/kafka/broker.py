@@ -34,9 +34,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
-from .driver.transactions import Transactions
 from .elsewhere import ShownConsumers
-from .entries import EntryPublishing
 from .groups import Groups
 from .hosting import Hosting
 from .journals import KafkaJournals
@@ -46,8 +44,7 @@ from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
 from .schema_registry.opening import open_registry
-from .staging.space import Space
-from .staging.staging import Staging
+from .staging.opening import open_staging
 from .subscriptions import KafkaSubscriptions
 from .topics import KafkaTopics
 
@@ -127,24 +124,11 @@ class KafkaBroker:
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
         self._replies = KafkaReplies(partitions, clock, encoder, self.requests)
-        self.staging = Staging(
-            Space(self.cluster, settings.documents_topic, own.stage_timeout_ms, own.max_message_bytes),
-            Transactions(
-                self.cluster.properties,
-                compression=settings.compression,
-                message_bytes_max=own.max_message_bytes,
-                timeout_s=self.cluster.timeout_s,
-            ),
-            self._records,
-            self._fetcher,
-            self.topics,
-            EntryPublishing(self.producer),
-            clock,
-            self.tasks,
-            own.stage_timeout_ms,
-        )
         self._publishing = Publishing(
             self._records, self.schemas, self._replies.replies, registry, bytes_max=own.max_message_bytes
+        )
+        self.staging = open_staging(
+            self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks
         )
         self._instance, self._names = secrets.token_hex(4), 0
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
