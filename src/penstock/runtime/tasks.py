@@ -100,13 +100,17 @@ class Tasks:
         if error is not None:
             log.error("task %s failed", task.get_name(), exc_info=error)
 
+    def cancel(self) -> list[asyncio.Task[Any]]:
+        """Cancel every task."""
+        tasks = list(self._running)
+        for task in tasks:
+            task.cancel()
+        return tasks
+
     async def close(self) -> None:
         """Cancel every task and wait until all have ended."""
         while self._running:
-            tasks = list(self._running)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self.cancel(), return_exceptions=True)
 
     def __len__(self) -> int:
         return len(self._running)
