@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Apache Kafka on this machine, for tests.
 #
-# kafka.sh fetch: download its jars (broker and tools, 55 MB), once, into tests/clusters/build/kafka. Where Java or Maven is
-#   missing, or nothing can be downloaded, the file `missing` there says so, and the tests that need it are skipped with
-#   this line.
+# kafka.sh fetch: download its jars (broker and tools, 55 MB), and Apicurio, a schema registry (140 MB), once, into
+#   tests/clusters/build/kafka. Where Java or Maven is missing, or nothing can be downloaded, the files `missing` and
+#   `registry-missing` there say so, and the tests that need them are skipped with this line.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=$PWD/tests/clusters/build/kafka
 
 readonly KAFKA=4.1.1
 readonly SLF4J=1.7.36
+readonly APICURIO=2.6.13.Final
 
 has() { command -v "$1" >/dev/null 2>&1; }
 missing() {
@@ -38,6 +39,28 @@ fetch() {
   ln -sfn "kafka-$KAFKA" "$out/home"
 }
 
+# Run after `fetch`, which says what is missing for both.
+fetch_registry() {
+  local folder=$out/apicurio-$APICURIO
+  rm -f "$out/registry-missing"
+  [[ ! -e $out/missing ]] || { cp "$out/missing" "$out/registry-missing" && return; }
+  if [[ ! -e $folder/.done ]]; then
+    rm -rf "$out"/apicurio-*
+    mkdir "$folder"
+    if ! mvn -q -B -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.6.1:unpack \
+      -Dartifact="io.apicurio:apicurio-registry-app:$APICURIO:tar.gz:all" -DoutputDirectory="$folder" -Dproject.basedir="$folder"; then
+      rm -rf "$folder"
+      echo "io.apicurio:apicurio-registry-app:$APICURIO cannot be downloaded" >"$out/registry-missing"
+      echo "skipped: what needs a schema registry: $(cat "$out/registry-missing")" >&2
+      return
+    fi
+    ln -s "apicurio-registry-app-$APICURIO-runner.jar" "$folder/runner.jar"
+    rm -rf "$folder/target" # what the plugin remembers
+    touch "$folder/.done"
+  fi
+  ln -sfn "apicurio-$APICURIO" "$out/registry"
+}
+
 # The broker, its tools, and something for both to log with.
 pom() {
   cat <<XML
@@ -54,7 +77,10 @@ XML
 }
 
 case ${1:-} in
-fetch) fetch ;;
+fetch)
+  (fetch) # which exits where something is missing
+  fetch_registry
+  ;;
 *)
   echo "usage: $0 fetch" >&2
   exit 2

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from tests.support import kafka_broker
+from tests.support import kafka_broker, schema_registry
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.pulsar_broker import PulsarCluster, given, standalone
 from tests.support.pulsar_secure import SecureCluster, secure_standalone
@@ -56,3 +56,13 @@ def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClu
         return
     with kafka_broker.standalone(tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def registry_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Confluent's API of one schema registry."""
+    if there := schema_registry.given():
+        yield there
+        return
+    with schema_registry.standalone(tmp_path_factory.mktemp("registry")) as url:
+        yield url

@@ -401,3 +401,25 @@ async def test_groups_with_commits_are_the_subscriptions_of_a_topic(kafka_cluste
         await second.subscriptions.delete(one.topic, one.group)
         await second.topics.learn_whole(one.topic)
         assert one.group not in topic.subscriptions
+
+
+async def test_properties_of_a_subscription_are_the_same_in_every_process(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async with bench(kafka_cluster) as one:
+        first, second = await one.broker(), await one.broker()
+        await one.consume(first, subscription_properties={"team": "a"})
+        await shown(second, one, {"team": "a"})
+        (there,) = await second.subscriptions.of(one.topic, one.group)
+        await there.set_properties({"team": "b"})
+        await shown(first, one, {"team": "b"})
+
+
+async def shown(broker: KafkaBroker, one: Bench, properties: dict[str, str]) -> None:
+    """Wait until a process has heard of the properties of the test's subscription."""
+    async with asyncio.timeout(60):
+        while True:
+            (source,) = await broker.subscriptions.of(one.topic, one.group)
+            if source.properties == properties:
+                return
+            await asyncio.sleep(0.01)  # documents of other processes come when they come

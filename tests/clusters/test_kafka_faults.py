@@ -16,6 +16,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.support.cluster_load import ANSWER_S, Load, ask
+from tests.support.group_load import Consuming, GroupLoad
 from tests.support.kafka_broker import KafkaCluster, standalone
 from tests.support.kafka_reader import KafkaReader
 from tests.support.relay import Relay
@@ -220,3 +221,61 @@ async def test_the_broker_is_killed(way: Way, server: Launched, known: str) -> N
         for _ in range(ROUNDS):
             await away(server, known, load, lambda: cluster.kill(signal.SIGKILL), cluster.restart)
     check_refusals(load)
+
+
+# -- several processes
+
+
+@asynccontextmanager
+async def groups(server: Launched, cluster: KafkaCluster) -> AsyncIterator[GroupLoad]:
+    """Consumers of the server with others to come; once the block is left, all was delivered and is acknowledged."""
+    async with GroupLoad(server.url, f"g{uuid4().hex[:12]}") as load:
+        yield load
+        await load.stop()
+        reader = KafkaReader(cluster.plain)
+        for book in load.books:
+            await asyncio.to_thread(
+                until, lambda book=book: reader.lag(load.path, book.subscription) == 0, said=lambda: str(load)
+            )
+    print(load)
+    load.check()
+
+
+@asynccontextmanager
+async def visitor(load: GroupLoad, way: Way, folder: Path) -> AsyncIterator[tuple[Launched, Consuming]]:
+    """A second process, which has consumers of its own and gets partitions."""
+    running = await asyncio.to_thread(Launched.start, folder, *flags(way.cluster))
+    try:
+        consuming = load.consume(running.url)
+        await load.takes_part(consuming)
+        yield running, consuming
+        await load.all_came()
+        await consuming.leave()
+    finally:
+        if running.process.poll() is None:
+            running.process.send_signal(signal.SIGCONT)
+            await asyncio.to_thread(running.terminate)
+
+
+async def test_processes_join_and_leave(way: Way, server: Launched, tmp_path: Path) -> None:
+    async with groups(server, way.cluster) as load:
+        for _ in range(2 * ROUNDS):
+            async with visitor(load, way, tmp_path) as (running, consuming):
+                await consuming.leave()
+                await load.all_came()
+                again = load.consume(running.url)
+                await load.takes_part(again)
+                await asyncio.to_thread(running.terminate)
+                await again.leave()
+
+
+async def test_a_process_freezes_until_it_is_thrown_out(way: Way, server: Launched, tmp_path: Path) -> None:
+    async with groups(server, way.cluster) as load:
+        for _ in range(ROUNDS):
+            async with visitor(load, way, tmp_path) as (running, consuming):
+                running.process.send_signal(signal.SIGSTOP)
+                await load.all_came()
+                running.process.send_signal(signal.SIGCONT)
+                await load.takes_part(consuming)
+                await asyncio.to_thread(running.kill)
+                await load.all_came()

@@ -1,7 +1,6 @@
 """Several processes of one server before a real broker: `penstock serve --workers`, as its users start it."""
 
 import base64
-import contextlib
 import json
 import os
 import signal
@@ -18,74 +17,22 @@ import pytest
 import websocket
 from tests.support.pulsar_broker import PulsarCluster
 from tests.support.waiting import until
-
-WORKERS = 2
-WAIT_S = 60
+from tests.support.workers import WAIT_S, WORKERS, Replier, Server, publish, rest, serving
 
 
-class Server:
-    """The supervisor with its workers, which say on standard error where each is reached."""
-
-    def __init__(self, process: "subprocess.Popen[str]", errors: Path) -> None:
-        self.process = process
-        self._errors = errors
-        assert process.stdout is not None
-        line = process.stdout.readline().split()
-        assert line[:2] == ["penstock", "ready"], errors.read_text()
-        self.url = line[2]
-
-    def events(self, name: str) -> list[dict[str, object]]:
-        lines = self._errors.read_text().splitlines()
-        events = [json.loads(line) for line in lines if line.startswith("{")]
-        return [event for event in events if event["event"] == name]
-
-    @property
-    def own_urls(self) -> list[str]:
-        """Of every worker that was ever ready, the newest last."""
-        return [str(event["own_url"]) for event in self.events("ready")]
-
-    @property
-    def pids(self) -> list[int]:
-        return [int(str(event["pid"])) for event in self.events("worker ready")]
+def flags_of(cluster: PulsarCluster) -> Sequence[str]:
+    return "--engine", cluster.service_url, "--admin", cluster.admin_url, "--pulsar", "off"
 
 
 @pytest.fixture(scope="module")
 def server(pulsar_cluster: PulsarCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(pulsar_cluster, tmp_path_factory.mktemp("workers")) as started:
+    with serving(tmp_path_factory.mktemp("workers"), *flags_of(pulsar_cluster)) as started:
         yield started
-
-
-@contextlib.contextmanager
-def serving(cluster: PulsarCluster, folder: Path) -> Iterator[Server]:
-    errors = folder / "errors"
-    command = [sys.executable, "-m", "penstock", "serve", "--engine", cluster.service_url]
-    command += ["--admin", cluster.admin_url, "--workers", str(WORKERS), "--log", "json"]
-    command += ["--http", "127.0.0.1:0", "--pulsar", "off"]
-    with (
-        errors.open("w") as written,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=written, text=True, cwd=folder) as process,
-    ):
-        try:
-            yield Server(process, errors)
-        finally:
-            process.terminate()
-            assert process.wait(WAIT_S) == 0, errors.read_text()
 
 
 @pytest.fixture
 def topic() -> str:
     return f"workers-{uuid4().hex[:12]}"
-
-
-def rest(url: str, topic: str) -> str:
-    return f"{url}/topics/public/default/{topic}"
-
-
-def publish(url: str, topic: str, *values: str) -> None:
-    answer = httpx.post(
-        rest(url, topic), json={"messages": [{"value": value} for value in values]}, timeout=60
-    )
-    assert answer.status_code == 200, answer.text
 
 
 def test_all_workers_serve_one_address_and_each_one_of_its_own(server: Server, topic: str) -> None:
@@ -124,27 +71,6 @@ def test_a_consumer_instance_is_found_from_every_worker(server: Server, topic: s
     assert [each["error_code"] for each in acknowledged.json()["messageIds"]] == [None, None]
     assert httpx.delete(made["base_uri"], timeout=60).status_code == 204
     assert httpx.get(path, timeout=60).status_code == 404
-
-
-class Replier:
-    """A WebSocket consumer that replies to each message with its text turned round."""
-
-    def __init__(self, url: str, topic: str) -> None:
-        address = url.replace("http://", "ws://")
-        path = f"/ws/v2/consumer/persistent/public/default/{topic}/service?subscriptionType=Shared"
-        self.socket = websocket.create_connection(address + path, timeout=WAIT_S)
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        with contextlib.suppress(websocket.WebSocketException, OSError, ValueError):
-            while message := json.loads(self.socket.recv()):
-                turned = base64.b64decode(message["payload"])[::-1]
-                reply = {
-                    "messageId": message["messageId"],
-                    "replyContent": base64.b64encode(turned).decode(),
-                    "isErrorResult": turned == b"error",
-                }
-                self.socket.send(json.dumps(reply))
 
 
 def test_a_reply_crosses_from_one_worker_to_another(server: Server, topic: str) -> None:
@@ -203,7 +129,7 @@ def test_a_request_that_nobody_answers_ends_in_time(server: Server, topic: str) 
 def test_a_worker_that_is_killed_is_started_again_and_what_it_had_comes_again(
     pulsar_cluster: PulsarCluster, tmp_path: Path, topic: str
 ) -> None:
-    with serving(pulsar_cluster, tmp_path) as server:
+    with serving(tmp_path, *flags_of(pulsar_cluster)) as server:
         until(lambda: len(server.pids) == WORKERS)
         publish(server.url, topic, *map(str, range(10)))
         first = server.own_urls[0]

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from .pulsar_broker import free_ports
@@ -67,6 +67,12 @@ class KafkaCluster(msgspec.Struct):
     def tool(self, name: str, *arguments: str, stdin: str = "") -> str:
         """What one of Kafka's own tools prints: `org.apache.kafka.tools.TopicCommand`, …; fails if it fails."""
         return _java(name, "--bootstrap-server", self.plain or self.bootstrap, *arguments, stdin=stdin)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete the records of a partition before an offset, as retention does."""
+        admin = AdminClient({"bootstrap.servers": self.plain or self.bootstrap, "log_level": 0})
+        for done in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            done.result(ASK_S * 10)
 
     def kill(self, number: signal.Signals) -> None:
         """Send the broker a signal; only for one that this test started."""

@@ -33,11 +33,12 @@ class KafkaReader:
             found: list[Any] = []
             ends = 0
             while ends < len(described.partitions):
-                for message in consumer.consume(500, ASK_S):
-                    if message.error() is None:
-                        found.append(message)
-                    else:  # the end of a partition
-                        ends += 1
+                message = consumer.poll(ASK_S)
+                assert message is not None, f"{path} cannot be read"
+                if message.error() is None:
+                    found.append(message)
+                else:  # the end of a partition
+                    ends += 1
         finally:
             consumer.close()
         topic_id = str(described.topic_id)

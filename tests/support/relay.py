@@ -14,7 +14,7 @@ class Relay:
     last that goes through, in the middle of whatever it belongs to."""
 
     def __init__(self, target: int) -> None:
-        self._target = target
+        self.target = target  # 0: there is nobody behind it
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Relay:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        address = ("127.0.0.1", self._target)
+        address = ("127.0.0.1", self.target)
         with client, contextlib.suppress(OSError), socket.create_connection(address) as server:
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

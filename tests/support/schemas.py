@@ -31,11 +31,13 @@ def b64(payload: bytes) -> str:
 class Endpoints:
     """One topic of a server, through its endpoints."""
 
-    def __init__(self, server: Address, http: httpx.Client, namespace: str = "default") -> None:
+    def __init__(
+        self, server: Address, http: httpx.Client, namespace: str = "default", name: str = ""
+    ) -> None:
         self.server = server
         self.http = http
         self.namespace = namespace
-        self.name = f"schemas-{next(NAMES)}"
+        self.name = name or f"schemas-{next(NAMES)}"
         self.topic = f"/topics/public/{namespace}/{self.name}"
         self.admin = f"/admin/v2/schemas/public/{namespace}/{self.name}"
 

@@ -19,6 +19,10 @@ class LogPosition(Protocol):
         """The ledger of its entries; -1 where they are in many: then each entry names its own."""
 
     @property
+    def dense(self) -> bool:
+        """Whether every offset is a message's: else some between two messages may be nobody's."""
+
+    @property
     def first_entry(self) -> int: ...
     @property
     def next_entry(self) -> int: ...

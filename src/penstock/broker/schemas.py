@@ -49,7 +49,7 @@ class Schemas(SchemaVersions, Protocol):
     def strategy(self, topic: TopicName) -> Compatibility:
         """The strategy that counts for a topic: its namespace's, or the default."""
 
-    def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
+    async def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
         """Why `schema` may not follow those of the topic; None when it may."""
 
     def check(self, topic: TopicName, schema: SchemaInfo) -> None:

@@ -89,6 +89,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: dict[str, str] = {}
     group_prefix: str = ""  # of Kafka's consumer groups, before a subscription's name
     documents_topic: str = "__penstock"  # what Kafka has no place for: namespaces, policies, schemas
+    # http(s)://… of a schema registry with Confluent's API: values before Kafka carry its framing then.
+    schema_registry: str = ""
+    schema_registry_username: str = ""
+    schema_registry_password: Secret = Secret()
     replies_topic: str = "__penstock_replies"  # replies to requests of other processes
     journals_topic: str = "__penstock_journals"  # what byte positions of Kafka REST are kept by
     replication_factor: int = -1  # of topics that are created; -1: as Kafka's brokers say

@@ -28,6 +28,11 @@ from penstock.server.workers import run_workers
     help="Stand before a cluster of Apache Pulsar or Apache Kafka: pulsar://HOST:PORT[,HOST:PORT], kafka://HOST:PORT.",
 )
 @click.option("--admin", metavar="URL", help="Where a Pulsar cluster is administered: http://HOST:PORT.")
+@click.option(
+    "--schema-registry",
+    metavar="URL",
+    help="Before Kafka: a schema registry with Confluent's API: http://HOST:PORT.",
+)
 @click.option("--memory", is_flag=True, help="Keep everything in memory: gone when the server stops.")
 @click.option(
     "--insecure", is_flag=True, help="Serve other machines without authentication, where that is meant."
@@ -57,6 +62,7 @@ def serve_command(
     pulsar: str | None,
     engine: str | None,
     admin: str | None,
+    schema_registry: str | None,
     memory: bool,
     insecure: bool,
     workers: int | None,
@@ -71,6 +77,7 @@ def serve_command(
         "data.store": "memory" if memory else None,
         "engine.url": engine,
         "engine.admin_url": admin,
+        "engine.schema_registry": schema_registry,
         "auth.insecure": insecure or None,
         "http.listen": http,
         "pulsar.listen": pulsar,

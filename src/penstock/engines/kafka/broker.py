@@ -35,6 +35,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
+from .driver.transactions import Transactions
 from .elsewhere import ShownConsumers
 from .entries import EntryPublishing
 from .groups import Groups
@@ -45,6 +46,9 @@ from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
+from .schema_registry.opening import open_registry
+from .staging.space import Space
+from .staging.staging import Staging
 from .subscriptions import KafkaSubscriptions
 from .topics import KafkaTopics
 
@@ -58,7 +62,9 @@ class KafkaBroker:
     """`broker.Broker`. Records and committed offsets are Kafka's; this process has its clients."""
 
     writes = None
-    capabilities = frozenset((Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS))
+    capabilities = frozenset(
+        (Capability.ENTRIES, Capability.OFFSETS, Capability.BYTE_POSITIONS, Capability.STAGED_PUBLISH)
+    )
 
     def __init__(
         self, settings: ClusterSettings, own: BrokerSettings, encoder: EntryFormat, clock: Clock
@@ -76,7 +82,6 @@ class KafkaBroker:
         addresses = PartitionAddresses(settings.replies_topic)
         self.requests = RemoteRequests(clock, own.request_timeout_ms_max, addresses)
         self.watches = Watches(self.tasks)
-        self.staging = EntryPublishing(self.producer)
         self.naming = Naming(settings.namespaces)
         self.documents = Documents(
             self.cluster,
@@ -90,7 +95,11 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        self.schemas = Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        registry = open_registry(
+            settings, self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes, self.tasks
+        )
+        self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
+        self._registry = registry
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -107,6 +116,9 @@ class KafkaBroker:
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
         )
+        if registry is not None:
+            self.topics.framings = registry
+            self.topics.learn_schemas = registry.learn
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -119,9 +131,29 @@ class KafkaBroker:
         self._reply_partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
+        self.staging = Staging(
+            Space(self.cluster, settings.documents_topic, own.stage_timeout_ms, own.max_message_bytes),
+            Transactions(
+                self.cluster.properties,
+                compression=settings.compression,
+                message_bytes_max=own.max_message_bytes,
+                timeout_s=self.cluster.timeout_s,
+            ),
+            self._records,
+            self._fetcher,
+            self.topics,
+            EntryPublishing(self.producer),
+            clock,
+            self.tasks,
+            own.stage_timeout_ms,
+        )
         self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records, self.schemas, self._replies, bytes_max=own.max_message_bytes
+            self._records,
+            self.schemas,
+            self._replies,
+            bytes_max=own.max_message_bytes,
+            framings=registry,
         )
         self._instance = secrets.token_hex(4)
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
@@ -201,7 +233,10 @@ class KafkaBroker:
         await self._leave()
 
     async def _leave(self) -> None:
+        await self.staging.close()
         await self._records.close()
+        if self._registry is not None:
+            await self._registry.close()
         await self.documents.close()
         await self._fetcher.close()
         await self.cluster.close()
@@ -262,6 +297,7 @@ class KafkaBroker:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
             self.subscriptions.sweep()
+            await self.staging.sweep()
 
     async def _list(self) -> None:
         while True:

@@ -18,6 +18,7 @@ from .driver.groups import KafkaGroups
 log = logging.getLogger(__name__)
 
 START_S: Final = 20.0  # a cluster that starts at the same time may take so long
+GROUPS_S: Final = 10.0  # for an answer of a group's coordinator
 LOOK_S: Final = 5.0  # how often it is looked whether the cluster is there, and for its answer
 
 
@@ -32,7 +33,8 @@ class KafkaCluster:
         self.properties = properties(settings)
         self.timeout_s = settings.timeout_ms / 1000
         self.admin = KafkaAdmin(self.properties, self.timeout_s)
-        self.groups = KafkaGroups(self.admin)
+        self._group_admin = KafkaAdmin(self.properties, min(self.timeout_s, GROUPS_S), renewed=True)
+        self.groups = KafkaGroups(self._group_admin)
         self.tasks = Tasks()
         self.problem: str | None = None
         self.nodes = ClusterNodes("", ())
@@ -70,6 +72,7 @@ class KafkaCluster:
     async def close(self) -> None:
         """End all that runs for the cluster."""
         await self.tasks.close()
+        await self._group_admin.close()
         await self.admin.close()
 
     # -- for endpoints

@@ -141,8 +141,9 @@ class Consumers:
             await topic.refresh()
             start = EARLIEST if later or (named and topic.ledger not in named) else options.start
             marks[topic] = await topic.offset_after(start, inclusive=options.start_inclusive)
-        if options.durable:
-            await self._subscriptions.begin(topics, consumer.subscription, marks, options)
+        fresh = options.durable and await self._subscriptions.begin(
+            topics, consumer.subscription, marks, options
+        )
         for topic in topics:
             if consumer.closed:
                 return
@@ -153,6 +154,8 @@ class Consumers:
             )
             if consumer not in source.consumers:
                 source.add(consumer, unique_name=unique_name)
+            if fresh and options.subscription_properties and topic is topics[0]:
+                await source.set_properties(options.subscription_properties)
 
     async def _enter(self, consumer: Consumer, *, first: bool) -> None:
         """Take part in the group, and see that nobody elsewhere stands against it."""

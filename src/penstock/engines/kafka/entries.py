@@ -7,7 +7,6 @@ from typing import Final
 from penstock.broker.producer import Item, Producer
 from penstock.broker.staging import Published
 from penstock.broker.topic import Topic
-from penstock.engines.shared.unsupported import NoStaging
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -18,8 +17,8 @@ PRODUCERS_MAX: Final = 1024  # that are kept
 Open = Callable[[TopicName, ProducerOptions], Awaitable[Producer]]
 
 
-class EntryPublishing(NoStaging):
-    """`broker.Staging`, of which the engine has `append`."""
+class EntryPublishing:
+    """What `broker.Staging` appends without a stage."""
 
     def __init__(self, open_producer: Open) -> None:
         self._open = open_producer

@@ -1,7 +1,7 @@
 """Where a log of Kafka begins and ends, as it was learned last, and its newest entries while it has followers."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from penstock.engines.shared.followers import Followers
@@ -13,6 +13,7 @@ from penstock.runtime.clock import Clock
 
 from .driver.fetcher import Fetcher
 from .driver.record import At, Record, contiguous
+from .framing import Framings, UnknownSchemas
 from .naming import Place, ledger_of
 from .records import entries_of
 
@@ -38,6 +39,7 @@ class FollowedLog:
         self.deleted = False
         self.followers: set[Callable[[], None]] = Followers(self._follow)
         self.used_ms = clock.monotonic_ms()
+        self.framings: Framings | None = None  # where there is a schema registry
         self._fetcher = fetcher
         self._at: At = (place.topic, place.partition)
         self._tail = Tail()
@@ -161,13 +163,36 @@ class FollowedLog:
         while records:
             first = records[0].offset()
             count = contiguous(records, first)
-            entries = entries_of(records[:count], first, self.ledger)
+            try:
+                framing = None if self.framings is None else self.framings.framing(self.name)
+                entries = entries_of(records[:count], first, self.ledger, framing)
+            except UnknownSchemas as unknown:
+                self._learn_first(unknown.ids, records[-1].offset() + 1)
+                return
             self._gap(self._expected, first)
             self._fetcher.tails.put(self._tail, entries, self._measure(entries))
             self._expected = first + count
             records = records[count:]
         self.next_offset = max(self.next_offset, self._expected)
         self.wake()
+
+    def _learn_first(self, ids: Collection[bytes], end: int) -> None:
+        """Records name schemas that are not known here: they are read like all that is older, and so is what comes meanwhile."""
+        self._live = False
+        self._beginning = True
+        self._fetcher.tasks.spawn(self._learn_and_begin(ids), f"learn the schemas of {self.name}")
+        self.next_offset = max(self.next_offset, end)
+        self.wake()
+
+    async def _learn_and_begin(self, ids: Collection[bytes]) -> None:
+        try:
+            await self._fetcher.leave(self._at)
+            if self.framings is not None:
+                await self.framings.learn_ids(self.name, ids)
+        finally:
+            self._beginning = False
+        if self.followers:
+            self._follow()
 
     def reached(self, offset: int) -> None:
         """As `driver.tail.Follower.reached`."""

@@ -3,7 +3,8 @@
 | header | value |
 | --- | --- |
 | `penstock-event-time`, `penstock-deliver-at` | ms since the epoch, decimal |
-| `penstock-schema-version`, `penstock-sequence-id` | decimal |
+| `penstock-schema-version` | decimal; `none`: the message has none, though its value begins like one with a schema |
+| `penstock-sequence-id` | decimal |
 | `penstock-producer` | the producer's name |
 | `penstock-ordering-key` | the ordering key's bytes |
 | `penstock-replicate-to` | a cluster; one header for each |
@@ -34,7 +35,8 @@ KEY_BASE64: Final = b"base64"
 KEY_TEXT: Final = b"text"
 _EVENT_TIME: Final = "penstock-event-time"
 _DELIVER_AT: Final = "penstock-deliver-at"
-_SCHEMA_VERSION: Final = "penstock-schema-version"
+SCHEMA_VERSION: Final = "penstock-schema-version"
+UNVERSIONED: Final = (SCHEMA_VERSION, b"none")  # of a value without a schema that looks as if it had one
 _SEQUENCE_ID: Final = "penstock-sequence-id"
 _PRODUCER: Final = "penstock-producer"
 _ORDERING_KEY: Final = "penstock-ordering-key"
@@ -64,7 +66,7 @@ class Said:
 
 
 def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list[Header]:
-    """The headers of a message; with its producer's name and (`numbered`) sequence id where they are to be kept.
+    """The headers of a message, but for its schema; with its producer's name and (`numbered`) sequence id where they are to be kept.
 
     Raises BAD_ENCODING for a text that has no bytes.
     """
@@ -75,8 +77,6 @@ def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list
         headers.append((_EVENT_TIME, b"%d" % message.event_time))
     if message.deliver_at:
         headers.append((_DELIVER_AT, b"%d" % message.deliver_at))
-    if message.schema_version is not None:
-        headers.append((_SCHEMA_VERSION, b"%d" % message.schema_version))
     if message.ordering_key is not None:
         headers.append((_ORDERING_KEY, message.ordering_key))
     if message.replicate_to:
@@ -90,7 +90,7 @@ def write_headers(message: OutMessage, producer: str, *, numbered: bool) -> list
 
 def schema_header(version: int) -> list[Header]:
     """The headers of a message that has a schema version and nothing else."""
-    return [(_SCHEMA_VERSION, b"%d" % version)]
+    return [(SCHEMA_VERSION, b"%d" % version)]
 
 
 def read_properties(headers: Sequence[Header]) -> dict[str, str] | None:
@@ -155,7 +155,7 @@ def _deliver_at(said: Said, value: bytes) -> None:
 
 
 def _schema_version(said: Said, value: bytes) -> None:
-    said.message.schema_version = _number(value)
+    said.message.schema_version = None if value == UNVERSIONED[1] else _number(value)
 
 
 def _sequence_id(said: Said, value: bytes) -> None:
@@ -188,7 +188,7 @@ def _entry(said: Said, value: bytes) -> None:
 _READ: Final[dict[str, Callable[[Said, bytes], None]]] = {
     _EVENT_TIME: _event_time,
     _DELIVER_AT: _deliver_at,
-    _SCHEMA_VERSION: _schema_version,
+    SCHEMA_VERSION: _schema_version,
     _SEQUENCE_ID: _sequence_id,
     _PRODUCER: _producer,
     _ORDERING_KEY: _ordering_key,

@@ -1,7 +1,7 @@
 """The subscriptions of the topics that are open here: made, found and let go."""
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from typing import Any
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
@@ -13,11 +13,9 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import SubscriptionType
 from penstock.runtime.tasks import Tasks
 
-from .groups import Group, Groups
+from .groups import Groups
 from .subscription import GroupSubscription
 from .topic import KafkaTopic
-
-PROPERTIES: Final = "subscription-properties"
 
 Bury = Callable[..., Coroutine[Any, Any, None]]
 
@@ -126,10 +124,6 @@ class Hosting:
         topic.subscriptions[name] = made
         topic.followers.add(made.wake)
         return made
-
-    def group_of(self, source: GroupSubscription) -> Group:
-        """The group of a subscription."""
-        return self.groups.of(source.name)
 
 
 class TransientSubscription(Subscription):

@@ -1,7 +1,7 @@
 """Which topics the cluster has, as far as it was learned; what is asked of them at once is answered from here."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -50,6 +50,7 @@ class KnownTopics:
     ) -> None:
         self.gone: Callable[[TopicName], None] = lambda name: None
         self.changed: Callable[[TopicName], None] = lambda name: None
+        self.learn_schemas: Callable[[TopicName], Awaitable[None]] | None = None
         self.properties = properties
         self.naming = naming
         self._admin = admin
@@ -84,6 +85,8 @@ class KnownTopics:
                 await self.ask(base)
                 if name != base and not self.exists(base):
                     await self.ask(name)  # its name only looks like a partition's
+                if self.learn_schemas is not None and self.exists(name):
+                    await self.learn_schemas(base)
             except PenstockError as error:
                 if error.kind not in _AWAY or not self.exists(base):
                     raise

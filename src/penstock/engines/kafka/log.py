@@ -17,7 +17,9 @@ from penstock.runtime.clock import Clock
 
 from .driver.fetcher import Fetcher
 from .driver.reader import OutOfRange
+from .driver.record import Record
 from .followed import FollowedLog
+from .framing import UnknownSchemas
 from .naming import Place
 from .records import entries_of
 
@@ -31,6 +33,7 @@ class KafkaLog(FollowedLog):
     """`broker.Log`, and what a subscription reads."""
 
     terminated = False
+    dense = False
 
     def __init__(self, name: TopicName, place: Place, fetcher: Fetcher, clock: Clock) -> None:
         super().__init__(name, place, fetcher, clock)
@@ -85,10 +88,21 @@ class KafkaLog(FollowedLog):
                 return []
             first = found.records[0].offset()
             self._gap(entry_id, first)
-            entries = entries_of(found.records, first, self.ledger)
+            entries = await self._opened(found.records, first)
             self._measure(entries)
             return entries
         raise PenstockError(ErrorKind.UNAVAILABLE, f"entries of {self.name} are deleted as they are read")
+
+    async def _opened(self, records: Sequence[Record], first: int) -> list[Entry]:
+        """The entries of records; schemas that they name are learned first."""
+        framings = self.framings
+        if framings is None:
+            return entries_of(records, first, self.ledger)
+        while True:
+            try:
+                return entries_of(records, first, self.ledger, framings.framing(self.name))
+            except UnknownSchemas as unknown:
+                await framings.learn_ids(self.name, unknown.ids)
 
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
         return await self.read(offset, entries_max, bytes_max)

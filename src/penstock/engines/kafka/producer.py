@@ -22,7 +22,7 @@ from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.model.schema import SchemaInfo
 
 from .driver.record import NewRecord
-from .headers import schema_header
+from .framing import UnknownVersion, plain_value
 from .publishing import Posting, Publishing
 from .records import record_of, records_of
 from .topic import KafkaTopic
@@ -139,6 +139,7 @@ class Producer:
             self._kept_name,
             self._numbers,
         )
+        framing = await self._publishing.framing(self._topic, {one.schema_version for one in messages})
         for place, message in enumerate(messages):
             given = message.sequence_id is not None
             number = numbers.give(message)
@@ -151,7 +152,7 @@ class Producer:
                     if alone and message.partition is None
                     else self._router.choose(message.key, message.partition)
                 )
-                record = record_of(message, name, numbered=given or bool(name))
+                record = record_of(message, name, numbered=given or bool(name), framing=framing)
             except PenstockError as error:
                 results[place] = error
             else:
@@ -182,8 +183,9 @@ class Producer:
         value = payload.encode() if isinstance(payload, str) else payload
         topic = self._logs[0 if partition is None else self._router.choose(None, partition)]
         self.last_sequence_id = self._numbers.take(1)
-        headers = None if schema_version is None else schema_header(schema_version)
-        offset = await self._publishing.one(topic, NewRecord(value, None, headers))
+        framing = await self._publishing.framing(self._topic, (schema_version,))
+        content, headers = plain_value(value, schema_version, framing)
+        offset = await self._publishing.one(topic, NewRecord(content, None, headers or None))
         self.published += 1
         return Placement(topic, topic.ledger, offset, offset, 1)
 
@@ -196,7 +198,7 @@ class Producer:
         for item in items:
             first = len(results)
             try:
-                records = records_of(item.content, numbered=bool(self._kept_name))
+                records = await self._records(item.content)
             except PenstockError as error:
                 results.append(error)
             else:
@@ -210,6 +212,16 @@ class Producer:
             failed = [one for one in results[own.start : own.stop] if isinstance(one, PenstockError)]
             item.settle(failed[0] if failed else results[own.start] or _internal_error())
         return [item.result or _internal_error() for item in items]
+
+    async def _records(self, entry: NewEntry) -> Sequence[NewRecord]:
+        """As `records_of`; schemas that are not known here are asked for."""
+        versions: list[int] = []
+        while True:
+            framing = await self._publishing.framing(self._topic, versions)
+            try:
+                return records_of(entry, numbered=bool(self._kept_name), framing=framing)
+            except UnknownVersion as unknown:
+                versions.append(unknown.version)
 
     async def _room(self) -> None:
         if self.close_reason is not None:

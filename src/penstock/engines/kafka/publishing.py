@@ -1,17 +1,19 @@
 """Records of one call on their way to the partitions of a topic, and what all producers of a process share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock.broker.producer import Result
 from penstock.broker.schemas import Schemas
 from penstock.engines.shared.replies import Replies
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
+from penstock.model.names import TopicName
 from penstock.runtime.clock import LoopClock
 from penstock.runtime.tasks import finished
 
 from .driver.producer import RecordProducer
 from .driver.record import NewRecord
+from .framing import Framing, Framings
 from .topic import KafkaTopic
 
 _CLOCK = LoopClock()
@@ -21,12 +23,32 @@ class Publishing:
     """What producers publish with. `bytes_max` bounds a message's payload."""
 
     def __init__(
-        self, records: RecordProducer, schemas: Schemas, replies: Replies, *, bytes_max: int
+        self,
+        records: RecordProducer,
+        schemas: Schemas,
+        replies: Replies,
+        *,
+        bytes_max: int,
+        framings: Framings | None = None,
     ) -> None:
         self.records = records
         self.schemas = schemas
         self.replies = replies
         self.bytes_max = bytes_max
+        self.framings = framings  # where there is a schema registry
+
+    async def framing(self, topic: TopicName, versions: Iterable[int | None]) -> Framing | None:
+        """The framing of a topic's values, where there is a schema registry, which was asked for these versions.
+
+        Raises UNAVAILABLE, SCHEMA_NOT_FOUND.
+        """
+        framings = self.framings
+        if framings is None:
+            return None
+        for version in versions:
+            if version is not None and not framings.framing(topic).knows(version):
+                await framings.find_version(topic, version)
+        return framings.framing(topic)
 
     async def one(self, topic: KafkaTopic, record: NewRecord) -> int:
         """Store one record; returns its offset, or raises why it is not stored."""

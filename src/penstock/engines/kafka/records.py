@@ -23,11 +23,13 @@ from penstock.wire.metadata import (
     parse_metadata,
     properties,
     read_text,
+    schema_version_bytes,
     signed,
     sized,
 )
 
 from .driver.record import Header, NewRecord, Record
+from .framing import Framing, plain_value, version_of
 from .headers import (
     ENTRY,
     KEY,
@@ -37,7 +39,6 @@ from .headers import (
     no_bytes,
     read_headers,
     read_properties,
-    schema_header,
     write_headers,
 )
 
@@ -53,21 +54,28 @@ def _key_field(key: bytes) -> bytes:
 
 
 _KEYS: Final[Memo[bytes, bytes]] = Memo(_key_field)
+_VERSIONS: Final[Memo[int, bytes]] = Memo(lambda version: b"\x82\x01" + sized(schema_version_bytes(version)))
 
 
 # -- records in
 
 
-def entries_of(records: Sequence[Record], first: int, ledger: int) -> list[Entry]:
-    """The entries of records with the offsets `first`, `first + 1`, …; never fails."""
+def entries_of(
+    records: Sequence[Record], first: int, ledger: int, framing: Framing | None = None
+) -> list[Entry]:
+    """The entries of records with the offsets `first`, `first + 1`, …; `framing` is that of a topic with a schema registry.
+
+    Raises nothing but UnknownSchemas, where there is a framing.
+    """
     times = [record.timestamp()[1] for record in records]
     values = [record.value() for record in records]
     keys = [record.key() for record in records]
     headers = [record.headers() for record in records]
+    versions = None if framing is None else framing.open(values, headers)
     if any(headers):
-        data, delays = _data_of_each(first, times, keys, values, headers)
+        data, delays = _data_of_each(first, times, keys, values, headers, versions, framing is not None)
     else:
-        data, delays = _plain_data(first, times, keys, values), None
+        data, delays = _plain_data(first, times, keys, values, versions), None
     if delays is None:
         return [
             Entry(ledger, offset, offset, 1, time, 0, content)
@@ -80,7 +88,11 @@ def entries_of(records: Sequence[Record], first: int, ledger: int) -> list[Entry
 
 
 def _plain_data(
-    first: int, times: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    first: int,
+    times: Sequence[int],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    versions: Sequence[int | None] | None = None,
 ) -> list[bytes]:
     """Of records without headers."""
     heads = [
@@ -89,6 +101,11 @@ def _plain_data(
     ]
     if keys.count(None) < len(keys):
         heads = [head if key is None else head + _KEYS[key] for head, key in zip(heads, keys, strict=True)]
+    if versions is not None:
+        heads = [
+            head if version is None else head + _VERSIONS[version]
+            for head, version in zip(heads, versions, strict=True)
+        ]
     payloads = values
     if None in values:
         heads = [
@@ -104,17 +121,22 @@ def _data_of_each(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     headers: Sequence[Sequence[Header] | None],
+    versions: Sequence[int | None] | None,
+    in_registry: bool,
 ) -> tuple[list[bytes], list[int]]:
-    """The data of records some of which have headers, and when each is to be delivered."""
+    """The data of records some of which have headers, and when each is to be delivered; `versions` are those of their framing."""
     made: list[bytes] = []
     delays: list[int] = []
     for offset, (time, key, value, some) in enumerate(zip(times, keys, values, headers, strict=True), first):
         given = read_properties(some) if some else None
+        version = None if versions is None else versions[offset - first]
         if given is not None or not some:
-            made.append(_data_of(offset, time, key, value, given))
+            made.append(_data_of(offset, time, key, value, given, version))
             delays.append(0)
             continue
         said = read_headers(some)
+        if in_registry:
+            said.message.schema_version = version_of(said.message.schema_version, version)
         kept = None if said.entry is None else _kept_entry(said.entry, value)
         data, deliver_at = kept or _described(said, offset, time, key, value)
         made.append(data)
@@ -123,7 +145,12 @@ def _data_of_each(
 
 
 def _data_of(
-    offset: int, time: int, key: bytes | None, value: bytes | None, given: dict[str, str] | None
+    offset: int,
+    time: int,
+    key: bytes | None,
+    value: bytes | None,
+    given: dict[str, str] | None,
+    version: int | None,
 ) -> bytes:
     """Of one record, whose headers are properties only."""
     head = _BEGIN + integer(offset) + _TIMES[time]
@@ -131,6 +158,8 @@ def _data_of(
         head += properties(b"\x22", given)
     if key is not None:
         head += _KEYS[key]
+    if version is not None:
+        head += _VERSIONS[version]
     if value is None:
         return join(head + _NULL_VALUE, b"")
     return join(head, value)
@@ -174,10 +203,13 @@ def _read_key(key: bytes, form: bytes | None) -> tuple[str, bool]:
 # -- messages out
 
 
-def record_of(message: OutMessage, producer: str, *, numbered: bool) -> NewRecord:
+def record_of(
+    message: OutMessage, producer: str, *, numbered: bool, framing: Framing | None = None
+) -> NewRecord:
     """The record of a message; `producer` is the name that is kept in it, "" for none, and `numbered`: its sequence id, too.
 
-    Raises BAD_ENCODING for texts that have no bytes, and numbers beyond 64 bits.
+    Raises BAD_ENCODING for texts that have no bytes, and numbers beyond 64 bits; SCHEMA_NOT_FOUND where `framing`, that of a
+    topic with a schema registry, does not know its schema.
     """
     try:
         if message.encryption is not None:
@@ -187,9 +219,13 @@ def record_of(message: OutMessage, producer: str, *, numbered: bool) -> NewRecor
             return NewRecord(message.payload, _write_key(message)[0], [(ENTRY, metadata)])
         key, form = (None, None) if message.key is None else _write_key(message)
         headers = write_headers(message, producer, numbered=numbered)
+        value, more = plain_value(
+            None if message.null_value else message.payload, message.schema_version, framing
+        )
+        headers += more
         if form is not None:
             headers.append((KEY, form))
-        return NewRecord(None if message.null_value else message.payload, key, headers or None)
+        return NewRecord(value, key, headers or None)
     except UnicodeEncodeError:
         raise no_bytes() from None
 
@@ -214,18 +250,20 @@ def _write_key(message: OutMessage) -> tuple[bytes | None, bytes | None]:
     return key, KEY_BASE64
 
 
-def records_of(entry: NewEntry, *, numbered: bool) -> list[NewRecord]:
+def records_of(entry: NewEntry, *, numbered: bool, framing: Framing | None = None) -> list[NewRecord]:
     """The records of an entry that a client made, one of each message; `numbered`: with its producer and sequence ids.
 
     What only its receiver can open, encrypted or a chunk, is one record that any reader of ours gives as it came.
-    Raises CHECKSUM or BAD_ENCODING.
+    Raises CHECKSUM or BAD_ENCODING, and as `record_of`.
     """
     time = entry.publish_time
     plain = None if numbered else plain_messages(Entry(0, 0, 0, entry.count, time, 0, entry.data))
     if plain is not None:
-        version = plain.schema_version
-        headers = None if version is None else schema_header(version)
-        return [NewRecord(payload, None, headers, time) for payload in plain.payloads]
+        made = []
+        for payload in plain.payloads:
+            value, headers = plain_value(payload, plain.schema_version, framing)
+            made.append(NewRecord(value, None, headers or None, time))
+        return made
     body, at = open_body(entry.data)
     head = body[METADATA_AT:at]
     metadata = parse_metadata(head)
@@ -235,7 +273,7 @@ def records_of(entry: NewEntry, *, numbered: bool) -> list[NewRecord]:
     found = []
     for message in read_messages(entry.data, 0):
         producer = message.producer_name if numbered else ""
-        record = record_of(_out(message, numbered=numbered), producer, numbered=numbered)
+        record = record_of(_out(message, numbered=numbered), producer, numbered=numbered, framing=framing)
         record.timestamp = time
         found.append(record)
     return found

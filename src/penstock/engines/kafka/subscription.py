@@ -4,7 +4,9 @@ While another process has it, consumers stay attached and get nothing, and what 
 went, and the other process goes on from the cursor.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
@@ -22,6 +24,8 @@ from .cursors import Cursor
 from .driver.groups import Committed
 from .driver.record import At
 from .topic import KafkaTopic
+
+PROPERTIES: Final = "subscription-properties"
 
 
 class Membership(Protocol):
@@ -121,6 +125,22 @@ class GroupSubscription(Subscription):
         self.commits = not self.consumers
         if self.type is None:
             self.type = cursor.type
+
+    # -- properties, which are documents: a commit has no room for them
+
+    async def set_properties(self, properties: dict[str, str]) -> None:
+        document = msgspec.json.encode(properties) if properties else None
+        await self._log.documents.save_meta([(PROPERTIES, self._key, document)])
+        self.properties = properties
+
+    async def read_properties(self) -> None:
+        """Learn the properties that are stored."""
+        document = (await self._log.documents.load_meta(PROPERTIES)).get(self._key)
+        self.properties = msgspec.json.decode(document, type=dict[str, str]) if document else {}
+
+    @property
+    def _key(self) -> str:
+        return f"{self.at[0]}/{self.name}"
 
     # -- answers and administration
 

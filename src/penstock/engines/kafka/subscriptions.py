@@ -17,7 +17,7 @@ from penstock.model.policy import ConsumerOptions, SubscriptionType
 from .cursors import DELETED, Cursor, committed_cursor
 from .driver.groups import Committed
 from .driver.record import At
-from .groups import Group
+from .group import Group
 from .hosting import Hosting
 from .subscription import GroupSubscription
 from .topic import KafkaTopic
@@ -45,17 +45,17 @@ class KafkaSubscriptions:
         name: str,
         marks: Mapping[KafkaTopic, int],
         options: ConsumerOptions,
-    ) -> None:
+    ) -> bool:
         """Have a cursor committed for each of these logs: where it is new to all, at its mark, else at the beginning.
 
-        Raises SUBSCRIPTION_NOT_FOUND where a subscription is not made by consuming.
+        Returns whether it is new. Raises SUBSCRIPTION_NOT_FOUND where a subscription is not made by consuming.
         """
         group = self._hosting.groups.of(name)
         by_place = {_place(topic): topic for topic in topics}
         committed = await group.committed(await self._every_place(topics))
         missing = [place for place in by_place if place not in committed]
         if not missing:
-            return
+            return False
         known = bool(committed)
         if not known and not topics[0].policies.auto_subscriptions:
             raise PenstockError(
@@ -66,6 +66,7 @@ class KafkaSubscriptions:
             place: by_place[place].first_offset if known else marks[by_place[place]] for place in missing
         }
         await self._commit_starts(group, starts, options.type)
+        return not known
 
     async def _every_place(self, topics: Sequence[KafkaTopic]) -> list[At]:
         """The partitions of the topic of these logs, which may be some of them."""
@@ -157,8 +158,9 @@ class KafkaSubscriptions:
             starts[_place(topic)] = await topic.offset_after(start, inclusive=inclusive)
         changes = {place: committed_cursor(OffsetSet(mark), None)[0] for place, mark in starts.items()}
         await group.commit_outside(changes)
-        for topic in topics:
-            self._hosting.durable(topic, subscription, properties)
+        made = [self._hosting.durable(topic, subscription, properties) for topic in topics]
+        if properties:
+            await made[0].set_properties(properties)
 
     async def set_mark(
         self, topic: Topic, subscription: str, offset: int, *, exact: bool = False
@@ -233,6 +235,8 @@ class KafkaSubscriptions:
             source.dissolve(why)
         await group.settle()
         await self._forget(group, places)
+        if any(source.properties for source in found):
+            await found[0].set_properties({})
         for source in found:
             source.host.removed(source)
 

@@ -33,6 +33,7 @@ class PulsarLog(LogEnds):
     """`broker.Log`."""
 
     ledger = -1
+    dense = False
 
     def __init__(self, name: TopicName, cluster: PulsarCluster, clock: Clock) -> None:
         super().__init__(name, cluster, clock)

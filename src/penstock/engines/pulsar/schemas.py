@@ -181,7 +181,7 @@ class Schemas:
     def strategy(self, topic: TopicName) -> Compatibility:
         return Compatibility.UNDEFINED
 
-    def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
+    async def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
         return None
 
     def check_next(self, topic: TopicName, schema: SchemaInfo) -> None:

@@ -38,11 +38,14 @@ def schema_id(topic: TopicName) -> str:
 class Schemas:
     """`broker.Schemas`: every version of every topic's schema. Versions count from 0, one for each schema or deletion."""
 
-    def __init__(self, store: MetaStore, namespaces: Namespaces, clock: Clock, bytes_max: int) -> None:
+    def __init__(
+        self, store: MetaStore, namespaces: Namespaces, clock: Clock, bytes_max: int, *, first: int = 0
+    ) -> None:
         self._store = store
         self._namespaces = namespaces
         self._clock = clock
         self._bytes_max = bytes_max
+        self._first = first  # what is added to the numbers that are stored
         self._versions: dict[str, list[SchemaVersion]] = {}
         self.changes = 0  # of any topic
         self._locks: Locks[str] = Locks()
@@ -56,7 +59,7 @@ class Schemas:
     def learned(self, key: str, document: bytes | None) -> None:
         """A version of a schema is stored under this key, or was deleted (None)."""
         topic, _, text = key.rpartition("\0")
-        number = int(text)
+        number = self._first + int(text)
         versions = [one for one in self._versions.get(topic, ()) if one.version != number]
         if document is not None:
             found = msgspec.json.decode(document, type=_Document)
@@ -126,7 +129,10 @@ class Schemas:
     def _policies(self, topic: TopicName) -> NamespacePolicies:
         return self._namespaces.find(topic.namespace_name) or NamespacePolicies()
 
-    def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
+    async def objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
+        return self._objection(topic, schema)
+
+    def _objection(self, topic: TopicName, schema: SchemaInfo) -> str | None:
         from penstock.codec.compatibility import check
 
         existing = [v.schema for v in self._live(topic)]
@@ -139,7 +145,7 @@ class Schemas:
             raise PenstockError(
                 ErrorKind.INCOMPATIBLE_SCHEMA, "Schema not found and schema auto updating is disabled."
             )
-        objection = self.objection(topic, schema)
+        objection = self._objection(topic, schema)
         if objection is not None:
             raise PenstockError(ErrorKind.INCOMPATIBLE_SCHEMA, objection)
 
@@ -196,7 +202,7 @@ class Schemas:
 
     async def _put(self, key: str, schema: SchemaInfo, *, deleted: bool) -> int:
         versions = self._versions.get(key, [])
-        number = versions[-1].version + 1 if versions else 0
+        number = versions[-1].version + 1 if versions else self._first
         now = self._clock.now_ms()
         content = msgspec.json.encode(
             _Document(
@@ -208,7 +214,7 @@ class Schemas:
                 deleted,
             )
         )
-        stored = f"{key}\0{number:010}"
+        stored = self._row(key, number)
         await self._store.save_meta([(KIND, stored, content)])
         self.learned(stored, content)
         return number
@@ -228,4 +234,7 @@ class Schemas:
         versions = self._versions.pop(key, [])
         self.changes += 1
         if versions:
-            await self._store.save_meta([(KIND, f"{key}\0{v.version:010}", None) for v in versions])
+            await self._store.save_meta([(KIND, self._row(key, v.version), None) for v in versions])
+
+    def _row(self, key: str, number: int) -> str:
+        return f"{key}\0{number - self._first:010}"

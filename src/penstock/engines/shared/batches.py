@@ -16,6 +16,7 @@ from penstock.model.stage import Commit, Span, StagedRun, Targets
 
 Counts = dict[str, int]  # messages by topic; those of partitions count for their topic
 
+TARGETS_MAX: Final = 1_000  # of one writer before a cluster; an answer tells of them all
 TARGET_BYTES_MAX: Final = 4096  # the names of a set; they are the key of its commit
 _SHOWN_MAX = 5  # topics in a message
 
@@ -145,6 +146,38 @@ def check_same(last: Commit, topics: Targets, staged: Counts) -> None:
             f"writer {last.writer} has committed batch {last.batch} to {shown_topics(topics)} with"
             f" {shown_counts(committed)}; what is staged under the same number has {shown_counts(staged)}",
         )
+
+
+def deleted_since(last: Commit, topics: Targets, gone: Iterable[str]) -> PenstockError:
+    """The error of a repeat whose messages are gone with their topics."""
+    return PenstockError(
+        ErrorKind.BATCH_CONFLICT,
+        f"writer {last.writer} has committed batch {last.batch} to {shown_topics(topics)} with"
+        f" {shown_counts(counts_of(last.spans))}; since then {shown_topics(tuple(sorted(gone)))} was deleted, and"
+        " the messages with it. To write the whole batch again, forget the writer's commit to these topics"
+        " (penstock writers forget) or use another writer name",
+    )
+
+
+def check_targets(writer: str, known: int) -> None:
+    """Raise TOO_MANY_REQUESTS for one more set of topics that a writer commits to."""
+    if known >= TARGETS_MAX:
+        raise PenstockError(
+            ErrorKind.TOO_MANY_REQUESTS,
+            f"writer {writer} has committed to {TARGETS_MAX} sets of topics; use another, or forget some",
+        )
+
+
+def superseded(batch: Batch, taken: Sequence[str], targets: Targets) -> list[str]:
+    """The stages that a commit took, and those for its topics that no commit will take."""
+    topics = set(targets) or bases_of(
+        share.topic for name in taken if name in batch.stages for share in batch.stages[name].shares.values()
+    )
+    return [
+        name
+        for name, stage in batch.stages.items()
+        if name in taken or topics & bases_of(share.topic for share in stage.shares.values())
+    ]
 
 
 def skipped(last: Commit, topics: Targets) -> None:

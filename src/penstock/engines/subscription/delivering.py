@@ -32,13 +32,7 @@ SKIP_READS_MIN: Final = 1000  # acknowledged offsets ahead that are worth a look
 class Delivering:
     """Deals out the messages of one subscription to its consumers."""
 
-    def __init__(
-        self,
-        subscription: Source,
-        out: Outstanding,
-        compaction: Compaction,
-        tasks: Tasks,
-    ) -> None:
+    def __init__(self, subscription: Source, out: Outstanding, compaction: Compaction, tasks: Tasks) -> None:
         self.reading = Reading(subscription.topic, tasks, self.wake)
         self._subscription = subscription
         self._topic = subscription.topic

@@ -23,9 +23,10 @@ _ERROR_BYTES_MAX: Final = 64 << 10
 
 class Entries(NamedTuple):
     """An open stream of entries of a log that lies between the offsets `earliest` and `latest`; `ledger` is -1 where the log
-    has many: then offsets may be missing that belong to no message, such as a cluster's own markers."""
+    has many. In one that is not `dense`, offsets may be missing that belong to no message, such as a cluster's own markers."""
 
     ledger: int
+    dense: bool
     earliest: int
     latest: int
     response: http.client.HTTPResponse
@@ -68,7 +69,9 @@ def entries(access: Access, topic: TopicName, partition: int, start: int, end: i
         ledger, earliest, latest = (
             int(response.headers.get(f"X-Penstock-{name}", "-1")) for name in ("Ledger", "Earliest", "Latest")
         )
-        yield Entries(ledger, earliest, latest, response)
+        told = response.headers.get("X-Penstock-Dense")
+        dense = ledger >= 0 if told is None else told == "true"
+        yield Entries(ledger, dense, earliest, latest, response)
     finally:
         connection.close()
 

@@ -155,16 +155,12 @@ def fetch(
                         pass  # only the first entry may begin before its range
                     elif frame.offset < at:
                         raise ValueError(f"{where}: the server sent offset {frame.offset} instead of {at}")
-                    elif (
-                        frame.offset > at
-                        and fail_on_data_loss
-                        and (stream.ledger >= 0 or at < stream.earliest)
-                    ):
+                    elif frame.offset > at and fail_on_data_loss and (stream.dense or at < stream.earliest):
                         raise DataLoss(f"{where}: offsets {at} to {frame.offset - 1} are gone")
                     at = end
                     yield frame
             if at >= wanted.end or (
-                stream.ledger < 0 and stream.earliest <= at and stream.latest >= wanted.end
+                not stream.dense and stream.earliest <= at and stream.latest >= wanted.end
             ):
                 retries.absence.over()
                 return

@@ -144,7 +144,7 @@ async def compatibility(call: Call) -> dict[str, Any]:
     """Whether a schema may follow those of the topic, and by which strategy; `reason` says why not."""
     topic, given = call.seen_topic, _given(call)
     call.broker.schemas.check(topic, given)
-    reason = call.broker.schemas.objection(topic, given)
+    reason = await call.broker.schemas.objection(topic, given)
     body: dict[str, Any] = {
         "compatibility": reason is None,  # Pulsar's name
         "isCompatibility": reason is None,  # and what its field is called

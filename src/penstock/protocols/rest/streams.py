@@ -135,6 +135,7 @@ async def stream_entries(
         200,
         (b"content-type", ENTRIES.encode()),
         (b"x-penstock-ledger", b"%d" % topic.ledger),
+        (b"x-penstock-dense", b"true" if topic.dense else b"false"),
         (b"x-penstock-earliest", b"%d" % topic.first_offset),
         (b"x-penstock-latest", b"%d" % topic.next_offset),
     )

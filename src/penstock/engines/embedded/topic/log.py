@@ -19,6 +19,8 @@ TIME_MAX: Final = 2**63 - 1  # ms; what the store can compare
 class TopicLog:
     """`broker.Log`: what is read of a topic, and waited for. `next_entry` and `next_offset` are what the next append gets."""
 
+    dense = True
+
     def __init__(
         self,
         name: TopicName,

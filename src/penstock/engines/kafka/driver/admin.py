@@ -7,6 +7,7 @@ yet, is asked again for a short while.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -31,7 +32,7 @@ T = TypeVar("T")
 At = tuple[str, int]  # a topic and its partition
 
 AGAIN_S: Final = 0.05  # until what passes is asked again
-AGAIN: Final = 60
+AGAIN_FOR_S: Final = 3.0  # each time may last as long as an answer is waited for
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -51,9 +52,12 @@ class ClusterNodes(msgspec.Struct, frozen=True):
 class KafkaAdmin:
     """One client for all that is asked; raises UNAVAILABLE where nobody answers in time, and what the cluster refuses."""
 
-    def __init__(self, properties: Properties, timeout_s: float) -> None:
+    def __init__(self, properties: Properties, timeout_s: float, *, renewed: bool = False) -> None:
         self._properties = properties
         self._timeout_s = timeout_s
+        # Whether another client is made after one had no answer: librdkafka 2.16 does not reach the coordinator of a group
+        # again by the client that knew it before it was restarted.
+        self._renewed = renewed
         self._made: AdminClient | None = None
         self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
 
@@ -168,6 +172,10 @@ class KafkaAdmin:
         """The offsets after the last record that a reader of committed records sees."""
         return await self._offsets(places, OffsetSpec.latest())
 
+    async def last_ends(self, places: Iterable[At]) -> dict[At, int]:
+        """The offsets after the last record, whether it is committed or not."""
+        return await self._offsets(places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
     async def at_time(self, places: Iterable[At], time_ms: int) -> dict[At, int]:
         """The offsets of the first records of a time (ms) or after it; -1 where there is none."""
         return await self._offsets(places, OffsetSpec.for_timestamp(time_ms))
@@ -177,14 +185,17 @@ class KafkaAdmin:
         wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
         await self._all(lambda: self.client.delete_records(wanted, **self.bound))
 
-    async def _offsets(self, places: Iterable[At], spec: OffsetSpec) -> dict[At, int]:
+    async def _offsets(
+        self,
+        places: Iterable[At],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[At, int]:
         wanted = {TopicPartition(*place): spec for place in places}
         if not wanted:
             return {}
         found = await self._all(
-            lambda: self.client.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, **self.bound
-            ),
+            lambda: self.client.list_offsets(wanted, isolation_level=isolation, **self.bound),
             lambda: self._check_there({at.topic for at in wanted}),
         )
         return {(at.topic, at.partition): result.offset for at, result in found.items()}
@@ -233,22 +244,27 @@ class KafkaAdmin:
         async def answered() -> Any:
             return await asyncio.wrap_future(ask())
 
-        return await _patiently(answered, what)
+        try:
+            return await _patiently(answered, what)
+        except PenstockError as error:
+            if self._renewed and error.kind is ErrorKind.UNAVAILABLE:
+                await self.close()
+            raise
 
 
 async def _patiently(
     ask: Callable[[], Awaitable[T]], what: str = "", check: Callable[[], Awaitable[None]] | None = None
 ) -> T:
-    for left in range(AGAIN, -1, -1):
+    until = monotonic() + AGAIN_FOR_S
+    while True:
         try:
             return await ask()
         except KafkaException as error:
-            if not (left and passes(error)):
+            if monotonic() > until or not passes(error):
                 raise engine_error(error, what) from None
         if check is not None:
             await check()
         await asyncio.sleep(AGAIN_S)
-    raise AssertionError("not reached")
 
 
 def _one(futures: Mapping[Any, "Future[Any]"]) -> "Future[Any]":

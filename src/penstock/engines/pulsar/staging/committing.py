@@ -14,14 +14,14 @@ from penstock.client.errors import PulsarException
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
 from penstock.engines.shared.batches import (
-    bases_of,
     below,
     check_same,
+    check_targets,
     counts_of,
+    deleted_since,
     digest_of,
-    shown_counts,
-    shown_topics,
     skipped,
+    superseded,
 )
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
@@ -40,7 +40,6 @@ from .writers import Writers
 TRANSACTION_MS: Final = 60_000
 BYTES_PER_MS: Final = 1000
 ABORT_S: Final = 5.0  # for an answer; the next commit of the writer asks again
-TARGETS_MAX: Final = 1_000  # of one writer; an answer tells of them all
 _GONE: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.BAD_PARAMETER)
 
 log = logging.getLogger(__name__)
@@ -95,11 +94,8 @@ class Committing:
             reads.append(held)
             if last is not None and batch == last.batch:
                 return await self._repeated(found, last, held, stages), False
-            if last is None and len(found.state.commits) >= TARGETS_MAX:
-                raise PenstockError(
-                    ErrorKind.TOO_MANY_REQUESTS,
-                    f"writer {writer} has committed to {TARGETS_MAX} sets of topics; use another, or forget some",
-                )
+            if last is None:
+                check_targets(writer, len(found.state.commits))
             return await self._append(found, wanted, held, stages, caller, tried), True
 
         made, new = await self._writers.on_log(writer, attempt)
@@ -203,13 +199,7 @@ class Committing:
                     raise
                 gone.add(str(name.base))
         if gone:
-            raise PenstockError(
-                ErrorKind.BATCH_CONFLICT,
-                f"writer {last.writer} has committed batch {last.batch} to {shown_topics(targets)} with"
-                f" {shown_counts(counts_of(last.spans))}; since then {shown_topics(tuple(sorted(gone)))} was deleted, and"
-                " the messages with it. To write the whole batch again, forget the writer's commit to these topics"
-                " (penstock writers forget) or use another writer name",
-            )
+            raise deleted_since(last, targets, gone)
 
     # -- what is not wanted any more
 
@@ -218,17 +208,7 @@ class Committing:
     ) -> None:
         """Drop the stages that a commit took, and those for its topics that no commit will take. What fails here is left to
         the cluster, which deletes what nobody uses."""
-        topics = set(targets) or bases_of(
-            share.topic
-            for name in taken
-            if name in held.batch.stages
-            for share in held.batch.stages[name].shares.values()
-        )
-        over = [
-            name
-            for name, stage in held.batch.stages.items()
-            if name in taken or topics & bases_of(share.topic for share in stage.shares.values())
-        ]
+        over = superseded(held.batch, taken, targets)
         if not over:
             return
         try:

@@ -5,9 +5,10 @@ from typing import Final
 import msgspec
 
 from penstock.client.entries.transactions import TransactionId
+from penstock.engines.shared.writers import Claimed, KnownWriter
 from penstock.model.entry import Entry
 from penstock.model.message import OutMessage
-from penstock.model.stage import Commit, Target, Targets, Writer
+from penstock.model.stage import Commit, Targets
 from penstock.wire.entry import WireFormat
 
 FORMAT: Final = WireFormat()
@@ -15,14 +16,6 @@ FORMAT: Final = WireFormat()
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
     """A process has the writer now: no other one appends behind this."""
-
-
-class Claimed(msgspec.Struct, frozen=True, tag=True):
-    """Whose the writer is."""
-
-    owner: str
-    origin: str
-    at: int
 
 
 class Began(msgspec.Struct, frozen=True, tag=True):
@@ -63,13 +56,11 @@ def record_of(entry: Entry) -> Record:
     return _decoder.decode(FORMAT.decode(entry)[0].payload)
 
 
-class WriterState:
+class WriterState(KnownWriter):
     """A writer as its log has it. `open` is a transaction whose outcome the log does not show."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.claimed: Claimed | None = None
-        self.commits: dict[Targets, Commit] = {}
+        super().__init__(name)
         self.open: TransactionId | None = None
         self.records = 0
 
@@ -89,19 +80,6 @@ class WriterState:
                 self.commits[topics] = record.commit
         elif isinstance(record, Forgot):
             self.commits.pop(record.topics, None)
-
-    @property
-    def writer(self) -> Writer:
-        """Who it is."""
-        claimed = self.claimed or Claimed("", "", 0)
-        at = max([claimed.at, *(commit.at for commit in self.commits.values())])
-        keep = any(commit.keep for commit in self.commits.values())
-        return Writer(self.name, claimed.owner, claimed.origin, at, keep)
-
-    @property
-    def targets(self) -> list[Target]:
-        """What it committed last, for each set of topics."""
-        return [commit.target for commit in self.commits.values()]
 
     @property
     def live(self) -> list[Record]:

@@ -11,13 +11,14 @@ from penstock.broker.staging import Caller
 from penstock.client.entries.transactions import Transactions
 from penstock.client.errors import ProducerFenced, PulsarException
 from penstock.engines.pulsar.errors import engine_error
+from penstock.engines.shared.writers import Claimed
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Writer
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
 from .log import WriterLog, read_log
-from .records import Claimed, Opened, WriterState
+from .records import Opened, WriterState
 from .space import StagingSpace
 
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""Schemas in a registry with Confluent's API, and its framing of values."""

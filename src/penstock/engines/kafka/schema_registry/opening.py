@@ -1,0 +1,34 @@
+"""The schemas of a server with a registry."""
+
+from penstock.broker.settings import ClusterSettings
+from penstock.broker.topic import MetaStore
+from penstock.engines.kafka.naming import Naming
+from penstock.engines.registry.namespaces import Namespaces
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import Tasks
+
+from .client import RegistryClient
+from .schemas import RegistrySchemas
+
+
+def open_registry(
+    settings: ClusterSettings,
+    documents: MetaStore,
+    namespaces: Namespaces,
+    naming: Naming,
+    clock: Clock,
+    bytes_max: int,
+    tasks: Tasks,
+) -> RegistrySchemas | None:
+    """None where the settings name no registry; raises BAD_PARAMETER for settings that cannot be used."""
+    if not settings.schema_registry:
+        return None
+    return RegistrySchemas(
+        documents,
+        namespaces,
+        clock,
+        bytes_max,
+        RegistryClient(settings),
+        lambda topic: f"{naming.kafka_name(topic)}-value",
+        tasks,
+    )

@@ -1,0 +1,275 @@
+"""What is staged: the entries of a part as records of one topic, and a row of a table that says where they lie.
+
+A part may come more than once, by different processes: each attempt to store it has a row of its own, written when its entries
+are stored, and the first one counts.
+"""
+
+import secrets
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from penstock.broker.staging import Expected
+from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
+from penstock.engines.kafka.driver.fetcher import Fetcher
+from penstock.engines.kafka.driver.producer import RecordProducer
+from penstock.engines.kafka.driver.reader import RECORDS_MAX, OutOfRange
+from penstock.engines.kafka.driver.record import At, NewRecord, Record
+from penstock.engines.shared.batches import Batch, Share, Stage
+from penstock.model.entry import NewEntry
+from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.stage import StagedRun, StageKey
+from penstock.runtime.clock import Clock
+from penstock.runtime.tasks import finished
+
+from .space import PARTITIONS, Space
+
+READ_BYTES: Final = 1 << 20
+_COUNT: Final = Struct(">I")  # of messages, before an entry
+
+_keys: Final = msgspec.json.Decoder(tuple[str, int, str, int, str])  # writer, batch, stage, part, attempt
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """Entries of a part for one topic, in order."""
+
+    topic: str
+    entries: int
+    messages: int
+    size_bytes: int
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part that is stored: records of a partition from `first` to `last` whose key is the attempt's."""
+
+    checksum: int
+    at: int  # ms since the epoch
+    partition: int
+    first: int
+    last: int
+    runs: tuple[Run, ...]
+
+
+_parts: Final = msgspec.json.Decoder(Part)
+
+
+class Staged:
+    """`broker.StagedBatch`: the parts of a batch, by their rows, as they came."""
+
+    def __init__(self, key: tuple[str, int]) -> None:
+        self.batch = Batch()
+        self.rows: dict[str, tuple[str, int, Part]] = {}  # stage, number and part
+        self.conflicts: set[str] = set()  # stages of which a part came again with other content
+        self._key = key
+        self._logs: dict[str, int] = {}  # topics by number
+
+    @property
+    def at(self) -> int:
+        return self.batch.at
+
+    @property
+    def stages(self) -> Sequence[str]:
+        return list(self.batch.stages)
+
+    def expected(self, name: str) -> Expected:
+        return self.batch.expected(name)
+
+    def won(self, stages: Sequence[Expected]) -> list[Share]:
+        """What `stages` hold. Raises as `Batch.won`."""
+        shares = self.batch.won(stages)
+        for each in stages:
+            if each.stage in self.conflicts:
+                raise PenstockError(
+                    ErrorKind.STAGE_CONFLICT, f"a part of stage {each.stage} came twice, and differs"
+                )
+        return shares
+
+    def add(self, row: str, name: str, number: int, part: Part) -> None:
+        """A row came."""
+        self.rows[row] = name, number, part
+        stage = self.batch.stages.setdefault(name, Stage())
+        known = stage.checksums.get(number)
+        if known is not None:
+            if known != part.checksum:
+                self.conflicts.add(name)
+            return
+        self.batch.at = max(self.batch.at, part.at)
+        key = StageKey(*self._key, name)
+        for run in part.runs:
+            log = self._logs.setdefault(run.topic, len(self._logs))
+            stage.add(
+                StagedRun(key, number, part.checksum, part.at, log, run.topic, run.messages, run.size_bytes)
+            )
+
+    def parts_of(self, stage: str) -> list[tuple[str, Part]]:
+        """The attempts that count of a stage's parts, in the order of the parts."""
+        first: dict[int, tuple[str, Part]] = {}
+        for row, (name, number, part) in self.rows.items():
+            if name == stage:
+                first.setdefault(number, (_keys.decode(row)[4], part))
+        return [first[number] for number in sorted(first)]
+
+
+class Parts:
+    """The parts of all writers. Every process has the table."""
+
+    def __init__(self, space: Space, records: RecordProducer, fetcher: Fetcher, clock: Clock) -> None:
+        self._space = space
+        self._records = records
+        self._fetcher = fetcher
+        self._clock = clock
+        self._batches: defaultdict[str, dict[int, Staged]] = defaultdict(dict)
+        self._table: CompactedTopic | None = None
+
+    async def start(self) -> None:
+        """Read the table; raises UNAVAILABLE."""
+        table = self._space.table(self._space.parts, self._changed)
+        self._table = table
+        await table.start(
+            (await self._space.cluster.admin.ends([(self._space.parts, 0)]))[self._space.parts, 0]
+        )
+
+    async def close(self) -> None:
+        """Read no more."""
+        if self._table is not None:
+            await self._table.close()
+
+    async def catch_up(self) -> None:
+        """Know what all processes have stored until now. Raises UNAVAILABLE."""
+        await self._space.catch_up(self._there, self._space.parts)
+
+    @property
+    def _there(self) -> CompactedTopic:
+        assert self._table is not None, "it was started"
+        return self._table
+
+    def _changed(self, rows: list[Row]) -> None:
+        again: set[tuple[str, int]] = set()
+        for row, value in rows:
+            writer, batch, stage, number, _ = _keys.decode(row)
+            batches = self._batches[writer]
+            if value is not None:
+                found = batches.setdefault(batch, Staged((writer, batch)))
+                if row not in found.rows:
+                    found.add(row, stage, number, _parts.decode(value))
+            elif batch in batches and batches[batch].rows.pop(row, None) is not None:
+                again.add((writer, batch))
+        for writer, batch in again:
+            self._count_again(writer, batch)
+
+    def _count_again(self, writer: str, batch: int) -> None:
+        """Some rows of a batch are gone."""
+        left = Staged((writer, batch))
+        for row, (stage, number, part) in self._batches[writer].pop(batch).rows.items():
+            left.add(row, stage, number, part)
+        if left.rows:
+            self._batches[writer][batch] = left
+        elif not self._batches[writer]:
+            del self._batches[writer]
+
+    # -- what there is
+
+    def batches(self, writer: str) -> Mapping[int, Staged]:
+        """What a writer has staged, by batch."""
+        return self._batches.get(writer, {})
+
+    def batch(self, writer: str, batch: int) -> Staged:
+        """What is staged for a batch."""
+        return self.batches(writer).get(batch) or Staged((writer, batch))
+
+    def size_of(self, writer: str) -> int:
+        """How many bytes a writer has staged."""
+        return sum(staged.batch.size_bytes for staged in self.batches(writer).values())
+
+    # -- changes
+
+    async def put(
+        self, key: StageKey, number: int, checksum: int, runs: Sequence[tuple[str, Sequence[NewEntry]]]
+    ) -> None:
+        """Store a part, unless it is there. Raises STAGE_CONFLICT for other content under its number."""
+        stage = self.batch(key.writer, key.batch).batch.stages.get(key.stage)
+        known = None if stage is None else stage.checksums.get(number)
+        if known is not None:
+            if known != checksum:
+                raise PenstockError(
+                    ErrorKind.STAGE_CONFLICT,
+                    f"part {number} of stage {key.stage} has come with other content",
+                )
+            return
+        attempt = secrets.token_hex(8)
+        place: At = (self._space.entries, crc32(msgspec.json.encode(key)) % PARTITIONS)
+        if self._records.full:
+            await self._records.room()
+        records = [NewRecord(_stored(entry), attempt.encode()) for _, entries in runs for entry in entries]
+        offsets = []
+        for outcome in await finished(self._records.send(place, records).future):
+            if isinstance(outcome, PenstockError):
+                raise outcome
+            offsets.append(outcome)
+        part = Part(
+            checksum, self._clock.now_ms(), place[1], min(offsets), max(offsets), tuple(map(_run_of, runs))
+        )
+        row = msgspec.json.encode((key.writer, key.batch, key.stage, number, attempt)).decode()
+        await self._there.append([(row, msgspec.json.encode(part))])
+
+    async def drop(self, writer: str, batch: int, stages: Collection[str]) -> None:
+        """Stages count no more."""
+        rows = [row for row, (stage, *_) in self.batch(writer, batch).rows.items() if stage in stages]
+        if rows:
+            await self._there.append([(row, None) for row in rows])
+
+    async def expire(self, before: int) -> None:
+        """Drop the parts of batches to which nothing came since `before` (ms since the epoch)."""
+        for writer, batches in list(self._batches.items()):
+            for batch, staged in list(batches.items()):
+                if staged.at < before:
+                    await self.drop(writer, batch, staged.stages)
+
+    # -- entries
+
+    async def entries_of(self, attempt: str, part: Part) -> AsyncGenerator[tuple[str, Sequence[NewEntry]]]:
+        """The entries of a part, in order, each run of them with its topic. Raises STAGE_NOT_FOUND, UNAVAILABLE."""
+        at, key, offset = (self._space.entries, part.partition), attempt.encode(), part.first
+        runs = [run for run in part.runs if run.entries]
+        left = [run.entries for run in runs]
+        while offset <= part.last:
+            try:
+                found = await self._fetcher.read(at, offset, RECORDS_MAX, READ_BYTES, part.last + 1)
+            except OutOfRange:
+                raise PenstockError(
+                    ErrorKind.STAGE_NOT_FOUND, "what was staged is gone: it is not kept for so long"
+                ) from None
+            offset = found.records[-1].offset() + 1 if found.records else found.end
+            own = _own(found.records, key)
+            while own:
+                topic, count = runs[0].topic, min(left[0], len(own))
+                yield topic, own[:count]
+                del own[:count]
+                left[0] -= count
+                if not left[0]:
+                    del left[0], runs[0]
+        if left:
+            raise PenstockError(ErrorKind.STAGE_NOT_FOUND, "a part of what was staged is gone")
+
+
+def _stored(entry: NewEntry) -> bytes:
+    return _COUNT.pack(entry.count) + entry.data
+
+
+def _own(records: Sequence[Record], key: bytes) -> list[NewEntry]:
+    values = [record.value() or b"" for record in records if record.key() == key]
+    return [NewEntry(value[_COUNT.size :], _COUNT.unpack_from(value)[0], 0) for value in values]
+
+
+def _run_of(run: tuple[str, Sequence[NewEntry]]) -> Run:
+    topic, entries = run
+    return Run(
+        topic,
+        len(entries),
+        sum([entry.count for entry in entries]),
+        sum([len(entry.data) for entry in entries]),
+    )

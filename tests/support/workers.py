@@ -1,0 +1,92 @@
+"""Several processes of one server before a cluster: `penstock serve --workers`, as its users start it."""
+
+import base64
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import websocket
+
+WORKERS = 2
+WAIT_S = 60
+
+
+class Server:
+    """The supervisor with its workers, which say on standard error where each is reached."""
+
+    def __init__(self, process: "subprocess.Popen[str]", errors: Path) -> None:
+        self.process = process
+        self._errors = errors
+        assert process.stdout is not None
+        line = process.stdout.readline().split()
+        assert line[:2] == ["penstock", "ready"], errors.read_text()
+        self.url = line[2]
+        self.pulsar = line[3] if len(line) > 3 else ""
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        lines = self._errors.read_text().splitlines()
+        events = [json.loads(line) for line in lines if line.startswith("{")]
+        return [event for event in events if event["event"] == name]
+
+    @property
+    def own_urls(self) -> list[str]:
+        """Of every worker that was ever ready, the newest last."""
+        return [str(event["own_url"]) for event in self.events("ready")]
+
+    @property
+    def pids(self) -> list[int]:
+        return [int(str(event["pid"])) for event in self.events("worker ready")]
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *flags: str) -> Iterator[Server]:
+    """Workers with their files in `folder`; `flags` say which cluster."""
+    errors = folder / "errors"
+    command = [sys.executable, "-m", "penstock", "serve", "--workers", str(WORKERS), "--log", "json"]
+    command += ["--http", "127.0.0.1:0", *flags]
+    with (
+        errors.open("w") as written,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=written, text=True, cwd=folder) as process,
+    ):
+        try:
+            yield Server(process, errors)
+        finally:
+            process.terminate()
+            assert process.wait(WAIT_S) == 0, errors.read_text()
+
+
+def rest(url: str, topic: str) -> str:
+    return f"{url}/topics/public/default/{topic}"
+
+
+def publish(url: str, topic: str, *values: str) -> None:
+    answer = httpx.post(
+        rest(url, topic), json={"messages": [{"value": value} for value in values]}, timeout=60
+    )
+    assert answer.status_code == 200, answer.text
+
+
+class Replier:
+    """A WebSocket consumer that replies to each message with its text turned round."""
+
+    def __init__(self, url: str, topic: str) -> None:
+        address = url.replace("http://", "ws://")
+        path = f"/ws/v2/consumer/persistent/public/default/{topic}/service?subscriptionType=Shared"
+        self.socket = websocket.create_connection(address + path, timeout=WAIT_S)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(websocket.WebSocketException, OSError, ValueError):
+            while message := json.loads(self.socket.recv()):
+                turned = base64.b64decode(message["payload"])[::-1]
+                reply = {
+                    "messageId": message["messageId"],
+                    "replyContent": base64.b64encode(turned).decode(),
+                    "isErrorResult": turned == b"error",
+                }
+                self.socket.send(json.dumps(reply))

@@ -1,0 +1,85 @@
+"""Schemas as a registry has them: Pulsar's JSON becomes a JSON Schema of its values, and comes back."""
+
+import jsonschema_rs
+import msgspec
+import pytest
+
+from penstock.codec.codec import Codec
+from penstock.codec.lookup import codec_for
+from penstock.engines.kafka.schema_registry.client import Definition
+from penstock.engines.kafka.schema_registry.definitions import of_registry, to_registry
+from penstock.model.schema import SchemaInfo, SchemaType
+
+TREE = {
+    "type": "record",
+    "name": "Tree",
+    "namespace": "n",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"], "default": None},
+        {
+            "name": "color",
+            "type": {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]},
+            "default": "RED",
+        },
+        {"name": "other", "type": ["null", "Color"], "default": None},
+        {"name": "more", "type": {"type": "array", "items": "Tree"}, "default": []},
+        {"name": "tags", "type": {"type": "map", "values": "double"}, "default": {}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}, "default": 0},
+        {"name": "raw", "type": "bytes", "default": ""},
+        {"name": "part", "type": ["null", {"type": "record", "name": "Part", "fields": []}], "default": None},
+    ],
+}
+
+
+def json_schema(definition: object) -> SchemaInfo:
+    return SchemaInfo(SchemaType.JSON, msgspec.json.encode(definition))
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"),
+    [
+        ({"id": 1}, True),
+        ({"id": 1, "name": None, "more": [{"id": 2, "name": "x", "tags": {"a": 1.5}}]}, True),
+        ({"id": 1, "color": "BLUE", "other": "RED", "day": "2024-02-29", "raw": "AP8=", "part": {}}, True),
+        ({"name": "x"}, False),
+        ({"id": "1"}, False),
+        ({"id": 1, "unknown": 2}, False),
+        ({"id": 1, "more": [{}]}, False),
+        ({"id": 1, "color": "GREEN"}, False),
+    ],
+)
+def test_the_json_schema_takes_what_the_definition_takes(value: object, *, fits: bool) -> None:
+    schema = json_schema(TREE)
+    registered = to_registry(schema)
+    assert registered.type == "JSON"
+    validator = jsonschema_rs.validator_for(registered.text)
+    assert validator.is_valid(value) is fits
+    if fits:
+        codec: Codec = codec_for(schema)
+        stored = msgspec.json.decode(codec.encode(value))
+        assert validator.is_valid(stored)
+        assert codec.decode(codec.encode(value))["id"] == 1
+
+
+def test_definitions_come_back() -> None:
+    for data in (b"", msgspec.json.encode(TREE)):
+        back = of_registry(to_registry(SchemaInfo(SchemaType.JSON, data)))
+        assert back is not None
+        assert (back.type, back.data) == (SchemaType.JSON, data)
+    avro = SchemaInfo(SchemaType.AVRO, msgspec.json.encode(TREE))
+    back = of_registry(to_registry(avro))
+    assert back is not None
+    assert (back.type, back.data) == (avro.type, avro.data)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "true", '{"type": "object"}', '{"x-pulsar-schema": 1}'])
+def test_another_json_schema_takes_any_json(text: str) -> None:
+    found = of_registry(Definition("JSON", text))
+    assert found is not None
+    assert codec_for(found).decode(b'{"a":[1]}') == {"a": [1]}
+    assert found.properties == {"json-schema": text}
+
+
+def test_types_that_are_not_known() -> None:
+    assert of_registry(Definition("PROTOBUF", 'syntax = "proto3";')) is None
