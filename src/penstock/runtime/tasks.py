@@ -107,10 +107,11 @@ class Tasks:
             task.cancel()
         return tasks
 
-    async def close(self) -> None:
-        """Cancel every task and wait until all have ended."""
+    async def close(self, again_s: float | None = None) -> None:
+        """Cancel every task and wait until all have ended. Those that wait for something as they end are cancelled again
+        after `again_s`."""
         while self._running:
-            await asyncio.gather(*self.cancel(), return_exceptions=True)
+            await asyncio.wait(self.cancel(), timeout=again_s)
 
     def __len__(self) -> int:
         return len(self._running)

@@ -44,7 +44,7 @@ from .topic import policies_of
 from .topics import PulsarTopics
 
 SWEEP_S: Final = 5.0
-LEAVE_S: Final = 3.0  # for the cluster to answer, when the server stops, that its clients have left
+LEAVE_S: Final = 5.0  # for the cluster to answer, when the server stops, that its clients have left
 
 
 class PulsarBroker:
