@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from penstock.broker.capability import Capability
 from penstock.broker.entry_format import EntryFormat
@@ -51,6 +51,10 @@ from .topics import KafkaTopics
 log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
+LEAVE_S: Final = (
+    6.0  # for the cluster to answer when the server stops: what is acknowledged is committed, groups are left
+)
+AGAIN_S: Final = 1.0  # then a task that waits for something as it ends is cancelled again
 LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
 
 
@@ -173,7 +177,7 @@ class KafkaBroker:
             await self._replies.start()
             await self._shown.load()
         except BaseException:
-            await self._leave()
+            await self._disconnect()
             raise
         listeners = self.documents.listeners
         listeners[namespaces_module.KIND].append(self.namespaces.learned)
@@ -189,29 +193,36 @@ class KafkaBroker:
         """Nothing is held here."""
 
     async def close(self) -> None:
-        """Leave every topic; what was out with consumers is delivered again, here or by another process."""
+        """Leave every topic; what was out with consumers is delivered again, here or by another process.
+
+        A cluster that does not answer is waited for LEAVE_S at most, twice: threads that still wait for it hold up nothing.
+        """
         self.requests.close()
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
                 producer.close()
         self._flusher.close()
-        await self._flusher.flush()
-        await self._groups.close()
+        await self._soon(self._leave_groups(), self._replies.close(), self._records.close())
         self.topics.close()
         self._letter_producers.close()
-        await self._shown.close()
-        await self._replies.close()
-        await self.tasks.close()
-        await self._leave()
+        await self.tasks.close(AGAIN_S)
+        await self._disconnect()
 
-    async def _leave(self) -> None:
-        await self.staging.close()
-        await self._records.close()
+    async def _leave_groups(self) -> None:
+        await self._flusher.flush()
+        await self._groups.close()
+        await self._shown.close()
+
+    async def _disconnect(self) -> None:
+        parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
         if self.topics.registry is not None:
-            await self.topics.registry.close()
-        await self.documents.close()
-        await self._fetcher.close()
-        await self.cluster.close()
+            parts.append(self.topics.registry.close())
+        await self._soon(*parts, self.cluster.close())
+        await self.tasks.close(AGAIN_S)
+
+    async def _soon(self, *parts: Coroutine[Any, Any, None]) -> None:
+        """Have parts end side by side, as far as that is done soon."""
+        await asyncio.wait([self.tasks.spawn(one, "leave") for one in parts], timeout=LEAVE_S)
 
     def new_name(self, kind: str) -> str:
         """A name that no other client has: `{kind}-{instance}-{number}`."""
