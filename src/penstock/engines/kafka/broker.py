@@ -34,9 +34,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
-from .driver.transactions import Transactions
 from .elsewhere import ShownConsumers
-from .entries import EntryPublishing
 from .groups import Groups
 from .hosting import Hosting
 from .journals import KafkaJournals
@@ -46,8 +44,7 @@ from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
 from .schema_registry.opening import open_registry
-from .staging.space import Space
-from .staging.staging import Staging
+from .staging.opening import open_staging
 from .subscriptions import KafkaSubscriptions
 from .topics import KafkaTopics
 
@@ -94,11 +91,9 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        registry = open_registry(
-            settings, self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes, self.tasks
-        )
+        parts = self.documents, self.namespaces, self.naming
+        registry = open_registry(settings, *parts, clock, own, self.tasks)
         self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
-        self._registry = registry
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -115,9 +110,7 @@ class KafkaBroker:
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
         )
-        if registry is not None:
-            self.topics.framings = registry
-            self.topics.learn_schemas = registry.learn
+        self.topics.registry = registry
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -131,28 +124,11 @@ class KafkaBroker:
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
         self._replies = KafkaReplies(partitions, clock, encoder, self.requests)
-        self.staging = Staging(
-            Space(self.cluster, settings.documents_topic, own.stage_timeout_ms, own.max_message_bytes),
-            Transactions(
-                self.cluster.properties,
-                compression=settings.compression,
-                message_bytes_max=own.max_message_bytes,
-                timeout_s=self.cluster.timeout_s,
-            ),
-            self._records,
-            self._fetcher,
-            self.topics,
-            EntryPublishing(self.producer),
-            clock,
-            self.tasks,
-            own.stage_timeout_ms,
-        )
         self._publishing = Publishing(
-            self._records,
-            self.schemas,
-            self._replies.replies,
-            bytes_max=own.max_message_bytes,
-            framings=registry,
+            self._records, self.schemas, self._replies.replies, registry, bytes_max=own.max_message_bytes
+        )
+        self.staging = open_staging(
+            self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks
         )
         self._instance, self._names = secrets.token_hex(4), 0
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
@@ -231,8 +207,8 @@ class KafkaBroker:
     async def _leave(self) -> None:
         await self.staging.close()
         await self._records.close()
-        if self._registry is not None:
-            await self._registry.close()
+        if self.topics.registry is not None:
+            await self.topics.registry.close()
         await self.documents.close()
         await self._fetcher.close()
         await self.cluster.close()
