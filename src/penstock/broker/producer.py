@@ -35,10 +35,6 @@ ReplyOrError = Reply | PenstockError
 class Request(Protocol):
     """A wait for a reply. What it ends with is given to one caller, once."""
 
-    @property
-    def names(self) -> tuple[str, str, int]:
-        """Topic, producer and sequence id of the request."""
-
     def call_when_ended(self, on_end: Callable[["Request", ReplyOrError], None]) -> None:
         """Have `on_end` called with what the wait ends with; now where it has ended. Not after `withdraw`."""
 

@@ -77,7 +77,7 @@ class ProducerHandler:
         self._more = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._requests: set[Request] = set()
+        self._requests: dict[Request, int] = {}  # with the sequence ids that the client knows them by
         self._takes_requests = peer.features.supports_request_reply
         self._why = f"producer {producer_id} waits for the store"
         self._task = peer.tasks.spawn(self._run(), f"publish to {producer.topics[0].name}")
@@ -117,12 +117,12 @@ class ProducerHandler:
         sequence_id, timeout_ms = asked
         topic = self.producer.topics[0].name.base
         request = self._peer.broker.requests.wait((str(topic), self.producer.name, sequence_id), timeout_ms)
-        self._requests.add(request)
+        self._requests[request] = sequence_id
         request.call_when_ended(self._replied)
         return request
 
     def _replied(self, request: Request, got: ReplyOrError) -> None:
-        self._requests.discard(request)
+        sequence_id = self._requests.pop(request)
         if isinstance(got, PenstockError):
             return  # its time is over, or it was not stored: the client knows by its own clock, or its receipt
         self._peer.send(
@@ -131,7 +131,7 @@ class ProducerHandler:
                 request_message_id=answers.id_data(got.request_id),
                 reply_payload=got.content,
                 is_error=got.is_error,
-                sequence_id=request.names[2],
+                sequence_id=sequence_id,
             )
         )
 
