@@ -1,16 +1,27 @@
-"""Spark before a real Kafka: topics as tables, as streams and as sinks that write exactly once."""
+"""Spark before a real Kafka: topics as tables, as streams and as sinks that write exactly once.
+
+Run as a program, this file is a server that is killed around the commit of a batch.
+"""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.conftest import spark  # noqa: F401 - the one session of a run
 from tests.support.kafka_broker import KafkaCluster
+from tests.support.pulsar_broker import free_ports
 
 from penstock.broker.settings import ClusterSettings
 from penstock.client.http import HttpClient
@@ -141,3 +152,130 @@ def test_a_stream_goes_on_from_its_checkpoint(
     assert len(follow(maxOffsetsPerTrigger=60)) >= 2
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     assert sorted(int(row.text) for row in rows) == list(range(500))
+
+
+def test_rows_are_written_by_schema_and_at_least_once_where_asked(
+    server: Address,
+    client: HttpClient,
+    spark: SparkSession,  # noqa: F811
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    topic = new_topic(client, 2)
+    path = f"/admin/v2/schemas/public/default/{topic.local}/schema"
+    client.call("POST", path, body=SCHEMA)
+    orders = spark.range(0, 300, 1, 2).selectExpr(
+        "string(id) AS key", "named_struct('id', int(id), 'item', concat('i', id)) AS value"
+    )
+    target = orders.write.format("penstock").option("url", server.url).option("topic", str(topic))
+    target.mode("append").save()
+    assert "is written at least once" not in capfd.readouterr().err
+    rows = read(spark, server, topic, value_decode="struct", include="schema_version").collect()
+    assert sorted((row.value.id, row.value.item) for row in rows) == [(n, f"i{n}") for n in range(300)]
+    assert {row.schema_version for row in rows} == {0}
+    target.option("delivery", "at_least_once").mode("append").save()
+    assert read(spark, server, topic).count() == 600
+
+
+def test_a_stream_is_written_exactly_once(
+    server: Address,
+    client: HttpClient,
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Each task fails once after it staged, and a batch is run again that was committed: no row is there twice."""
+    source, target = new_topic(client, 1), new_topic(client, 2)
+    publish(client, source, 0, 300)
+
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails after its last row")
+
+    def copy() -> None:
+        frame = spark.readStream.format("penstock").option("url", server.url)
+        frame = frame.option("subscribe", str(source)).option("startingOffsets", "earliest").load()
+        rows = frame.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")
+        rows = rows.mapInArrow(fail_once, "key string, value string")
+        writer = rows.writeStream.format("penstock").option("url", server.url).option("topic", str(target))
+        writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+        assert writer.start().awaitTermination(200)
+
+    copy()
+    last = max((tmp_path / "c" / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    last.unlink()  # the driver was killed after the commit, and before it wrote that down
+    copy()
+    rows = read(spark, server, target).collect()
+    assert sorted(int(row.value) for row in rows) == list(range(300))
+    assert len({(row.partition, row.offset) for row in rows}) == 300
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_server_is_killed_around_a_commit(
+    kafka_cluster: KafkaCluster,
+    server: Address,
+    client: HttpClient,
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+    when: str,
+) -> None:
+    """Another one comes to its place, and answers the writer that asks again."""
+    target = new_topic(client, 2)
+    port = free_ports(1)[0]
+    addresses = ["--http", f"127.0.0.1:{port}", "--pulsar", "127.0.0.1:0"]
+    serve = ["serve", "--data", str(tmp_path), *addresses, "--engine", kafka_cluster.service_url]
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")])
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(*program: str) -> None:
+        command = [sys.executable, *program, *serve]
+        processes.append(
+            subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE)
+        )
+
+    def follow() -> None:
+        processes[0].wait()
+        start("-m", "penstock")
+
+    start(__file__, when, target.local)
+    dying = processes[0]
+    assert dying.stdout is not None
+    assert dying.stdout.readline(), "it is ready"
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        rows = spark.range(0, 200, 1, 2).selectExpr("string(id) AS key", "string(id) AS value")
+        writer = rows.write.format("penstock").option("url", f"http://127.0.0.1:{port}")
+        writer.option("topic", str(target)).mode("append").save()
+    finally:
+        died = dying.poll()
+        dying.kill()
+        thread.join()
+        processes[1].terminate()
+        for process in processes:
+            process.communicate()
+    assert died == -signal.SIGKILL
+    found = read(spark, server, target).collect()
+    assert sorted(int(row.value) for row in found) == list(range(200))
+
+
+def serve_and_die(when: str, topic: str, arguments: list[str]) -> None:
+    from penstock.cli import main
+    from penstock.engines.kafka.driver.transactions import Transaction
+
+    commit = Transaction.commit
+
+    async def die(self: Transaction) -> None:
+        ours = any(at[0] == topic for at in self.stored)
+        if when == "after" or not ours:
+            await commit(self)
+        if ours:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Transaction.commit = die  # type: ignore[method-assign]
+    main(arguments)
+
+
+if __name__ == "__main__":
+    serve_and_die(sys.argv[1], sys.argv[2], sys.argv[3:])

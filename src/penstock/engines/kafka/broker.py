@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from penstock.broker.capability import Capability
@@ -18,7 +18,6 @@ from penstock.engines.registry.namespaces import ALWAYS
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
-from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
@@ -35,9 +34,7 @@ from .documents import Documents
 from .driver.fetcher import Fetcher
 from .driver.member import Members
 from .driver.producer import RecordProducer
-from .driver.transactions import Transactions
 from .elsewhere import ShownConsumers
-from .entries import EntryPublishing
 from .groups import Groups
 from .hosting import Hosting
 from .journals import KafkaJournals
@@ -47,8 +44,7 @@ from .producer import Producer
 from .publishing import Publishing
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
 from .schema_registry.opening import open_registry
-from .staging.space import Space
-from .staging.staging import Staging
+from .staging.opening import open_staging
 from .subscriptions import KafkaSubscriptions
 from .topics import KafkaTopics
 
@@ -99,11 +95,9 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        registry = open_registry(
-            settings, self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes, self.tasks
-        )
+        parts = self.documents, self.namespaces, self.naming
+        registry = open_registry(settings, *parts, clock, own, self.tasks)
         self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
-        self._registry = registry
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -120,9 +114,7 @@ class KafkaBroker:
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
         )
-        if registry is not None:
-            self.topics.framings = registry
-            self.topics.learn_schemas = registry.learn
+        self.topics.registry = registry
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -132,46 +124,28 @@ class KafkaBroker:
             message_bytes_max=own.max_message_bytes,
         )
         self.journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
-        self._reply_partitions = ReplyPartitions(
+        partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
-        self.staging = Staging(
-            Space(self.cluster, settings.documents_topic, own.stage_timeout_ms, own.max_message_bytes),
-            Transactions(
-                self.cluster.properties,
-                compression=settings.compression,
-                message_bytes_max=own.max_message_bytes,
-                timeout_s=self.cluster.timeout_s,
-            ),
-            self._records,
-            self._fetcher,
-            self.topics,
-            EntryPublishing(self.producer),
-            clock,
-            self.tasks,
-            own.stage_timeout_ms,
-        )
-        self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
+        self._replies = KafkaReplies(partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records,
-            self.schemas,
-            self._replies,
-            bytes_max=own.max_message_bytes,
-            framings=registry,
+            self._records, self.schemas, self._replies.replies, registry, bytes_max=own.max_message_bytes
         )
-        self._instance = secrets.token_hex(4)
+        self.staging = open_staging(
+            self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks
+        )
+        self._instance, self._names = secrets.token_hex(4), 0
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
         self._members = Members({**self.cluster.properties, "client.id": client_id})
-        self._groups = Groups(self._members, self.cluster.groups, self.tasks, settings.group_prefix)
-        self._shown = ShownConsumers(
-            self.documents, self.cluster.groups, client_id, settings.group_prefix, self.tasks.spawn
-        )
-        self.cluster.shown = self._consumers_of
+        prefix, groups = settings.group_prefix, self.cluster.groups
+        self._groups = Groups(self._members, groups, self.tasks, prefix)
+        self._shown = ShownConsumers(self.documents, groups, client_id, prefix, self.naming, self.tasks.spawn)
+        self.cluster.shown = self._shown.of
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        replies = KafkaReplies(self._replies)
-        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
+        give_reply = self._replies.reply
+        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
         self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
@@ -188,9 +162,7 @@ class KafkaBroker:
         self.subscribe_pattern = self._consumers.subscribe_pattern
         self.leave = self._consumers.leave
         self.policies.changed = self._policies_changed
-        self.topics.listeners.add(self.watches.changed)
-        self.topics.listeners.add(self._topic_changed)
-        self._names = 0
+        self.topics.listeners.update((self.watches.changed, self._topic_changed))
 
     async def start(self) -> None:
         """Reach the cluster, and read what is kept there; raises UNAVAILABLE."""
@@ -202,7 +174,7 @@ class KafkaBroker:
             await self.schemas.load()
             self._name_topics()
             await self.topics.load()
-            await self._reply_partitions.start()
+            await self._replies.start()
             await self._shown.load()
         except BaseException:
             await self._disconnect()
@@ -243,8 +215,8 @@ class KafkaBroker:
 
     async def _disconnect(self) -> None:
         parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
-        if self._registry is not None:
-            parts.append(self._registry.close())
+        if self.topics.registry is not None:
+            parts.append(self.topics.registry.close())
         await self._soon(*parts, self.cluster.close())
         await self.tasks.close(AGAIN_S)
 
@@ -274,10 +246,6 @@ class KafkaBroker:
         producer = Producer(name, topics, options, self._publishing, own_name)
         producer.attach()
         return producer
-
-    async def _consumers_of(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
-        place = self.naming.kafka_name(log.base), max(0, log.partition)
-        return await self._shown.of(log, place, subscription)
 
     # -- what the parts tell one another
 

@@ -22,9 +22,9 @@ from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.model.schema import SchemaInfo
 
 from .driver.record import NewRecord
-from .framing import UnknownVersion, plain_value
+from .framing import plain_value
 from .publishing import Posting, Publishing
-from .records import record_of, records_of
+from .records import record_of
 from .topic import KafkaTopic
 
 
@@ -198,7 +198,9 @@ class Producer:
         for item in items:
             first = len(results)
             try:
-                records = await self._records(item.content)
+                records = await self._publishing.records_of(
+                    self._topic, item.content, numbered=bool(self._kept_name)
+                )
             except PenstockError as error:
                 results.append(error)
             else:
@@ -212,16 +214,6 @@ class Producer:
             failed = [one for one in results[own.start : own.stop] if isinstance(one, PenstockError)]
             item.settle(failed[0] if failed else results[own.start] or _internal_error())
         return [item.result or _internal_error() for item in items]
-
-    async def _records(self, entry: NewEntry) -> Sequence[NewRecord]:
-        """As `records_of`; schemas that are not known here are asked for."""
-        versions: list[int] = []
-        while True:
-            framing = await self._publishing.framing(self._topic, versions)
-            try:
-                return records_of(entry, numbered=bool(self._kept_name), framing=framing)
-            except UnknownVersion as unknown:
-                versions.append(unknown.version)
 
     async def _room(self) -> None:
         if self.close_reason is not None:

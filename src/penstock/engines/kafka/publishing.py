@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from penstock.broker.producer import Result
 from penstock.broker.schemas import Schemas
 from penstock.engines.shared.replies import Replies
+from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
@@ -13,7 +14,8 @@ from penstock.runtime.tasks import finished
 
 from .driver.producer import RecordProducer
 from .driver.record import NewRecord
-from .framing import Framing, Framings
+from .framing import Framing, Framings, UnknownVersion
+from .records import records_of
 from .topic import KafkaTopic
 
 _CLOCK = LoopClock()
@@ -27,9 +29,9 @@ class Publishing:
         records: RecordProducer,
         schemas: Schemas,
         replies: Replies,
+        framings: Framings | None,
         *,
         bytes_max: int,
-        framings: Framings | None = None,
     ) -> None:
         self.records = records
         self.schemas = schemas
@@ -49,6 +51,16 @@ class Publishing:
             if version is not None and not framings.framing(topic).knows(version):
                 await framings.find_version(topic, version)
         return framings.framing(topic)
+
+    async def records_of(self, topic: TopicName, entry: NewEntry, *, numbered: bool) -> list[NewRecord]:
+        """As `records.records_of`; schemas that are not known here are asked for."""
+        versions: list[int] = []
+        while True:
+            framing = await self.framing(topic, versions)
+            try:
+                return records_of(entry, numbered=numbered, framing=framing)
+            except UnknownVersion as unknown:
+                versions.append(unknown.version)
 
     async def one(self, topic: KafkaTopic, record: NewRecord) -> int:
         """Store one record; returns its offset, or raises why it is not stored."""

@@ -245,10 +245,11 @@ class KafkaAdmin:
         async def answered() -> Any:
             return await asyncio.wrap_future(ask())
 
+        used = id(self.client)
         try:
             return await _patiently(answered, what)
         except PenstockError as error:
-            if self._renewed and error.kind is ErrorKind.UNAVAILABLE:
+            if self._renewed and error.kind is ErrorKind.UNAVAILABLE and id(self._made) == used:
                 await self.close()
             raise
 

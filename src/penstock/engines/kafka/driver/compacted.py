@@ -31,12 +31,18 @@ class CompactedTopic:
     """`changed` is called on the loop with each batch of rows that was read, of this process and of others, in their order."""
 
     def __init__(
-        self, properties: Properties, topic: str, timeout_s: float, changed: Callable[[list[Row]], None]
+        self,
+        properties: Properties,
+        topic: str,
+        timeout_s: float,
+        changed: Callable[[list[Row]], None],
+        wait_ms: int = 500,
     ) -> None:
         self._properties = properties
         self._topic = topic
         self._timeout_s = timeout_s
         self._changed = changed
+        self._wait_ms = wait_ms
         self._ending = Event()
         self._thread: Thread | None = None
         self._producer: Any = None
@@ -119,6 +125,7 @@ class CompactedTopic:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": self._wait_ms,
                 "isolation.level": "read_committed",
             }
         )

@@ -1,12 +1,14 @@
 """Transactions: records in several partitions that readers of committed records see together, or never.
 
 A transactional id has one producer: opening another one, in any process, ends what the one before had begun, and fences it off.
+A producer that committed is kept for a while, as opening one takes half a second: nothing it sends is stored once it was fenced off.
 librdkafka's calls wait for brokers, so that each is made in a thread.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -22,6 +24,8 @@ from .threads import DaemonThreads
 
 log = logging.getLogger(__name__)
 
+KEPT_MAX: Final = 32  # producers between transactions
+KEPT_S: Final = 60.0
 AT_ONCE: Final = 8  # transactions of a process; the next ones wait
 ABORT_S: Final = 5.0  # for an answer; whoever opens the id next aborts it anyway
 ROOM_S: Final = 0.1  # of one wait for records that are on their way
@@ -57,6 +61,12 @@ class Stored(msgspec.Struct):
     count: int
 
 
+class _Kept(msgspec.Struct, frozen=True):
+    producer: Any
+    timeout_ms: int
+    since_s: float
+
+
 class Transactions:
     """What opens producers with transactional ids. Made on the loop."""
 
@@ -66,6 +76,7 @@ class Transactions:
         self.timeout_s = timeout_s
         self.turns = asyncio.Semaphore(AT_ONCE)
         self.executor = DaemonThreads(AT_ONCE, "kafka-commit")
+        self._kept: dict[str, _Kept] = {}
         self._properties = {
             **properties,
             "compression.type": compression,
@@ -84,22 +95,50 @@ class Transactions:
             "message.timeout.ms": timeout_ms,
         }
 
+    def take(self, transactional_id: str, timeout_ms: int) -> Any:
+        """The producer that was kept for an id; None where there is none for transactions of that time."""
+        kept = self._kept.pop(transactional_id, None)
+        if kept is None or kept.timeout_ms < min(timeout_ms, TIMEOUT_MS_MAX):
+            return None
+        return kept.producer
+
+    def keep(self, transactional_id: str, timeout_ms: int, producer: Any) -> None:
+        """Keep a producer whose transaction is over."""
+        self._kept[transactional_id] = _Kept(producer, timeout_ms, monotonic())
+        if len(self._kept) > KEPT_MAX:
+            self._drop(next(iter(self._kept)))
+
+    def sweep(self) -> None:
+        """Let producers go that were not used lately."""
+        before = monotonic() - KEPT_S
+        for transactional_id, kept in list(self._kept.items()):
+            if kept.since_s < before:
+                self._drop(transactional_id)
+
+    def _drop(self, transactional_id: str) -> None:
+        # The last reference goes in a thread: it waits for librdkafka's.
+        holder = [self._kept.pop(transactional_id)]
+        self.executor.submit(holder.clear)
+
     def close(self) -> None:
         """No more calls."""
-        self.executor.shutdown(wait=False, cancel_futures=True)
+        for transactional_id in list(self._kept):
+            self._drop(transactional_id)
+        self.executor.shutdown(wait=False, cancel_futures=False)
 
 
 class Transaction:
     """One transaction under a transactional id, as a context: what is not committed at its end is aborted.
 
-    After it was entered, nothing that another producer began under the id can be committed any more. Raises Interrupted,
-    UNAVAILABLE, FORBIDDEN, and what the cluster refuses of records.
+    If it commits, no other producer of the id was opened since the one of this transaction was, and what those before had
+    begun was over by then. Raises Interrupted, UNAVAILABLE, FORBIDDEN, and what the cluster refuses of records.
     """
 
     def __init__(self, of: Transactions, transactional_id: str, timeout_ms: int) -> None:
         self.stored: dict[At, Stored] = {}
         self._of = of
-        self._properties = of.configured(transactional_id, timeout_ms)
+        self._id = transactional_id
+        self._timeout_ms = timeout_ms
         self._made: Any = None
         self._failed: KafkaError | None = None
         self._ended = False
@@ -107,6 +146,7 @@ class Transaction:
     async def __aenter__(self) -> "Transaction":
         await self._of.turns.acquire()
         try:
+            self._made = self._of.take(self._id, self._timeout_ms)
             await self._run(self._open)
         except BaseException:
             await self.__aexit__()
@@ -115,7 +155,11 @@ class Transaction:
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            await asyncio.wrap_future(self._of.executor.submit(self._close))
+            if self._ended:
+                self._of.keep(self._id, self._timeout_ms, self._made)
+                self._made = None
+            else:
+                await asyncio.wrap_future(self._of.executor.submit(self._close))
         finally:
             self._of.turns.release()
 
@@ -134,8 +178,9 @@ class Transaction:
     # -- in a thread
 
     def _open(self) -> None:
-        self._made = Librdkafka(self._properties)
-        self._made.init_transactions(self._of.timeout_s)
+        if self._made is None:
+            self._made = Librdkafka(self._of.configured(self._id, self._timeout_ms))
+            self._made.init_transactions(self._of.timeout_s)
         self._made.begin_transaction()
 
     def _send(self, at: At, records: Sequence[NewRecord]) -> None:
@@ -174,14 +219,13 @@ class Transaction:
         made, self._made = self._made, None
         if made is None:
             return
-        if not self._ended:
-            try:
-                made.purge(blocking=False)
-                made.abort_transaction(ABORT_S)
-            except KafkaException as error:
-                found = error_of(error)
-                if found is None or not (found.fatal() or found.code() in _FENCED):
-                    log.warning("a transaction could not be aborted: %s", error)
+        try:
+            made.purge(blocking=False)
+            made.abort_transaction(ABORT_S)
+        except KafkaException as error:
+            found = error_of(error)
+            if found is None or not (found.fatal() or found.code() in _FENCED):
+                log.warning("a transaction could not be aborted: %s", error)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -9,7 +9,7 @@ import msgspec
 from penstock.broker.staging import Caller, Expected
 from penstock.engines.kafka.driver.record import At, NewRecord
 from penstock.engines.kafka.driver.transactions import Transaction
-from penstock.engines.kafka.records import records_of
+from penstock.engines.kafka.publishing import Publishing
 from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.kafka.topics import KafkaTopics
 from penstock.engines.shared.batches import (
@@ -32,9 +32,6 @@ from penstock.runtime.clock import Clock
 from .parts import Parts, Staged
 from .writers import Writers
 
-# While a transaction is open, readers of its topics see nothing behind its first record: it is as short as its size allows.
-TRANSACTION_MS: Final = 60_000
-BYTES_PER_MS: Final = 1000
 _GONE: Final = (ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.BAD_PARAMETER)
 
 log = logging.getLogger(__name__)
@@ -43,10 +40,13 @@ log = logging.getLogger(__name__)
 class Committing:
     """For one who holds the writer's lock."""
 
-    def __init__(self, writers: Writers, parts: Parts, topics: KafkaTopics, clock: Clock) -> None:
+    def __init__(
+        self, writers: Writers, parts: Parts, topics: KafkaTopics, publishing: Publishing, clock: Clock
+    ) -> None:
         self._writers = writers
         self._parts = parts
         self._topics = topics
+        self._publishing = publishing
         self._clock = clock
 
     async def commit(
@@ -82,7 +82,7 @@ class Committing:
 
         await self._parts.catch_up()
         size = sum(each.size_bytes for each in stages)
-        made, new = await self._writers.alone(writer, attempt, TRANSACTION_MS + size // BYTES_PER_MS)
+        made, new = await self._writers.alone(writer, attempt, size)
         if new:
             await self._clear(writer, batch, [each.stage for each in stages], targets)
         return made, new
@@ -107,7 +107,7 @@ class Committing:
         changes: dict[Targets | None, Claimed | Commit] = {}
         if self._writers.unclaimed(wanted.writer, caller):
             changes[None] = self._writers.claim_of(caller)
-        copying = _Copying(transaction, topics, wanted.at)
+        copying = _Copying(transaction, topics, self._publishing, wanted.at)
         for each in stages:
             for attempt, part in held.parts_of(each.stage):
                 async for name_, entries in self._parts.entries_of(attempt, part):
@@ -169,9 +169,12 @@ class Committing:
 class _Copying:
     """Entries of a commit on their way to its topics."""
 
-    def __init__(self, transaction: Transaction, topics: dict[str, KafkaTopic], at: int) -> None:
+    def __init__(
+        self, transaction: Transaction, topics: dict[str, KafkaTopic], publishing: Publishing, at: int
+    ) -> None:
         self._transaction = transaction
         self._topics = topics
+        self._publishing = publishing
         self._at = at
         self._counts: dict[At, tuple[KafkaTopic, list[int]]] = {}  # entries, messages and bytes
 
@@ -182,7 +185,8 @@ class _Copying:
         records: list[NewRecord] = []
         messages = size = 0
         for entry in entries:
-            made = records_of(msgspec.structs.replace(entry, publish_time=self._at), numbered=False)
+            entry.publish_time = self._at
+            made = await self._publishing.records_of(topic.name, entry, numbered=False)
             records += made
             messages += entry.count
             size += len(entry.data)

@@ -5,7 +5,7 @@ are stored, and the first one counts.
 """
 
 import secrets
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from struct import Struct
 from typing import Final
@@ -29,6 +29,7 @@ from penstock.runtime.tasks import finished
 from .space import PARTITIONS, Space
 
 READ_BYTES: Final = 1 << 20
+SETTLED_MS: Final = 600_000  # after its entries a part has its row, or never: its process was stopped
 _COUNT: Final = Struct(">I")  # of messages, before an entry
 
 _keys: Final = msgspec.json.Decoder(tuple[str, int, str, int, str])  # writer, batch, stage, part, attempt
@@ -124,6 +125,7 @@ class Parts:
         self._clock = clock
         self._batches: defaultdict[str, dict[int, Staged]] = defaultdict(dict)
         self._table: CompactedTopic | None = None
+        self._ends: deque[tuple[int, dict[At, int]]] = deque()  # where the partitions ended, by time
 
     async def start(self) -> None:
         """Read the table; raises UNAVAILABLE."""
@@ -228,6 +230,27 @@ class Parts:
             for batch, staged in list(batches.items()):
                 if staged.at < before:
                     await self.drop(writer, batch, staged.stages)
+
+    async def trim(self) -> None:
+        """Have Kafka delete the entries that no part has any more."""
+        await self.catch_up()
+        now, admin = self._clock.monotonic_ms(), self._space.cluster.admin
+        places: list[At] = [(self._space.entries, number) for number in range(PARTITIONS)]
+        self._ends.append((now, await admin.ends(places)))
+        if self._ends[0][0] > now - SETTLED_MS:
+            return
+        while len(self._ends) > 1 and self._ends[1][0] <= now - SETTLED_MS:
+            self._ends.popleft()
+        bounds = dict(self._ends[0][1])
+        for batches in self._batches.values():
+            for staged in batches.values():
+                for _, _, part in staged.rows.values():
+                    at = (self._space.entries, part.partition)
+                    bounds[at] = min(bounds[at], part.first)
+        begins = await admin.begins(places)
+        more = {at: bound for at, bound in bounds.items() if bound > begins[at]}
+        if more:
+            await admin.delete_records(more)
 
     # -- entries
 

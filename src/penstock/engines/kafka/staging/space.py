@@ -9,6 +9,7 @@ from penstock.engines.kafka.driver.record import At
 from penstock.model.errors import ErrorKind, PenstockError
 
 PARTITIONS: Final = 8  # of what is staged
+WAIT_MS: Final = 50  # until it is known that a table ends with the marker of a transaction
 SEGMENT_MS: Final = 3_600_000
 SEGMENT_BYTES: Final = 128 << 20
 _TABLE: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
@@ -58,7 +59,7 @@ class Space:
 
     def table(self, topic: str, changed: Callable[[list[Row]], None]) -> CompactedTopic:
         """One of the two tables; to be started."""
-        return CompactedTopic(self.cluster.properties, topic, self.cluster.timeout_s, changed)
+        return CompactedTopic(self.cluster.properties, topic, self.cluster.timeout_s, changed, WAIT_MS)
 
     async def catch_up(self, table: CompactedTopic, topic: str) -> None:
         """Know all that is in a table now. What lies behind an open transaction is waited for. Raises UNAVAILABLE."""

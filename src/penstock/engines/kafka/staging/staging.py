@@ -15,6 +15,7 @@ from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.driver.producer import RecordProducer
 from penstock.engines.kafka.driver.transactions import Transaction, Transactions
 from penstock.engines.kafka.entries import EntryPublishing
+from penstock.engines.kafka.publishing import Publishing
 from penstock.engines.kafka.topics import KafkaTopics
 from penstock.engines.shared.batches import check_kept, declared, names_of
 from penstock.model.entry import NewEntry
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class Staging:
-    """`broker.Staging`. `publishing` appends without a stage. What is staged is dropped `timeout_ms` after the last of its batch."""
+    """`broker.Staging`. `entries` appends without a stage. What is staged is dropped `timeout_ms` after the last of its batch."""
 
     def __init__(
         self,
@@ -47,20 +48,21 @@ class Staging:
         records: RecordProducer,
         fetcher: Fetcher,
         topics: KafkaTopics,
-        publishing: EntryPublishing,
+        publishing: Publishing,
+        entries: EntryPublishing,
         clock: Clock,
         tasks: Tasks,
         timeout_ms: int,
     ) -> None:
         self._space = space
         self._transactions = transactions
-        self._publishing = publishing
+        self._entries = entries
         self._clock = clock
         self._tasks = tasks
         self._timeout_ms = timeout_ms
         self._parts = Parts(space, records, fetcher, clock)
         self._writers = Writers(space, transactions, clock)
-        self._committing = Committing(self._writers, self._parts, topics, clock)
+        self._committing = Committing(self._writers, self._parts, topics, publishing, clock)
         self._starting = asyncio.Lock()
         self._started = False
         self._swept_ms = clock.monotonic_ms()
@@ -92,9 +94,11 @@ class Staging:
         if not self._started or now < self._swept_ms + SWEEP_MS:
             return
         self._swept_ms = now
+        self._transactions.sweep()
         try:
             before = self._clock.now_ms() - self._timeout_ms
             await self._parts.expire(before)
+            await self._parts.trim()
             for name in self._writers.names:
                 known = self._writers.known(name)
                 if known is not None and expired(known.writer, min(before, self._clock.now_ms() - FORGET_MS)):
@@ -104,7 +108,7 @@ class Staging:
             log.warning("what is staged could not be swept: %s", error.message)
 
     async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
-        return await self._publishing.append(topic, entries, deduplicate=deduplicate)
+        return await self._entries.append(topic, entries, deduplicate=deduplicate)
 
     # -- what there is
 

@@ -1,7 +1,7 @@
 """The writers of staged batches: whose they are, and what they committed last, in a table that transactions are written to.
 
-What a writer's rows say changes in a transaction under the writer's own id. Whoever opens one has fenced off all others,
-and then reads the table to its end: what is there counts, and nothing else of the writer comes any more.
+What a writer's rows say changes in a transaction under the writer's own id. Whoever begins one reads the table to its end
+first. If it commits, no other producer of the writer was opened meanwhile: what was read was all that there is.
 """
 
 import asyncio
@@ -25,7 +25,10 @@ from .space import Space
 
 T = TypeVar("T")
 
-SHORT_MS: Final = 30_000  # of a transaction that only changes the table
+# While a transaction is open, readers of its topics see nothing behind its first record: it is as short as its size allows, in
+# steps, as a producer that is kept has the time that it was opened with.
+STEP_MS: Final = 60_000
+STEP_BYTES: Final = 60_000_000
 PAUSE_S: Final = 0.3
 ATTEMPTS: Final = 4  # at what another process gets in the way of
 
@@ -105,10 +108,9 @@ class Writers:
         """Have a writer for a while; not to be asked for again meanwhile."""
         return self._locks.hold(writer)
 
-    async def alone(
-        self, writer: str, work: Callable[[Transaction], Awaitable[T]], timeout_ms: int = SHORT_MS
-    ) -> T:
+    async def alone(self, writer: str, work: Callable[[Transaction], Awaitable[T]], size_bytes: int = 0) -> T:
         """Do something that no other process does meanwhile, for one who holds the lock; where one does, it is done again."""
+        timeout_ms = STEP_MS * (1 + size_bytes // STEP_BYTES)
         for left in reversed(range(ATTEMPTS)):
             try:
                 async with self._opened(writer, timeout_ms) as transaction:
