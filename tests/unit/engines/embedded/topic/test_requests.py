@@ -384,9 +384,9 @@ async def test_a_group_of_requests_is_asked_at_once() -> None:
             OutMessage(payload=b"%d" % n, properties={"a": "b"} if n == 2 else None) for n in range(4)
         ]
         asked = producer.ask(messages, [1000, None, 2000, 1000])
-        assert [message.sequence_id for message in messages] == [0, 1, 2, 3]
         assert [request is None for request in asked] == [False, True, False, False]
         results = await producer.publish(messages, requests=asked)
+        assert [message.sequence_id for message in messages] == [0, 1, 2, 3]
         consumer = await b.consumer()
         taken = await b.taken(consumer)
         marks = [message.properties.get(REQUEST_TIMEOUT_PROPERTY) for _, message, _ in taken]
