@@ -53,7 +53,7 @@ $(CLIENTS): tests/clients/build/%/.built: tests/clients/build.sh $(STAMPS)/toolc
 
 # The real brokers that tests stand before.
 BROKERS := $(foreach broker,pulsar kafka,tests/clusters/build/$(broker)/.built)
-$(BROKERS): tests/clusters/build/%/.built: scripts/%.sh $(STAMPS)/toolchains
+$(BROKERS): tests/clusters/build/%/.built: scripts/%.sh scripts/brokers.sh $(STAMPS)/toolchains
 	@echo "Fetching the $* broker (minutes, the first time) …"
 	@scripts/$*.sh fetch
 	@touch $@
@@ -71,6 +71,10 @@ demo: $(STAMPS)/project ## Show what Penstock does (ONCE=1: run through and leav
 .PHONY: demo-pulsar
 demo-pulsar: $(STAMPS)/project tests/clusters/build/pulsar/.built ## The same through an Apache Pulsar that is started for it
 	@PYTHON=$(BIN)/python scripts/pulsar.sh demo $(if $(ONCE),--once) $(ARGS)
+
+.PHONY: demo-kafka
+demo-kafka: $(STAMPS)/project tests/clusters/build/kafka/.built ## The same through an Apache Kafka that is started for it
+	@PYTHON=$(BIN)/python scripts/kafka.sh demo $(if $(ONCE),--once) $(ARGS)
 
 .PHONY: run
 run: $(STAMPS)/project ## Serve, with the defaults
@@ -120,14 +124,14 @@ deep: $(STAMPS)/project ## Let the property tests look further (minutes, other e
 SOAKS := tests/soak tests/integration/test_limits.py tests/integration/test_memory_attacks.py tests/integration/test_tls_renewal.py tests/pipeline/test_declared_changes.py \
   tests/integration/test_endpoints_fuzz.py tests/integration/test_openapi_fuzz.py tests/integration/test_small_disk.py \
   tests/pipeline/test_kills.py tests/pipeline/test_kills_tasks.py tests/pipeline/test_kills_server.py \
-  tests/pipeline/test_mixed.py tests/pipeline/test_cluster.py tests/clusters/test_pulsar_faults.py
+  tests/pipeline/test_mixed.py tests/pipeline/test_cluster.py tests/clusters/test_pulsar_faults.py tests/clusters/test_kafka_faults.py
 
 .PHONY: soak
 soak: $(STAMPS)/project ## Hammer a server for long, with faults (half an hour; progress is shown)
 	@PENSTOCK_SOAK=1 $(BIN)/python -m pytest -s --timeout=3600 $(SOAKS) $(ARGS)
 
 .PHONY: bench
-NAME ?= startup rest rest_consume websocket requests latency memory schemas idle store_floor codec kafka_rest binary binary_pulsar pulsar_gateway client spark_scan spark_stream spark_decode spark_sink spark_lake spark_latency
+NAME ?= startup rest rest_consume websocket requests latency memory schemas idle store_floor codec kafka_rest binary binary_pulsar pulsar_gateway kafka_gateway client spark_scan spark_stream spark_decode spark_sink spark_lake spark_latency
 bench: $(STAMPS)/project ## Measure against the floors (NAME=rest: one of them)
 	@for bench in $(NAME); do echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 

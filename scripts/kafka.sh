@@ -1,32 +1,24 @@
 #!/usr/bin/env bash
-# Apache Kafka on this machine, for tests.
+# Apache Kafka on this machine, for tests and for the demo.
 #
 # kafka.sh fetch: download its jars (broker and tools, 55 MB), and Apicurio, a schema registry (140 MB), once, into
 #   tests/clusters/build/kafka. Where Java or Maven is missing, or nothing can be downloaded, the files `missing` and
 #   `registry-missing` there say so, and the tests that need them are skipped with this line.
+# kafka.sh demo [argument of `penstock demo` …]: run the demo through a broker of its own, which is started for it and ended
+#   with it; through the cluster that KAFKA_URL names, where it is set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=$PWD/tests/clusters/build/kafka
 
+readonly NAME=kafka
 readonly KAFKA=4.1.1
 readonly SLF4J=1.7.36
 readonly APICURIO=2.6.13.Final
-
-has() { command -v "$1" >/dev/null 2>&1; }
-missing() {
-  echo "$1" >"$out/missing"
-  echo "skipped: what needs a Kafka: $1" >&2
-  exit 0
-}
-# at_least 17 21.0.1: the second version is as new as the first.
-at_least() { printf '%s\n%s\n' "$1" "$2" | sort -C -V; }
-java_version() { java -version 2>&1 | sed -n '1s/.*version "\([0-9.]*\).*/\1/p'; }
+# shellcheck source=scripts/brokers.sh
+source scripts/brokers.sh
 
 fetch() {
-  mkdir -p "$out"
-  rm -f "$out/missing"
-  has java && has mvn || missing "java (17 or later) and mvn are needed"
-  at_least 17 "$(java_version)" || missing "java 17 or later is needed"
+  prepare_fetch
   local jars=$out/kafka-$KAFKA
   if [[ ! -e $jars/.done ]]; then
     rm -rf "$out"/kafka-*
@@ -76,13 +68,45 @@ pom() {
 XML
 }
 
+demo() {
+  if [[ -z ${KAFKA_URL:-} ]]; then start; fi
+  ${PYTHON:-.venv/bin/python} -m penstock demo --engine "$KAFKA_URL" "$@"
+}
+
+# One node at free ports, with its data in a folder that is removed at the end.
+start() {
+  prepare_start
+  local port control
+  read -r port control < <(free_ports 2)
+  local address=127.0.0.1:$port listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$control
+  local settings=(
+    process.roles=broker,controller node.id=1 controller.quorum.bootstrap.servers="127.0.0.1:$control"
+    listeners="$listeners" advertised.listeners="$listeners"
+    controller.listener.names=CONTROLLER inter.broker.listener.name=PLAINTEXT
+    listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+    log.dirs="$folder/logs" offsets.topic.replication.factor=1 offsets.topic.num.partitions=4
+    transaction.state.log.replication.factor=1 transaction.state.log.min.isr=1 transaction.state.log.num.partitions=4
+    group.initial.rebalance.delay.ms=0 auto.create.topics.enable=false
+  )
+  printf '%s\n' "${settings[@]}" >"$folder/server.properties"
+  echo "Starting Apache Kafka $KAFKA (one node) …"
+  java -Xmx256m -cp "$out/home/*" kafka.tools.StorageTool format --standalone -t MkU3OEVBNTcwNTJENDM2Qk \
+    -c "$folder/server.properties" >"$folder/output" 2>&1 || { cat "$folder/output" >&2; exit 1; }
+  in_background java -Xms128m -Xmx768m -cp "$out/home/*" kafka.Kafka "$folder/server.properties"
+  KAFKA_URL=kafka://$address
+  wait_until listens "$port"
+}
+
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
 case ${1:-} in
 fetch)
   (fetch) # which exits where something is missing
   fetch_registry
   ;;
+demo) demo "${@:2}" ;;
 *)
-  echo "usage: $0 fetch" >&2
+  echo "usage: $0 fetch | demo [argument …]" >&2
   exit 2
   ;;
 esac

@@ -35,10 +35,3 @@ def test_the_demo_runs_through_and_leaves_nothing(pulsar_cluster: PulsarCluster)
     assert "which has every flight once" in done.stdout
     left = pulsar_cluster.admin("GET", "namespaces/public").json()
     assert not [name for name in left if name.startswith("public/penstock-demo-")]
-
-
-def test_engine_and_admin_go_together() -> None:
-    command = [sys.executable, "-m", "penstock", "demo", "--engine", "pulsar://127.0.0.1:1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "--engine and --admin go together" in done.stderr

@@ -195,7 +195,9 @@ def test_clients_of_pulsar_at_several_processes_share_a_topic(
                 initial_position=pulsar.InitialPosition.Earliest,
                 message_listener=arrived,
             )
-        producer = client.create_producer(topic, batching_enabled=True)
+        publishing = pulsar.Client(server.pulsar, logger=quiet)
+        clients.callback(publishing.close)
+        producer = publishing.create_producer(topic, batching_enabled=True)
         for number in range(count):
             producer.send_async(b"%d" % number, lambda *_: None, partition_key=str(number))
         producer.flush()

@@ -295,6 +295,36 @@ async def test_a_name_that_requests_share_moves_between_processes(
     assert seen == ["0 of one", "0 of two", "1 of one", "1 of two"]
 
 
+async def test_requests_without_a_sequence_id_are_no_repeats(
+    pulsar_cluster: PulsarCluster, pulsar_namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where others published under the name, or after them, before they are sent."""
+    monkeypatch.setattr(partitions, "NAME_WAIT_S", 60.0)  # machines are busy
+    path = f"namespaces/{pulsar_namespace}/deduplication"
+    await asyncio.to_thread(pulsar_cluster.admin, "POST", path, json=True)
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(engine(pulsar_cluster, pulsar_namespace))
+        two = await stack.enter_async_context(engine(pulsar_cluster, pulsar_namespace))
+        first = await one.producer(name="shared", shared_name=True)
+        second = await two.producer(one.topic, name="shared", shared_name=True)
+        ids(await first.publish(texts("0")))
+        for number in range(1, 4):
+            ids(await second.publish(texts(str(number))))
+        message = texts("4")
+        requests = first.ask(message, [60_000])
+        # The first request of a process listens for replies before it is sent: what comes meanwhile overtakes it.
+        found = await asyncio.gather(
+            first.publish(message, requests=requests), first.publish(texts("5")), first.publish(texts("6"))
+        )
+        for results in found:
+            assert UNKNOWN_ID not in ids(results)
+        for request in requests:
+            assert request is not None
+            request.withdraw()
+        topic = one.topic
+    assert sorted(await payloads(pulsar_cluster, topic, 7)) == list("0123456")
+
+
 async def test_a_producer_of_requests_leaves_when_it_is_not_used(
     pulsar_cluster: PulsarCluster, ours: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,8 +16,9 @@ from penstock.engines.embedded.memory import MemoryStore
 from penstock.engines.embedded.sqlite import SqliteStore
 from penstock.engines.shared.routing import Router
 from penstock.model.entry import AppendResult, NewEntry
+from penstock.model.message import OutMessage
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import Hashing, NamespacePolicies, Routing
+from penstock.model.policy import Hashing, NamespacePolicies, ProducerOptions, Routing
 from penstock.protocols.websocket import replies
 from penstock.runtime.tasks import Tasks
 from penstock.testing.clock import ManualClock
@@ -440,6 +441,26 @@ async def test_a_request_repeated_after_a_lost_connection_waits_for_the_same_mes
         await answered(receiving, await receiving.message(), "!")
         assert content(await again.receive()) == "!"
         await receiving.nothing_more()
+
+
+async def test_requests_without_a_sequence_id_are_no_repeats_of_others_under_their_name() -> None:
+    """Numbers that the server gave say nothing, as another producer of the name has the same ones."""
+    async with WebSocketServer.open() as server:
+        name = NamespaceName.of("public", "default")
+        await server.broker.namespaces.update(name, NamespacePolicies(deduplication=True))
+        receiving = await replier(server, "Exclusive")
+        sending = await requester(server, "producerName=p")
+        shared = await server.broker.producer(TOPIC, ProducerOptions(name="p", shared_name=True))
+        await shared.publish([OutMessage(payload=b"%d" % number) for number in range(3)])
+        await ask(sending, "3", context="3")
+        await sending.publish("4")
+        reply_of = asyncio.get_running_loop().create_task(shared.request(OutMessage(payload=b"5"), 60_000))
+        frames = [await receiving.message() for _ in range(6)]
+        assert [text(frame) for frame in frames] == list("012345")
+        await answered(receiving, frames[3], "re 3")
+        await answered(receiving, frames[5], "re 5")
+        assert content(await sending.receive()) == "re 3"
+        assert (await reply_of).content == b"re 5"
 
 
 async def test_a_request_that_was_not_stored_in_time_is_withdrawn() -> None:

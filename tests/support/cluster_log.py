@@ -25,6 +25,7 @@ class ClusterLog:
         self.first = 0
         self.next = 0
         self.appended = 0
+        self.marks = 0
         self.grew = asyncio.Event()
 
     def append(self, *payloads: bytes, skip: int = 0) -> Entry:
@@ -41,6 +42,11 @@ class ClusterLog:
         self.grew.set()
         self.grew = asyncio.Event()
         return entry
+
+    def mark(self) -> None:
+        """Append an offset that is no message's."""
+        self.next += 1
+        self.marks += 1
 
     def trim(self, entries: int) -> None:
         """Let the first entries go."""
@@ -60,6 +66,7 @@ class TopicOfProcess:
         self.first_entry = 0
         self.next_entry = 0
         self.reads = 0
+        self._gap = (-1, -1)
         self._log = log
 
     @property
@@ -73,12 +80,17 @@ class TopicOfProcess:
         else:
             self.first_entry = self.next_entry  # where an empty log ends is not known
 
+    def gap_end(self, entry_id: int) -> int:
+        return self._gap[1] if entry_id == self._gap[0] else entry_id
+
     async def read(self, entry_id: int, entries_max: int, bytes_max: int = 0) -> list[Entry]:
         await asyncio.sleep(0)
         self.reads += 1
         if entry_id >= self.next_entry:
             return []
         found = [one for one in self._log.entries if one.end > entry_id and one.offset < self.next_entry]
+        if not found and self._log.marks:
+            self._gap = (entry_id, self.next_entry)
         if not found or found[0].offset > entry_id:
             self.first_entry = self._log.first
         return found[:entries_max]

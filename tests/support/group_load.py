@@ -82,7 +82,7 @@ class Consuming:
     def look(self) -> None:
         """Raise what a consumer failed with."""
         for task in self._tasks:
-            if task.done():
+            if task.done() and not task.cancelled():
                 task.result()
 
     async def leave(self) -> None:
@@ -90,6 +90,40 @@ class Consuming:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class Holding:
+    """A consumer that acknowledges only what it is asked to."""
+
+    def __init__(self, url: str, path: str, subscription: str) -> None:
+        query = "subscriptionType=Shared&subscriptionInitialPosition=Earliest"
+        self._url = f"{url.replace('http', 'ws', 1)}/ws/v2/consumer/persistent/{path}/{subscription}?{query}"
+        self.held: dict[str, str] = {}  # values by message id
+        self.answers: dict[str, str] = {}
+        self._socket: Any = None
+        self._reading: asyncio.Task[None]
+
+    async def __aenter__(self) -> "Holding":
+        self._socket = await connect(self._url, **SOCKET)
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._socket.close()
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        async for text in self._socket:
+            frame = json.loads(text)
+            if "payload" in frame:
+                self.held[frame["messageId"]] = b64decode(frame["payload"]).decode()
+            else:
+                self.answers[frame["context"]] = frame["result"]
+
+    async def acknowledge(self, message_id: str) -> None:
+        """Send an acknowledgement; `answers` gets what it is answered with."""
+        await self._socket.send(json.dumps({"messageId": message_id, "context": message_id}))
 
 
 class GroupLoad:

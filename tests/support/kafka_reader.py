@@ -1,9 +1,12 @@
 """What a Kafka cluster has, read with Kafka's own client."""
 
+import json
+import subprocess
+import sys
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from penstock.engines.kafka.cursors import cursor_of
@@ -14,6 +17,26 @@ from .cluster_load import Place
 from .waiting import until
 
 ASK_S: Final = 60.0
+
+# All records of a topic. A process of its own, which ends without closing its consumer: librdkafka 2.16 fails now and then with a
+# segmentation fault (rd_kafka_cgrp_op, without a group) as a consumer with an assignment is closed.
+READ: Final = """
+import json, os, sys
+from confluent_kafka import Consumer, TopicPartition
+bootstrap, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+settings = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
+consumer = Consumer({**settings, "log_level": 0, "enable.partition.eof": True})
+consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
+found, ends = [], 0
+while ends < count:
+    message = consumer.poll(1)
+    if message is not None and message.error() is None:
+        found.append((message.partition(), message.offset(), message.value().decode()))
+    elif message is not None and message.error().code() == -191:  # the end of a partition
+        ends += 1
+print(json.dumps(found), flush=True)
+os._exit(0)
+"""
 
 
 class KafkaReader:
@@ -26,25 +49,17 @@ class KafkaReader:
     def messages(self, path: str) -> list[tuple[str, Place]]:
         topic = path.rpartition("/")[2]
         described = self._admin.describe_topics(TopicCollection([topic]))[topic].result(ASK_S)
-        settings = {"bootstrap.servers": self._bootstrap, "group.id": "nobody", "log_level": 0}
-        consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False})
-        try:
-            consumer.assign([TopicPartition(topic, one.id, 0) for one in described.partitions])
-            found: list[Any] = []
-            ends = 0
-            while ends < len(described.partitions):
-                message = consumer.poll(ASK_S)
-                assert message is not None, f"{path} cannot be read"
-                if message.error() is None:
-                    found.append(message)
-                else:  # the end of a partition
-                    ends += 1
-        finally:
-            consumer.close()
+        arguments = (self._bootstrap, topic, str(len(described.partitions)))
+        done = subprocess.run(
+            [sys.executable, "-c", READ, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=ASK_S,
+            check=True,
+        )
+        found: list[tuple[int, int, str]] = json.loads(done.stdout)
         topic_id = str(described.topic_id)
-        return [
-            (one.value().decode(), (ledger_of(topic_id, one.partition()), one.offset(), -1)) for one in found
-        ]
+        return [(value, (ledger_of(topic_id, partition), offset, -1)) for partition, offset, value in found]
 
     def left(self, path: str, subscription: str, sure: Counter[str]) -> Counter[str]:
         messages = self.messages(path)

@@ -161,8 +161,9 @@ class Requesting(Protocol):
     """Messages that ask for a reply (PIP-371)."""
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        """Number messages, make those that have a timeout (ms) requests, and begin to wait; None for the others. `publish`
-        them next, with what this gives. Raises BAD_PARAMETER, and nothing waits."""
+        """Make the messages that have a timeout (ms) requests, and begin to wait; None for the others. `publish` all of them
+        next, with what this gives: it numbers those that have no sequence id, which are never taken for repeats. Raises
+        BAD_PARAMETER, and nothing waits."""
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """Publish a request and return its reply; raises REQUEST_TIMEOUT, UNAVAILABLE, and why it was not stored."""

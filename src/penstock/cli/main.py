@@ -58,15 +58,18 @@ def group() -> None:
 @click.command("demo")
 @click.option("--once", is_flag=True, help="Stop everything at the end.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
-@click.option("--engine", metavar="URL", help="Through an Apache Pulsar cluster: pulsar://HOST:PORT.")
-@click.option("--admin", metavar="URL", help="Where that cluster is administered: http://HOST:PORT.")
+@click.option("--engine", metavar="URL", help="Through a cluster: pulsar://HOST:PORT, kafka://HOST:PORT.")
+@click.option("--admin", metavar="URL", help="Where a Pulsar cluster is administered: http://HOST:PORT.")
 def demo_command(once: bool, port: int, engine: str | None, admin: str | None) -> None:
     """Show what Penstock does, on 336,776 real flights."""
     from penstock.demo import cluster, show
 
-    if (engine is None) != (admin is None):
-        raise click.UsageError("--engine and --admin go together")
-    if engine is not None and admin is not None:
+    kafka = engine is not None and engine.startswith("kafka")
+    if kafka and admin is not None:
+        raise click.UsageError("--admin is for a Pulsar cluster: Kafka has no address of that kind")
+    if not kafka and (engine is None) != (admin is None):
+        raise click.UsageError("--engine and --admin go together for a Pulsar cluster")
+    if engine is not None:
         cluster.show(engine, admin, port=port, once=once)
     else:
         show.show(port=port, once=once)

@@ -1,4 +1,4 @@
-"""The demonstration before an Apache Pulsar cluster, in a namespace of its own."""
+"""The demonstration before an Apache Pulsar or Apache Kafka cluster, in a namespace of its own."""
 
 import shutil
 import tempfile
@@ -23,25 +23,31 @@ from penstock.testing.server import Launched
 from .delays import spark
 from .flights import airlines
 from .show import serving
+from .sockets import reply
 from .steps import check_extras, rest, say, table, websocket
 
 PIPELINE: Final = Path(__file__).with_name("delays_table.toml")
 REPLY_TO: Final = "penstock-reply-to"
 CORRELATION_ID: Final = "penstock-correlation-id"
 WAIT_MS: Final = 30_000
+ASKED: Final = ("UA", "B6")  # carriers
 
 
-def show(engine: str, admin: str, *, port: int, once: bool) -> None:
+def show(engine: str, admin: str | None, *, port: int, once: bool) -> None:
     """Run all of it through the cluster; without `once` the server goes on until Ctrl-C. The namespace is deleted at
-    the end."""
+    the end. `admin` is where a Pulsar cluster is administered; without one `engine` is Kafka's."""
     check_extras()
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
-    flags = ("--engine", engine, "--admin", admin)
     try:
-        with _namespace(admin) as namespace, serving(folder, port, *flags) as server:
+        served = (
+            _before_kafka(engine, folder, port)
+            if admin is None
+            else _before_pulsar(engine, admin, folder, port)
+        )
+        with served as (server, namespace):
             flights = TopicName.parse(f"{namespace}/flights")
-            say(console, f"[bold]1  Penstock runs[/] at {server.url}, before the Pulsar cluster {engine}")
+            say(console, f"[bold]1  Penstock runs[/] at {server.url}, before the cluster {engine}")
             rest(console, server, flights)
             websocket(console, server, TopicName.parse(f"{namespace}/departures"))
             _reply(console, server, engine, TopicName.parse(f"{namespace}/carriers"))
@@ -54,30 +60,60 @@ def show(engine: str, admin: str, *, port: int, once: bool) -> None:
         say(console, "\nStopped, and what it made in the cluster is deleted.")
 
 
+Served = tuple[Launched, str]  # a server, and the namespace
+
+
 @contextmanager
-def _namespace(admin: str) -> Iterator[str]:
-    """A namespace that keeps its messages, also without subscriptions, until it is deleted at the end: when the server,
-    which listens there for replies, has ended."""
-    name = f"public/penstock-demo-{uuid4().hex[:8]}"
-    path = f"/admin/v2/namespaces/{name}"
-    keep = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+def _before_pulsar(engine: str, admin: str, folder: Path, port: int) -> Iterator[Served]:
+    """The namespace is deleted when the server, which listens there for replies, has ended."""
+    name = _name()
     stay = {
         "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
         "maxInactiveDurationSeconds": 86_400,
         "deleteWhileInactive": False,
     }
     with HttpClient(admin) as client:
-        client.call("PUT", path)
+        _create(client, name)
         try:
-            client.call("POST", f"{path}/retention", body=keep)
-            client.call("POST", f"{path}/inactiveTopicPolicies", body=stay)
-            yield name
+            client.call("POST", f"/admin/v2/namespaces/{name}/inactiveTopicPolicies", body=stay)
+            with serving(folder, port, "--engine", engine, "--admin", admin) as server:
+                yield server, name
         finally:
-            _delete(client, path, name)
+            _delete(client, name)
 
 
-def _delete(client: HttpClient, path: str, name: str) -> None:
+@contextmanager
+def _before_kafka(engine: str, folder: Path, port: int) -> Iterator[Served]:
+    """The server administers the cluster. At the end it has ended, also by a Ctrl-C: another one deletes the namespace."""
+    name = _name()
+    flags = ("--engine", engine, "--set", "engine.group_prefix=penstock-demo.")
+    created = False
+    try:
+        with serving(folder, port, *flags) as server:
+            with HttpClient(server.url) as client:
+                _create(client, name)
+            created = True
+            yield server, name
+    finally:
+        if created:
+            with serving(folder, 0, *flags) as server, HttpClient(server.url) as client:
+                _delete(client, name)
+
+
+def _name() -> str:
+    return f"public/penstock-demo-{uuid4().hex[:8]}"
+
+
+def _create(client: HttpClient, name: str) -> None:
+    """A namespace that keeps its messages, also without subscriptions."""
+    client.call("PUT", f"/admin/v2/namespaces/{name}")
+    keep = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    client.call("POST", f"/admin/v2/namespaces/{name}/retention", body=keep)
+
+
+def _delete(client: HttpClient, name: str) -> None:
     """Not with its topics at once: clusters may forbid that."""
+    path = f"/admin/v2/namespaces/{name}"
     force = {"force": "true"}
     partitioned = client.call("GET", f"/admin/v2/persistent/{name}/partitioned")
     for topic in map(TopicName.parse, partitioned):
@@ -90,15 +126,30 @@ def _delete(client: HttpClient, path: str, name: str) -> None:
 
 
 def _reply(console: Console, server: Launched, engine: str, topic: TopicName) -> None:
+    """Before Pulsar, a client of the brokers replies; Kafka's have no requests, and a WebSocket consumer does."""
+    pulsar = engine.startswith("pulsar")
+    who = "a client of the brokers" if pulsar else "a WebSocket consumer"
     say(
         console,
-        f"[bold]4  Request and reply:[/] a client of the brokers answers requests that come over HTTP, on {topic}",
+        f"[bold]4  Request and reply:[/] {who} answers requests that come over HTTP, on {topic}",
     )
-    with penstock.Client(engine) as client, HttpClient(server.url) as http:
+    if not pulsar:
+        names = airlines()
+        replier = reply(server.ws, topic, len(ASKED), lambda carrier: names.get(carrier, "unknown"))
+        _request(console, server, topic)
+        replier.join(WAIT_MS / 1000)
+        return
+    with penstock.Client(engine) as client:
         consumer = client.subscribe(str(topic), "demo")
         replier = threading.Thread(target=_serve, args=(client, consumer), daemon=True)
         replier.start()
-        for carrier in ("UA", "B6"):
+        _request(console, server, topic)
+        replier.join(WAIT_MS / 1000)
+
+
+def _request(console: Console, server: Launched, topic: TopicName) -> None:
+    with HttpClient(server.url) as http:
+        for carrier in ASKED:
             started = time.perf_counter()
             answer = http.call(
                 "POST",
@@ -106,20 +157,19 @@ def _reply(console: Console, server: Launched, engine: str, topic: TopicName) ->
                 params={"timeout": WAIT_MS},
                 body={"value": carrier},
             )
-            reply = b64decode(answer["replyContent"]).decode()
-            say(console, f"   {carrier}: {reply}, after {(time.perf_counter() - started) * 1000:.0f} ms")
-        replier.join(WAIT_MS / 1000)
+            content = b64decode(answer["replyContent"]).decode()
+            say(console, f"   {carrier}: {content}, after {(time.perf_counter() - started) * 1000:.0f} ms")
 
 
 def _serve(client: "penstock.Client", consumer: "penstock.Consumer") -> None:
-    """Reply to two requests with the carrier's name, as a consumer of any Pulsar client can."""
+    """Reply to the requests with the carrier's name, as a consumer of any Pulsar client can."""
     names = airlines()
-    for _ in range(2):
+    for _ in ASKED:
         request = consumer.receive(WAIT_MS)
         properties = request.properties()
         producer = client.create_producer(properties[REPLY_TO])
-        reply = names.get(request.data().decode(), "unknown").encode()
-        producer.send(reply, properties={CORRELATION_ID: properties[CORRELATION_ID]})
+        content = names.get(request.data().decode(), "unknown").encode()
+        producer.send(content, properties={CORRELATION_ID: properties[CORRELATION_ID]})
         producer.close()
         consumer.acknowledge(request)
 

@@ -1,4 +1,4 @@
-"""One producer and one consumer over WebSocket, at the same time."""
+"""Over WebSocket: one producer and one consumer at the same time, and a consumer that replies."""
 
 import threading
 import time
@@ -42,6 +42,23 @@ def follow(
                 socket.send(msgspec.json.encode({"messageId": frame["messageId"]}).decode())
 
     thread = threading.Thread(target=run, name="follower", daemon=True)
+    thread.start()
+    return thread
+
+
+def reply(ws: str, topic: TopicName, count: int, answer: Callable[[str], str]) -> threading.Thread:
+    """Reply to `count` requests in a thread, each with what `answer` makes of its text. Subscribed when this returns."""
+    socket = _open(f"{ws}/ws/v2/consumer/{_place(topic)}/demo?subscriptionType=Exclusive")
+
+    def run() -> None:
+        with socket:
+            for _ in range(count):
+                frame = msgspec.json.decode(socket.recv(ANSWER_S))
+                content = b64encode(answer(b64decode(frame["payload"]).decode()).encode()).decode()
+                said = {"messageId": frame["messageId"], "replyContent": content}
+                socket.send(msgspec.json.encode(said).decode())
+
+    thread = threading.Thread(target=run, name="replier", daemon=True)
     thread.start()
     return thread
 

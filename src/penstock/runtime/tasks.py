@@ -100,13 +100,18 @@ class Tasks:
         if error is not None:
             log.error("task %s failed", task.get_name(), exc_info=error)
 
-    async def close(self) -> None:
-        """Cancel every task and wait until all have ended."""
+    def cancel(self) -> list[asyncio.Task[Any]]:
+        """Cancel every task."""
+        tasks = list(self._running)
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    async def close(self, again_s: float | None = None) -> None:
+        """Cancel every task and wait until all have ended. Those that wait for something as they end are cancelled again
+        after `again_s`."""
         while self._running:
-            tasks = list(self._running)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(self.cancel(), timeout=again_s)
 
     def __len__(self) -> int:
         return len(self._running)

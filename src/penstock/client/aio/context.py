@@ -55,9 +55,11 @@ class Context:
         return self._pool.idle
 
     async def close(self) -> None:
-        """End all tasks, then all connections."""
-        await self.tasks.close()
+        """End all tasks and all connections. A task that has something to say to the broker when it ends, say it is leaving
+        a topic, gets no answer: a broker that answers nothing holds nobody up."""
+        self.tasks.cancel()
         await self._pool.close()
+        await self.tasks.close()
         if isinstance(self.lookup, HttpLookup):
             await self.lookup.close()
 

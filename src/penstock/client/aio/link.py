@@ -156,9 +156,9 @@ class Link(asyncio.Protocol):
             self._transport.close()
 
     async def ended(self, timeout_s: float) -> None:
-        """Wait for the end of an encrypted connection that is closed: both sides say so, and the loop must still
-        be there. One that takes too long is cut."""
-        if not self._encrypted or self._transport is None:
+        """Wait for the end of a connection that is closed, while the loop is still there: what was written goes out, and of
+        an encrypted one both sides say so. One that takes too long is cut."""
+        if self._transport is None:
             return
         try:
             async with asyncio.timeout(timeout_s):
@@ -306,7 +306,11 @@ class Pool:
         except (OSError, TimeoutError) as error:
             reason = str(error) or type(error).__name__
             raise ConnectError(f"{address.authority} cannot be reached: {reason}") from error
-        await link.ready(self._timeout_s)
+        try:
+            await link.ready(self._timeout_s)
+        except BaseException:  # nobody else knows of it
+            link.close()
+            raise
         return link
 
     @property
@@ -315,11 +319,10 @@ class Pool:
         return not any(link.producers or link.consumers for link in self._links.values())
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection: who waits for an answer over one of them gets an error. Takes at most CLOSE_S."""
         self._closed = True
         links = list(self._links.values())
         self._links.clear()
         for link in links:
             link.close()
-        for link in links:
-            await link.ended(CLOSE_S)
+        await asyncio.gather(*(link.ended(CLOSE_S) for link in links))

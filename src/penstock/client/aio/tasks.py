@@ -42,12 +42,16 @@ class Tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
 
-    async def close(self) -> None:
-        """Cancel every task but this one, and wait until all have ended."""
+    def cancel(self) -> list[asyncio.Task[Any]]:
+        """Cancel every task but this one."""
         tasks = [task for task in self._running if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return tasks
+
+    async def close(self) -> None:
+        """Cancel every task but this one, and wait until all have ended."""
+        await asyncio.gather(*self.cancel(), return_exceptions=True)
 
 
 class Backoff:

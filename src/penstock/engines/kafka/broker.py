@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from penstock.broker.capability import Capability
 from penstock.broker.entry_format import EntryFormat
@@ -18,7 +18,6 @@ from penstock.engines.registry.namespaces import ALWAYS
 from penstock.engines.registry.schemas import Schemas
 from penstock.engines.shared.dead_letters import DeadLetters, KeptProducers
 from penstock.engines.shared.remote_requests import RemoteRequests
-from penstock.engines.shared.replies import Replies
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription.cursors import CursorFlusher
 from penstock.model.errors import ErrorKind, PenstockError
@@ -52,6 +51,10 @@ from .topics import KafkaTopics
 log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
+LEAVE_S: Final = (
+    6.0  # for the cluster to answer when the server stops: what is acknowledged is committed, groups are left
+)
+AGAIN_S: Final = 1.0  # then a task that waits for something as it ends is cancelled again
 LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
 
 
@@ -92,11 +95,9 @@ class KafkaBroker:
             always=(*dict.fromkeys((*ALWAYS, *self.naming.named)),),
         )
         self.policies = KafkaPolicies(self.documents, self.namespaces, own)
-        registry = open_registry(
-            settings, self.documents, self.namespaces, self.naming, clock, own.max_schema_bytes, self.tasks
-        )
+        parts = self.documents, self.namespaces, self.naming
+        registry = open_registry(settings, *parts, clock, own, self.tasks)
         self.schemas = registry or Schemas(self.documents, self.namespaces, clock, own.max_schema_bytes)
-        self._registry = registry
         self._fetcher = Fetcher(
             self.cluster.properties, self.cluster.admin, self.cluster.tasks, own.tail_bytes
         )
@@ -113,9 +114,7 @@ class KafkaBroker:
             configs=self.policies.configs,
             logs_max=self.policies.max_topics,
         )
-        if registry is not None:
-            self.topics.framings = registry
-            self.topics.learn_schemas = registry.learn
+        self.topics.registry = registry
         self.administration = KafkaAdministration(
             self.cluster, self.topics, self.namespaces, self.policies, self.schemas
         )
@@ -125,33 +124,28 @@ class KafkaBroker:
             message_bytes_max=own.max_message_bytes,
         )
         self.journals = KafkaJournals(self.cluster, self.naming, self._fetcher, self._records, clock)
-        self._reply_partitions = ReplyPartitions(
+        partitions = ReplyPartitions(
             addresses, self.cluster, self._fetcher, self._records, self.requests, self.tasks
         )
-        self._replies = Replies(self._reply_partitions, clock, encoder, self.requests)
+        self._replies = KafkaReplies(partitions, clock, encoder, self.requests)
         self._publishing = Publishing(
-            self._records,
-            self.schemas,
-            self._replies,
-            bytes_max=own.max_message_bytes,
-            framings=registry,
+            self._records, self.schemas, self._replies.replies, registry, bytes_max=own.max_message_bytes
         )
         self.staging = open_staging(
             self.cluster, own, self._publishing, self._fetcher, self.topics, self.producer, clock, self.tasks
         )
-        self._instance = secrets.token_hex(4)
+        self._instance, self._names = secrets.token_hex(4), 0
         client_id = f"penstock-{self._instance}"  # Kafka shows it of the members of groups
         self._members = Members({**self.cluster.properties, "client.id": client_id})
-        self._groups = Groups(self._members, self.cluster.groups, self.tasks, settings.group_prefix)
-        self._shown = ShownConsumers(
-            self.documents, self.cluster.groups, client_id, settings.group_prefix, self.tasks.spawn
-        )
-        self.cluster.shown = self._consumers_of
+        prefix, groups = settings.group_prefix, self.cluster.groups
+        self._groups = Groups(self._members, groups, self.tasks, prefix)
+        self._shown = ShownConsumers(self.documents, groups, client_id, prefix, self.naming, self.tasks.spawn)
+        self.cluster.shown = self._shown.of
         self._flusher = CursorFlusher(clock, own.cursor_flush_ms, self.tasks.spawn)
         self._letter_producers = KeptProducers(self.producer)
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
-        replies = KafkaReplies(self._replies)
-        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, replies.reply)
+        give_reply = self._replies.reply
+        hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
         self.subscriptions = KafkaSubscriptions(self.topics, hosting)
         self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
@@ -168,9 +162,7 @@ class KafkaBroker:
         self.subscribe_pattern = self._consumers.subscribe_pattern
         self.leave = self._consumers.leave
         self.policies.changed = self._policies_changed
-        self.topics.listeners.add(self.watches.changed)
-        self.topics.listeners.add(self._topic_changed)
-        self._names = 0
+        self.topics.listeners.update((self.watches.changed, self._topic_changed))
 
     async def start(self) -> None:
         """Reach the cluster, and read what is kept there; raises UNAVAILABLE."""
@@ -182,10 +174,10 @@ class KafkaBroker:
             await self.schemas.load()
             self._name_topics()
             await self.topics.load()
-            await self._reply_partitions.start()
+            await self._replies.start()
             await self._shown.load()
         except BaseException:
-            await self._leave()
+            await self._disconnect()
             raise
         listeners = self.documents.listeners
         listeners[namespaces_module.KIND].append(self.namespaces.learned)
@@ -201,29 +193,36 @@ class KafkaBroker:
         """Nothing is held here."""
 
     async def close(self) -> None:
-        """Leave every topic; what was out with consumers is delivered again, here or by another process."""
+        """Leave every topic; what was out with consumers is delivered again, here or by another process.
+
+        A cluster that does not answer is waited for LEAVE_S at most, twice: threads that still wait for it hold up nothing.
+        """
         self.requests.close()
         for topic in self.topics.open_topics:
             for producer in list(topic.producers.values()):
                 producer.close()
         self._flusher.close()
-        await self._flusher.flush()
-        await self._groups.close()
+        await self._soon(self._leave_groups(), self._replies.close(), self._records.close())
         self.topics.close()
         self._letter_producers.close()
-        await self._shown.close()
-        await self._replies.close()
-        await self.tasks.close()
-        await self._leave()
+        await self.tasks.close(AGAIN_S)
+        await self._disconnect()
 
-    async def _leave(self) -> None:
-        await self.staging.close()
-        await self._records.close()
-        if self._registry is not None:
-            await self._registry.close()
-        await self.documents.close()
-        await self._fetcher.close()
-        await self.cluster.close()
+    async def _leave_groups(self) -> None:
+        await self._flusher.flush()
+        await self._groups.close()
+        await self._shown.close()
+
+    async def _disconnect(self) -> None:
+        parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
+        if self.topics.registry is not None:
+            parts.append(self.topics.registry.close())
+        await self._soon(*parts, self.cluster.close())
+        await self.tasks.close(AGAIN_S)
+
+    async def _soon(self, *parts: Coroutine[Any, Any, None]) -> None:
+        """Have parts end side by side, as far as that is done soon."""
+        await asyncio.wait([self.tasks.spawn(one, "leave") for one in parts], timeout=LEAVE_S)
 
     def new_name(self, kind: str) -> str:
         """A name that no other client has: `{kind}-{instance}-{number}`."""
@@ -247,10 +246,6 @@ class KafkaBroker:
         producer = Producer(name, topics, options, self._publishing, own_name)
         producer.attach()
         return producer
-
-    async def _consumers_of(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
-        place = self.naming.kafka_name(log.base), max(0, log.partition)
-        return await self._shown.of(log, place, subscription)
 
     # -- what the parts tell one another
 

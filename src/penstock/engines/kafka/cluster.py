@@ -33,8 +33,9 @@ class KafkaCluster:
         self.properties = properties(settings)
         self.timeout_s = settings.timeout_ms / 1000
         self.admin = KafkaAdmin(self.properties, self.timeout_s)
-        self._group_admin = KafkaAdmin(self.properties, min(self.timeout_s, GROUPS_S), renewed=True)
-        self.groups = KafkaGroups(self._group_admin)
+        asked_s = min(self.timeout_s, GROUPS_S)
+        self._group_admin = KafkaAdmin(self.properties, asked_s, renewed=True)
+        self.groups = KafkaGroups(self._group_admin, self.properties, asked_s)
         self.tasks = Tasks()
         self.problem: str | None = None
         self.nodes = ClusterNodes("", ())

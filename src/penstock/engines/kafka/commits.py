@@ -82,6 +82,7 @@ class Commits:
             for one in self._rounds:
                 if source in one.sources:
                     one.errors[source] = error
+            source.lose(error)
         source.commits = False
 
     async def _commit_all(self, now: _Round) -> None:

@@ -18,6 +18,7 @@ from penstock.model.names import TopicName
 from .documents import Documents
 from .driver.groups import Group
 from .driver.record import At
+from .naming import Naming
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +54,14 @@ class ShownConsumers:
         groups: Described,
         client_id: str,
         prefix: str,
+        naming: Naming,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
         self._documents = documents
         self._groups = groups
         self._client_id = client_id
         self._prefix = prefix
+        self._naming = naming
         self._spawn = spawn
         self._shown: dict[str, ShownConsumer] = {}
         self._keys: defaultdict[Key, set[str]] = defaultdict(set)
@@ -134,11 +137,11 @@ class ShownConsumers:
 
     # -- of all
 
-    async def of(self, topic: TopicName, place: At, subscription: str) -> list[Mapping[str, str]]:
-        """What consumers of a subscription of a topic say, those first whose process has the partition `place`. Raises
-        UNAVAILABLE."""
+    async def of(self, log: TopicName, subscription: str) -> list[Mapping[str, str]]:
+        """What consumers of a subscription of a topic say, those first whose process has the partition. Raises UNAVAILABLE."""
+        topic, place = log.base, (self._naming.kafka_name(log.base), max(0, log.partition))
         await self._documents.catch_up()
-        keys = self._keys.get((str(topic.base), subscription), ())
+        keys = self._keys.get((str(topic), subscription), ())
         shown = [self._shown[key] for key in keys]
         if not shown:
             return []

@@ -43,16 +43,22 @@ class UnknownSchemas(Exception):
 
 
 class Framings(Protocol):
-    """The framings of all topics."""
+    """The framings of all topics, by a registry."""
 
     def framing(self, topic: TopicName) -> "Framing":
         """That of one topic, to be used at once."""
+
+    async def learn(self, topic: TopicName) -> None:
+        """Learn the versions of a topic's schema; never fails: what was learned last counts."""
 
     async def learn_ids(self, topic: TopicName, heads: Collection[bytes]) -> None:
         """Learn what ids in front of values mean; never fails, and afterwards each is known or guessed."""
 
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
         """As `broker.Schemas.find_version`; then its framing can write it."""
+
+    async def close(self) -> None:
+        """Ask the registry no more."""
 
 
 class UnknownVersion(PenstockError):

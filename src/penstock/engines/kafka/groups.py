@@ -53,8 +53,8 @@ class Groups:
         committed = await self.of(source.name).committed([source.at])
         await source.topic.refresh()
         await source.read_properties()
-        if not source.suspended:
-            return
+        if not source.suspended or (source.consumers and source.commits):
+            return  # the partition is here, or goes, and its last commit is under way
         if source.at in committed:
             source.load(committed[source.at][1], committed[source.at][0])
         elif not source.consumers:

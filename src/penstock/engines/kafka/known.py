@@ -1,7 +1,7 @@
 """Which topics the cluster has, as far as it was learned; what is asked of them at once is answered from here."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -15,6 +15,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Locks
 
 from .driver.admin import Described, KafkaAdmin
+from .framing import Framings
 from .naming import Naming
 from .properties import TopicProperties
 
@@ -50,7 +51,7 @@ class KnownTopics:
     ) -> None:
         self.gone: Callable[[TopicName], None] = lambda name: None
         self.changed: Callable[[TopicName], None] = lambda name: None
-        self.learn_schemas: Callable[[TopicName], Awaitable[None]] | None = None
+        self.registry: Framings | None = None  # of schemas
         self.properties = properties
         self.naming = naming
         self._admin = admin
@@ -85,8 +86,8 @@ class KnownTopics:
                 await self.ask(base)
                 if name != base and not self.exists(base):
                     await self.ask(name)  # its name only looks like a partition's
-                if self.learn_schemas is not None and self.exists(name):
-                    await self.learn_schemas(base)
+                if self.registry is not None and self.exists(name):
+                    await self.registry.learn(base)
             except PenstockError as error:
                 if error.kind not in _AWAY or not self.exists(base):
                     raise

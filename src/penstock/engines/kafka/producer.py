@@ -233,7 +233,6 @@ class Producer:
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         """As `broker.Requesting.ask`."""
-        self._numbers.give_all(messages)
         return self._publishing.replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:

@@ -29,9 +29,9 @@ class Publishing:
         records: RecordProducer,
         schemas: Schemas,
         replies: Replies,
+        framings: Framings | None,
         *,
         bytes_max: int,
-        framings: Framings | None = None,
     ) -> None:
         self.records = records
         self.schemas = schemas

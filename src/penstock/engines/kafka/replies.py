@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.delivery import Outcome
+from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply
 from penstock.engines.shared.remote_requests import CORRELATION_ID, IS_ERROR, SCHEMA_VERSION, RemoteRequests
 from penstock.engines.shared.replies import Replies
@@ -21,6 +22,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import NamespaceName
+from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks, finished
 
 from .cluster import KafkaCluster
@@ -195,8 +197,12 @@ def _reply(value: bytes | None, headers: dict[str, bytes]) -> Reply:
 class KafkaReplies:
     """Gives the replies of consumers to who waits for them."""
 
-    def __init__(self, replies: Replies) -> None:
-        self._replies = replies
+    def __init__(
+        self, partitions: ReplyPartitions, clock: Clock, encoder: EntryFormat, requests: RemoteRequests
+    ) -> None:
+        self.replies = Replies(partitions, clock, encoder, requests)
+        self.start = partitions.start
+        self.close = self.replies.close
 
     async def reply(self, source: Subscription, consumer: Receiver | None, reply: Reply) -> Outcome:
         """As `subscription.Host.reply`."""
@@ -207,4 +213,4 @@ class KafkaReplies:
                 f"message {message_id} is not out with this consumer: it cannot reply",
             )
         entry = await source.topic.entry(message_id.entry)
-        return await self._replies.reply(entry, source.topic.name, reply)
+        return await self.replies.reply(entry, source.topic.name, reply)

@@ -70,6 +70,7 @@ class GroupSubscription(Subscription):
         self.taking = False  # the cursor is being read: deliveries begin soon
         self.saved: Committed | None = None
         self.commits = False  # whether what the cursor says is to be committed here
+        self._lost: PenstockError | None = None  # why what was acknowledged was not committed
         self._log = topic
         self._membership = membership
 
@@ -177,6 +178,18 @@ class GroupSubscription(Subscription):
     def trimmed(self, first_offset: int) -> None:
         if not self.suspended:
             super().trimmed(first_offset)
+
+    def lose(self, error: PenstockError) -> None:
+        """What was acknowledged is not committed and never will be: who asks next, for each consumer, gets this error."""
+        self._lost = error
+        for consumer in self.consumers:
+            consumer.lost = error
+
+    async def flush(self) -> None:
+        await super().flush()
+        if self._lost is not None:
+            error, self._lost = self._lost, None
+            raise error
 
     async def refresh(self) -> None:
         if self.suspended:

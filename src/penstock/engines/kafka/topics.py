@@ -19,7 +19,6 @@ from penstock.runtime.clock import Clock
 from .cluster import KafkaCluster
 from .driver.admin import Described
 from .driver.fetcher import Fetcher
-from .framing import Framings
 from .known import KnownTopics
 from .naming import Naming, Place, ledger_of
 from .policies import KafkaNamespaces
@@ -61,7 +60,6 @@ class KafkaTopics(KnownTopics):
         self.observers: list[TopicObserver] = []
         # Called with a topic that is there, to enter the subscriptions that nobody here consumes.
         self.learners: list[Callable[[TopicName], Awaitable[None]]] = []
-        self.framings: Framings | None = None  # where there is a schema registry
         self.gone = self._forget_all
         self.changed = self._tell
         self._cluster = cluster
@@ -124,7 +122,7 @@ class KafkaTopics(KnownTopics):
         partition = max(0, name.partition) if of != name else 0
         place = Place(self.naming.kafka_name(of), partition, ledger_of(found.id, partition))
         topic = KafkaTopic(name, place, self._fetcher, self._clock, self._in_force(name), self._documents)
-        topic.framings = self.framings
+        topic.framings = self.registry
         await topic.refresh()
         there = self._open.setdefault(name, topic)  # another call may have been quicker
         if there is topic:

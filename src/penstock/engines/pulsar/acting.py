@@ -1,5 +1,6 @@
 """Connections to the cluster for callers: as the server with a caller as original principal, or with the caller's token."""
 
+import asyncio
 from typing import Final
 
 from penstock.broker.acting import Acting
@@ -69,6 +70,6 @@ class ActingClusters:
 
     async def close(self) -> None:
         """Close all."""
-        while self._of:
-            _, one = self._of.popitem()
-            await one.context.close()
+        clusters = list(self._of.values())
+        self._of.clear()
+        await asyncio.gather(*(one.context.close() for one in clusters))

@@ -44,6 +44,7 @@ from .topic import policies_of
 from .topics import PulsarTopics
 
 SWEEP_S: Final = 5.0
+LEAVE_S: Final = 5.0  # for the cluster to answer, when the server stops, that its clients have left
 
 
 class PulsarBroker:
@@ -86,6 +87,7 @@ class PulsarBroker:
         self._dead_letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         self._instance = secrets.token_hex(4)
         self._names = 0
+        self._stopping = False
 
     async def start(self) -> None:
         """Reach the cluster and learn what it is configured to; raises UNAVAILABLE."""
@@ -115,10 +117,16 @@ class PulsarBroker:
         return Staging(*parts, lambda: self._acting.of(ACTING.get()).context, self.clock, self.tasks)
 
     def drain(self) -> None:
-        """Nothing is held here: the cluster holds publishes."""
+        """From now on the cluster is not waited for for long. Nothing is held here: it holds publishes."""
+        self._stopping = True
 
     async def close(self) -> None:
-        """Leave every topic; what was out with consumers is the cluster's to deliver again."""
+        """Leave every topic; what was out with consumers is the cluster's to deliver again.
+
+        A cluster that does not answer is waited for LEAVE_S, for everything together; then the connections end, and with
+        them whatever waits for it.
+        """
+        self._stopping = True
         self.requests.close()
         self._letter_producers.close()
         leaving: list[Consumer] = []
@@ -127,15 +135,14 @@ class PulsarBroker:
                 producer.close()
             for subscription in list(topic.subscriptions.values()):
                 leaving += [one for one in subscription.consumers if isinstance(one, Consumer)]
-        for consumer in leaving:
-            await consumer.leave()
         self.topics.close()
-        await self._replies.close()
-        await self.tasks.close()
+        work = [self._replies.close(), *(consumer.leave() for consumer in leaving)]
         if self._staging is not None:
-            await self._staging.close()
-        await self._acting.close()
-        await self.cluster.close()
+            work.append(self._staging.close())
+        await asyncio.wait([self.tasks.spawn(one, "leave") for one in work], timeout=LEAVE_S)
+        self.tasks.cancel()
+        await asyncio.gather(self._acting.close(), self.cluster.close())
+        await self.tasks.close()
 
     def new_name(self, kind: str) -> str:
         """A name that no other client has: `{kind}-{instance}-{number}`."""
@@ -232,7 +239,7 @@ class PulsarBroker:
     async def leave(self, consumer: AnyConsumer, *, keep_ms: int = 0) -> None:
         """Close a consumer; `keep_ms` is of engines whose subscriptions end with it (a cluster's do at once)."""
         if isinstance(consumer, Consumer):
-            await consumer.leave()
+            await consumer.leave(LEAVE_S if self._stopping else None)
         else:
             consumer.close()
 

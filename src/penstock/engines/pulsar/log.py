@@ -150,6 +150,9 @@ class PulsarLog(LogEnds):
 
     # -- entries
 
+    def gap_end(self, entry_id: int) -> int:
+        return entry_id
+
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
         if offset >= self.next_offset or self._last == BEFORE_ALL:
             return []

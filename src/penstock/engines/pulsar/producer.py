@@ -196,7 +196,6 @@ class Producer:
         return self._partitions.numbers.give(message)
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        self._partitions.numbers.give_all(messages)
         return self._replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:

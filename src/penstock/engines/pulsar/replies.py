@@ -171,12 +171,8 @@ class ReplyTopics:
 
     async def close(self) -> None:
         """Leave every topic."""
-        for sender in self._senders.values():
-            await _close_sender(sender)
-        for listener in self._listeners.values():
-            listener.cancel()
-            if listener.done() and not _failed(listener):
-                await _closed(listener.result().consumer.close())
+        senders, listeners = list(self._senders.values()), list(self._listeners.values())
+        await asyncio.gather(*map(_close_sender, senders), *map(_close_listener, listeners))
 
 
 def _failed(task: "asyncio.Task[Any]") -> bool:
@@ -187,6 +183,12 @@ async def _close_sender(starting: "asyncio.Task[ReplySender]") -> None:
     starting.cancel()
     if starting.done() and not _failed(starting):
         await _closed(starting.result().producer.close())
+
+
+async def _close_listener(starting: "asyncio.Task[ReplyListener]") -> None:
+    starting.cancel()
+    if starting.done() and not _failed(starting):
+        await _closed(starting.result().consumer.close())
 
 
 async def _closed(closing: Awaitable[None]) -> None:

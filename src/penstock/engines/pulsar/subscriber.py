@@ -235,11 +235,11 @@ class Subscriber(Receiver, ABC):
         self.budget = None
         self._ready.set()
 
-    async def leave(self) -> None:
-        """Close, and wait until the cluster knows."""
+    async def leave(self, timeout_s: float | None = None) -> None:
+        """Close, and wait until the cluster knows, or for so long."""
         self.close()
         if self._leaving:
-            await asyncio.wait(self._leaving)
+            await asyncio.wait(self._leaving, timeout=timeout_s)
 
     # -- its topics
 

@@ -165,7 +165,7 @@ class ConsumerHandler:
             request_ids, self._pending_acks = self._pending_acks, []
             refused = None
             try:
-                await self.source.flush()
+                await self.consumer.flush()
             except PenstockError as error:
                 refused = error
             for request_id in request_ids:

@@ -145,7 +145,12 @@ class LogPositions:
         if index < 0:
             raise TrimmedError
         entry_id, position = self._entries[index], self._positions[index]
-        until = self._entries[index + 1] if index + 1 < len(self._entries) else self._head.entry_id
+        known = (
+            Point(self._entries[index + 1], self._positions[index + 1])
+            if index + 1 < len(self._entries)
+            else self._head
+        )
+        until = known.entry_id
         block = self._blocks.get(self.key, entry_id)
         if block is not None and block.until_entry >= until:  # beyond: a trim put a point into it
             return block
@@ -153,6 +158,8 @@ class LogPositions:
             block = Block(entry_id, entry_id, position, b"", array("Q"))
         more = [p async for _, _, payloads in self._payloads(block.until_entry, until) for p in payloads]
         block = block.grown(until, more)
+        if block.end < known.position:
+            raise TrimmedError  # messages within it are gone, by compaction
         self._blocks.put(self.key, block)
         return block
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -70,6 +69,7 @@ class SharedLogs:
         """Keep what was counted, as far as that is soon done."""
         if self._keeping is not None:
             self._keeping.cancel()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_S):
-                await self._keep(list(self._logs.values()))
+        if self._logs:
+            # What is on its way cannot be taken back: it is not waited for, rather than cancelled.
+            keeping = self._tasks.spawn(self._keep(list(self._logs.values())), "keep positions")
+            await asyncio.wait((keeping,), timeout=CLOSE_S)

@@ -77,8 +77,8 @@ class SharedPositions(LogPositions):
             first, last = ((one.ledger, one.entry) for one in (ids[0], ids[-1]))
             until = self._head.position + PLACING_BYTES
             while last not in self._placed and self._head.position < until:
-                head = self._head.entry_id
-                if self.topic.next_entry <= head and not await self.topic.grown(head, PLACING_MS):
+                reach = self._reach
+                if self.topic.next_entry <= reach and not await self.topic.grown(reach, PLACING_MS):
                     break
                 await self._extend(self._head.position + 1)
             start, end = self._placed.get(first), self._placed.get(last)
@@ -96,18 +96,23 @@ class SharedPositions(LogPositions):
 
     # -- the log as it is now
 
+    @property
+    def _reach(self) -> int:
+        """The offset up to which the log is known: beyond the head where it ends with offsets that are no messages'."""
+        return self.topic.gap_end(self._head.entry_id)
+
     async def _extend(self, until: int | None = None) -> None:
         """Count on, up to the log's end, or until the head is at the position `until`; it may be told then."""
         losses = 0
         while True:
             try:
                 await self._prepare()
-                while self._head.entry_id < self.topic.next_entry:
-                    head = self._head
+                while self._reach < self.topic.next_entry:
+                    head, reach = self._head, self._reach
                     if until is not None and head.position >= until:
                         break
-                    await self._read_on(self.topic.next_entry if until is None else head.entry_id + 1)
-                    if self._head == head:
+                    await self._read_on(self.topic.next_entry if until is None else reach + 1)
+                    if (self._head, self._reach) == (head, reach):
                         raise PenstockError(
                             ErrorKind.UNAVAILABLE,
                             f"{self.topic.name} brings nothing at offset {head.entry_id}",
@@ -273,7 +278,7 @@ class SharedPositions(LogPositions):
         if self.topic.deleted:
             raise PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{self.topic.name} was deleted")
         # An offset may be no message's: of a marker of the cluster's, or of one that was compacted away.
-        if not entries or self.topic.first_entry > entry_id:
+        if self.topic.first_entry > entry_id or not (entries or self.topic.gap_end(entry_id) > entry_id):
             raise TrimmedError
         found: list[Entry] = []
         for entry in entries:

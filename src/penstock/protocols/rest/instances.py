@@ -167,8 +167,7 @@ class Instances:
     async def close(self) -> None:
         """Close every consumer."""
         self._timers.close()
-        for instance in list(self._instances.values()):
-            await self.remove(instance)
+        await asyncio.gather(*map(self.remove, list(self._instances.values())))
 
 
 class Fetch:

@@ -28,6 +28,7 @@ class Source(SimpleNamespace):
 
 
 def source(partition: int) -> Any:
+    lost: list[PenstockError] = []
     return Source(
         at=("t", partition),
         cursor=OffsetSet(),
@@ -35,6 +36,8 @@ def source(partition: int) -> Any:
         saved=None,
         commits=True,
         topic=SimpleNamespace(name=f"t-{partition}"),
+        lose=lost.append,
+        lost=lost,
     )
 
 
@@ -111,6 +114,10 @@ async def test_who_waits_for_a_partition_that_was_lost_is_refused() -> None:
         await refused
     assert error.value.kind is ErrorKind.UNAVAILABLE
     await told.save(lost)  # what is not committed here is forgotten
+    assert lost.lost == [error.value]  # also who has not asked yet is told
+    assert stays.lost == []
+    told.commits.end(stays)  # all of it is committed
+    assert stays.lost == []
 
 
 async def test_what_the_cluster_refuses_is_raised_by_all_who_wait_for_it() -> None:

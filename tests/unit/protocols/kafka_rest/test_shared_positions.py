@@ -52,6 +52,34 @@ async def test_a_log_is_counted_from_its_first_message() -> None:
     assert [(one.number, one.points, one.anew) for one in checkpoints(processes)] == [(0, [(0, 0)], True)]
 
 
+async def test_a_log_may_end_with_offsets_that_are_no_messages() -> None:
+    processes = Processes()
+    expected: dict[int, bytes] = {}
+    for n in range(3):
+        processes.log.append(b"%04d" % n)
+        for _ in range(n):
+            processes.log.mark()
+        expected[n * FRAME] = b"%04d" % n
+        assert await processes.look(0) == expected
+        assert await processes.look(0) == expected
+    assert await processes.look(1) == expected
+    await processes.positions[0].keep()
+    processes.restart(0)
+    assert await processes.look(0) == expected
+    assert await processes.look(1) == expected
+
+
+async def test_what_was_compacted_away_ends_reading() -> None:
+    processes = Processes()
+    for n in range(3):
+        processes.log.append(b"%04d" % n)
+    await processes.topics[0].refresh()
+    assert await processes.positions[0].extend() == 3 * FRAME
+    del processes.log.entries[1]
+    with pytest.raises(TrimmedError):
+        await processes.positions[0].frames(0, 3 * FRAME)
+
+
 async def test_what_was_trimmed_before_anyone_asked_has_no_positions() -> None:
     processes = Processes()
     for n in range(5):

@@ -166,6 +166,8 @@ class Producer:
                 item.request = request
                 if item.result is not None:
                     item.settle(item.result)
+                elif request is not None:
+                    self._requests.numbered(request, (self._topic, self.name, item.sequence_id))
         if alone:
             accepted = [item for item in items if item.result is None]
             by_topic = {0: accepted} if accepted else {}
@@ -248,15 +250,7 @@ class Producer:
         return number
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        following = self._next_sequence
-        for message in messages:
-            number = message.sequence_id
-            if number is None:
-                number = message.sequence_id = following
-            if number >= following:
-                following = number + 1
-        self._next_sequence = following
-        return self._requests.wait_for(self._topic, self.name, messages, timeouts)
+        return self._requests.wait_for(messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """Publish a request and return its reply. Cancelling withdraws the wait.

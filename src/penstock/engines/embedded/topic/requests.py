@@ -16,6 +16,7 @@ import msgspec
 from penstock.broker.delivery import Outcome
 from penstock.broker.entry_format import EntryFormat
 from penstock.broker.producer import Reply, ReplyOrError
+from penstock.broker.producer import Request as AnyRequest
 from penstock.engines.shared.requests import (
     REPLY_BYTES_MAX,
     check_size,
@@ -45,23 +46,22 @@ class Request(msgspec.Struct, eq=False):
 
     _requests: "Requests"
     _waits: dict[_Key, "Request"]
-    names: tuple[str, str, int]
     timeout_ms: int
     _bucket: _Bucket
-    _key: _Key
+    _key: _Key | None = None  # None: its message has no sequence id yet
     _next: "Request | None" = None  # another wait for the same message
     waiting: bool = True
     _on_end: Callable[["Request", ReplyOrError], None] | None = None
     _ended: ReplyOrError | None = None  # until it is handed over
 
     def __repr__(self) -> str:  # without all the others, which it refers to
-        return f"Request{self.names}"
+        return f"Request{self._key}"
 
     def placed(self, message_id: MessageId) -> None:
         if self.waiting:
             self._leave()
             index = message_id.batch_index
-            self._enter((message_id.ledger, message_id.entry, index if index > 0 else 0))
+            self.enter((message_id.ledger, message_id.entry, index if index > 0 else 0))
 
     def call_when_ended(self, on_end: Callable[["Request", ReplyOrError], None]) -> None:
         if self._ended is None:
@@ -106,7 +106,7 @@ class Request(msgspec.Struct, eq=False):
             bucket.clear()  # gives its memory back: the timer may have it for long
         self._leave()
 
-    def _enter(self, key: _Key) -> None:
+    def enter(self, key: _Key) -> None:
         """From now on it is found by this key, before those that are already."""
         self._key, waits = key, self._waits
         first = waits.setdefault(key, self)
@@ -116,6 +116,8 @@ class Request(msgspec.Struct, eq=False):
     def _leave(self) -> None:
         """It is not found by its key any more."""
         waits, key, following = self._waits, self._key, self._next
+        if key is None:
+            return
         first = waits.pop(key)
         if first is not self:
             waits[key] = before = first
@@ -158,13 +160,15 @@ class Requests:
 
     def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
         self.check(timeout_ms)
-        return self._begin(names, timeout_ms, self._clock.monotonic_ms())
+        request = self._begin(timeout_ms, self._clock.monotonic_ms())
+        request.enter(names)
+        return request
 
     def wait_for(
-        self, topic: str, producer: str, messages: Sequence[OutMessage], timeouts: Sequence[int | None]
+        self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]
     ) -> list[Request | None]:
-        """Make the messages that have a timeout (ms) requests, and wait for their replies; None for the others. All have
-        their sequence ids. Raises BAD_PARAMETER before anything happens."""
+        """Make the messages that have a timeout (ms) requests, and wait for their replies; None for the others. They are found
+        once they are `numbered`. Raises BAD_PARAMETER before anything happens."""
         for timeout_ms in set(timeouts):
             if timeout_ms is not None:
                 self.check(timeout_ms)
@@ -178,17 +182,22 @@ class Requests:
             if timeout_ms != marked_ms:
                 marked_ms, mark = timeout_ms, {REQUEST_TIMEOUT_PROPERTY: str(timeout_ms)}
             message.properties = {**message.properties, **mark} if message.properties else mark
-            requests.append(self._begin((topic, producer, message.sequence_id or 0), timeout_ms, now))
+            requests.append(self._begin(timeout_ms, now))
         return requests
 
-    def _begin(self, names: tuple[str, str, int], timeout_ms: int, now: int) -> Request:
+    def numbered(self, request: AnyRequest, names: tuple[str, str, int]) -> None:
+        """The message of a request has its sequence id, and is about to be stored."""
+        assert isinstance(request, Request), "`wait_for` gave it"
+        if request.waiting:
+            request.enter(names)
+
+    def _begin(self, timeout_ms: int, now: int) -> Request:
         due_ms = now + timeout_ms
         if due_ms != self._due_ms:
             self._due_ms, self._bucket = due_ms, {}
             self._timers.at(due_ms, self._time_over, self._bucket)
-        request = Request(self, self._waits, names, timeout_ms, self._bucket, names)
+        request = Request(self, self._waits, timeout_ms, self._bucket)
         self._bucket[request] = None
-        request._enter(names)
         self.opened += 1
         return request
 

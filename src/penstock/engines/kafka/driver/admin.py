@@ -27,6 +27,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .config import Properties
 from .errors import engine_error, passes
+from .threads import in_thread
 
 T = TypeVar("T")
 At = tuple[str, int]  # a topic and its partition
@@ -78,7 +79,7 @@ class KafkaAdmin:
         def drop() -> None:
             self._made = None
 
-        await asyncio.to_thread(drop)
+        await in_thread(drop)
 
     # -- topics
 
@@ -88,7 +89,7 @@ class KafkaAdmin:
         try:
             found = await self.answer(lambda: self.client.describe_cluster(request_timeout=timeout_s))
         except PenstockError:
-            await asyncio.to_thread(self.client.poll, 0)  # has errors heard of
+            await in_thread(self.client.poll, 0)  # has errors heard of
             if self._heard is not None:
                 raise engine_error(self._heard) from None
             raise
@@ -97,7 +98,7 @@ class KafkaAdmin:
     async def topics(self) -> dict[str, int]:
         """The topics of the cluster, and how many partitions each has."""
         try:
-            found = await asyncio.to_thread(self.client.list_topics, timeout=self._timeout_s)
+            found = await in_thread(self.client.list_topics, timeout=self._timeout_s)
         except KafkaException as error:
             raise engine_error(error) from None
         return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
@@ -244,10 +245,11 @@ class KafkaAdmin:
         async def answered() -> Any:
             return await asyncio.wrap_future(ask())
 
+        used = id(self.client)
         try:
             return await _patiently(answered, what)
         except PenstockError as error:
-            if self._renewed and error.kind is ErrorKind.UNAVAILABLE:
+            if self._renewed and error.kind is ErrorKind.UNAVAILABLE and id(self._made) == used:
                 await self.close()
             raise
 

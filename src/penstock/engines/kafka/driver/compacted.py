@@ -16,6 +16,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .config import Properties
 from .errors import engine_error
+from .threads import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class CompactedTopic:
 
         Raises UNAVAILABLE, FORBIDDEN, TOO_LARGE; then a part of them may be written.
         """
-        offsets = await asyncio.to_thread(self._write, rows)
+        offsets = await in_thread(self._write, rows)
         await self.reached(max(offsets) + 1)
 
     def _write(self, rows: Sequence[Row]) -> list[int]:
@@ -161,7 +162,7 @@ class CompactedTopic:
         self._ending.set()
         thread, self._thread = self._thread, None
         if thread is not None:
-            await asyncio.to_thread(thread.join)
+            await in_thread(thread.join)
         self._producer = None
 
 

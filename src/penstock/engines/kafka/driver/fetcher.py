@@ -1,7 +1,6 @@
 """All reading of a process: one reader of the ends of logs that are followed, and a few readers for other positions."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from penstock.engines.shared.tail import TailCache
@@ -13,6 +12,7 @@ from .reader import Found
 from .readers import READERS_MAX, Readers
 from .record import At
 from .tail import Follower, TailReader
+from .threads import DaemonThreads
 
 THREADS_MAX: Final = READERS_MAX + 4  # for what waits; made as they are needed
 
@@ -27,7 +27,7 @@ class Fetcher:
         self.tasks = tasks
         self._admin = admin
         self._ends = EndLookup(admin, tasks)
-        self._executor = ThreadPoolExecutor(THREADS_MAX, "kafka-read")
+        self._executor = DaemonThreads(THREADS_MAX, "kafka-read")
         self._tail = TailReader(properties)
         self._readers = Readers(properties, self._executor)
 

@@ -1,14 +1,17 @@
 """Consumer groups from outside: who is in them, and what they have committed."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
 from .admin import At, KafkaAdmin
+from .config import Properties
+from .errors import engine_error
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -37,8 +40,10 @@ class Group(msgspec.Struct, frozen=True):
 class KafkaGroups:
     """What is asked about groups, and changed while nobody is in them; raises as `KafkaAdmin` does."""
 
-    def __init__(self, admin: KafkaAdmin) -> None:
+    def __init__(self, admin: KafkaAdmin, properties: Properties, timeout_s: float) -> None:
         self._admin = admin
+        self._properties = properties
+        self._timeout_s = timeout_s
 
     async def names(self) -> list[str]:
         """The groups that there are."""
@@ -63,23 +68,31 @@ class KafkaGroups:
 
     async def committed(self, group: str, places: Iterable[At] | None = None) -> dict[At, Committed]:
         """What a group has committed for all partitions, or for those; none where it is not there."""
-        wanted = None if places is None else [TopicPartition(*place) for place in places]
+        wanted = None if places is None else list(places)
         if wanted is not None and not wanted:
             return {}
-        request = ConsumerGroupTopicPartitions(group, wanted)
+        return await asyncio.to_thread(self._committed, group, wanted)
+
+    def _committed(self, group: str, places: Sequence[At] | None) -> dict[At, Committed]:
+        """On a thread, by a consumer of the group that takes no part in it: librdkafka 2.16 crashes where an administrator's
+        request for commits finds that the coordinator has moved, or is loading."""
+        consumer = Consumer({**self._properties, "group.id": group, "enable.auto.commit": False})
         try:
-            found = await self._admin.answer(
-                lambda: self._admin.client.list_consumer_group_offsets([request], **self._admin.bound)[group],
-                group,
-            )
-        except PenstockError as error:
-            if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
-                return {}
-            raise
+            if places is None:
+                topics = consumer.list_topics(timeout=self._timeout_s).topics
+                places = [(name, number) for name, topic in topics.items() for number in topic.partitions]
+            found = consumer.committed([TopicPartition(*place) for place in places], timeout=self._timeout_s)
+            for one in found:
+                if one.error is not None:
+                    raise engine_error(one.error, group)
+        except KafkaException as error:
+            raise engine_error(error, group) from None
+        finally:
+            consumer.close()
         return {
             (one.topic, one.partition): Committed(one.offset, one.metadata or "")
-            for one in found.topic_partitions
-            if one.offset >= 0 and one.error is None
+            for one in found
+            if one.offset >= 0
         }
 
     async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:

@@ -7,7 +7,7 @@ costs no membership. Measured with librdkafka 2.16: a member takes 640 kB and fo
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
@@ -20,6 +20,7 @@ from .config import Properties
 from .errors import engine_error, error_of
 from .groups import Committed
 from .record import At
+from .threads import DaemonThreads, in_thread
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ class Member:
 
     async def leave(self) -> None:
         """Give everything back, and leave the group."""
-        await asyncio.to_thread(self._close)
+        await in_thread(self._close)
 
     def _close(self) -> None:
         with self._lock:
@@ -240,7 +241,7 @@ class Members:
     def __init__(self, properties: Properties) -> None:
         self._properties = properties | _MEMBER
         self._members: dict[Member, None] = {}
-        self._executor = ThreadPoolExecutor(COMMITS_MAX, "kafka-commit")
+        self._executor = DaemonThreads(COMMITS_MAX, "kafka-commit")
         self._woken = Event()
         self._thread: Thread | None = None
         self._closed = False
@@ -264,12 +265,11 @@ class Members:
 
     async def close(self) -> None:
         """Let all members leave, and end the thread."""
-        for member in list(self._members):
-            await self.leave(member)
+        await asyncio.gather(*map(self.leave, list(self._members)))
         self._closed = True
         self._woken.set()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await in_thread(self._thread.join)
         self._executor.shutdown(wait=False)
 
     def _poll(self) -> None:

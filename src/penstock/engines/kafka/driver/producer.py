@@ -27,7 +27,7 @@ FRAME_BYTES: Final = 64 << 10  # of a message's bound: what is round its payload
 FIRST_S: Final = 0.003  # until it is first asked what became of records: batches linger, and need their time
 NEXT_S: Final = 0.001  # until it is asked again; longer and longer while nothing became of any
 NEXT_MAX_S: Final = 0.02
-CLOSE_S: Final = 5.0
+CLOSE_S: Final = 2.5  # for records on their way, and then for those that are given up
 
 Outcome = int | PenstockError  # the offset of a record, or why it was not stored
 
@@ -192,23 +192,29 @@ class RecordProducer:
             self._failed.clear()
 
     async def close(self) -> None:
-        """Wait a while for what is on its way, give up the rest, and leave."""
+        """Wait a while for what is on its way, give up the rest, and leave. Every record has its outcome then: who waits for
+        one cannot be cancelled."""
         self._closed = True
-        try:
-            async with asyncio.timeout(CLOSE_S):
-                while self._records:
-                    self._less.clear()
-                    await self._less.wait()
-        except TimeoutError:
-            pass
-        made = self._made
-        if made is not None and self._records:
-            made.purge(blocking=False)
-            made.poll(0)
+        if not await self._settled(CLOSE_S):
+            for one in (self._made, *self._failed):
+                if one is not None:
+                    one.purge(blocking=False)
+            await self._settled(CLOSE_S)  # librdkafka's own threads give up: no broker is asked
         if self._timer is not None:
             self._timer.cancel()
         self._made = None
         self._failed.clear()
+
+    async def _settled(self, timeout_s: float) -> bool:
+        """Whether every record has its outcome within a time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._records:
+                    self._less.clear()
+                    await self._less.wait()
+        except TimeoutError:
+            return False
+        return True
 
 
 def _ending() -> PenstockError:

@@ -17,6 +17,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .errors import engine_error
 from .reader import mends, reading
 from .record import At, Record
+from .threads import in_thread
 
 BATCH_MAX: Final = 500  # records: they are made entries on the loop, at about 2 µs each
 WAIT_S: Final = 0.05  # of one wait of the thread: who begins to follow, or leaves, waits so long
@@ -151,7 +152,7 @@ class TailReader:
         self._followers.clear()
         self._room.release()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await in_thread(self._thread.join)
         while not self._wanted.empty():
             _answer(self._wanted.get()[2], _ending(), None)
 

@@ -8,7 +8,6 @@ librdkafka's calls wait for brokers, so that each is made in a thread.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -21,6 +20,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .errors import engine_error, error_of
 from .producer import FRAME_BYTES
 from .record import At, NewRecord
+from .threads import DaemonThreads
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Transactions:
     ) -> None:
         self.timeout_s = timeout_s
         self.turns = asyncio.Semaphore(AT_ONCE)
-        self.executor = ThreadPoolExecutor(AT_ONCE, "kafka-commit")
+        self.executor = DaemonThreads(AT_ONCE, "kafka-commit")
         self._kept: dict[str, _Kept] = {}
         self._properties = {
             **properties,

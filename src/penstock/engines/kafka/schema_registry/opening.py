@@ -1,6 +1,6 @@
 """The schemas of a server with a registry."""
 
-from penstock.broker.settings import ClusterSettings
+from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.topic import MetaStore
 from penstock.engines.kafka.naming import Naming
 from penstock.engines.registry.namespaces import Namespaces
@@ -17,7 +17,7 @@ def open_registry(
     namespaces: Namespaces,
     naming: Naming,
     clock: Clock,
-    bytes_max: int,
+    own: BrokerSettings,
     tasks: Tasks,
 ) -> RegistrySchemas | None:
     """None where the settings name no registry; raises BAD_PARAMETER for settings that cannot be used."""
@@ -27,7 +27,7 @@ def open_registry(
         documents,
         namespaces,
         clock,
-        bytes_max,
+        own.max_schema_bytes,
         RegistryClient(settings),
         lambda topic: f"{naming.kafka_name(topic)}-value",
         tasks,

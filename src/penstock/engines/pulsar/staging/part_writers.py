@@ -1,5 +1,6 @@
 """The topics of batches that this process stages for, and those that are to be deleted."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -113,6 +114,6 @@ class PartWriters:
 
     async def close(self) -> None:
         """Leave all."""
-        while self._open:
-            _, writer = self._open.popitem()
-            await writer.close()
+        writers = list(self._open.values())
+        self._open.clear()
+        await asyncio.gather(*(writer.close() for writer in writers))

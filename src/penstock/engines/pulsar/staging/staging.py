@@ -4,6 +4,7 @@ What is staged lies in topics that nobody else reads. A commit copies it to its 
 in the log of the writer: so the record says whether the batch is there, whatever ends when.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -69,8 +70,7 @@ class Staging:
 
     async def close(self) -> None:
         """Leave all topics; what is staged stays."""
-        await self._parts.close()
-        await self._writers.close()
+        await asyncio.gather(self._parts.close(), self._writers.close())
 
     async def append(self, topic: Topic, entries: Sequence[NewEntry], *, deduplicate: bool) -> Published:
         return await self._publishing.append(topic, entries, deduplicate=deduplicate)

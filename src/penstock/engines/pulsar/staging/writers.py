@@ -137,8 +137,7 @@ class Writers:
 
     async def close(self) -> None:
         """Leave all logs."""
-        for writer in list(self._logs):
-            await self.leave(writer)
+        await asyncio.gather(*map(self.leave, list(self._logs)))
 
 
 def _takes(writer: Writer, caller: Caller) -> bool:

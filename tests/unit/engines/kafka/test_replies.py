@@ -1,0 +1,59 @@
+"""Where replies go before Kafka, and what a reply's record says."""
+
+import pytest
+
+from penstock.broker.producer import Reply
+from penstock.engines.kafka.headers import read_headers, write_headers
+from penstock.engines.kafka.replies import PartitionAddresses, _reply
+from penstock.engines.shared.remote_requests import CORRELATION_ID, REPLY_TO
+from penstock.model.message import OutMessage
+from penstock.model.message_id import EARLIEST
+from penstock.model.names import DEFAULT_NAMESPACE
+
+
+def test_a_process_has_one_partition_of_the_topic() -> None:
+    addresses = PartitionAddresses("__replies")
+    found = {addresses.own(f"{number:016x}", DEFAULT_NAMESPACE) for number in range(100)}
+    assert found == {f"__replies:{number}" for number in range(16)}
+    addresses.partitions = 1
+    assert addresses.own("ff", DEFAULT_NAMESPACE) == "__replies:0"
+    assert all(addresses.accepts(one, DEFAULT_NAMESPACE) for one in found)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        "__replies",
+        "__replies:",
+        "__replies:-1",
+        "__replies:x",
+        "__replies:\u0661",
+        "__replies:1000000",
+        "orders:1",
+        ":1",
+    ],
+)
+def test_a_request_does_not_choose_what_the_replier_publishes_to(wrong: str) -> None:
+    assert not PartitionAddresses("__replies").accepts(wrong, DEFAULT_NAMESPACE)
+
+
+def test_a_request_says_its_address_in_headers_of_their_own() -> None:
+    given = {REPLY_TO: "__replies:1", CORRELATION_ID: "1-1", "penstock-x": "y"}
+    headers = write_headers(OutMessage(payload=b"", properties=given), "", numbered=False)
+    names = [name for name, _ in headers]
+    assert names == [REPLY_TO, CORRELATION_ID, "penstock-property-penstock-x"]
+    assert read_headers(headers).message.properties == given
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, Reply(EARLIEST, b"v", False, None)),
+        ({"penstock-is-error": b"true"}, Reply(EARLIEST, b"v", True, None)),
+        ({"penstock-is-error": b"1", "penstock-schema-version": b"x"}, Reply(EARLIEST, b"v", False, None)),
+        ({"penstock-schema-version": b"7"}, Reply(EARLIEST, b"v", False, 7)),
+    ],
+)
+def test_what_a_reply_says(headers: dict[str, bytes], expected: Reply) -> None:
+    assert _reply(b"v", headers) == expected
