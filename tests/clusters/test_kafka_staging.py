@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import httpx
+import msgspec
 import pytest
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.stages import refused, stage, topic
@@ -23,8 +24,11 @@ from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.broker.staging import Caller, Expected
 from penstock.client.access import Access
 from penstock.client.http import HttpClient
+from penstock.engines.kafka.broker import KafkaBroker
 from penstock.engines.kafka.driver.record import At
 from penstock.engines.kafka.driver.transactions import Transaction
+from penstock.engines.kafka.staging import parts
+from penstock.engines.kafka.staging.space import PARTITIONS
 from penstock.engines.kafka.staging.staging import Staging
 from penstock.engines.opening import open_kafka
 from penstock.model.entry import NewEntry
@@ -205,9 +209,6 @@ def test_a_large_batch(server: Address, client: Stages, name: str) -> None:
     """More than is on its way at once."""
     payload = os.urandom(4 << 20)
     entry = batch_entry(pack_plain([payload]), 1, producer="p", sequence_id=0, publish_time=1)
-    with HttpClient(server.url) as http:
-        path = f"/admin/v2/persistent/public/default/{name}"
-        del path
     small = batch_entry(pack_plain([payload[:500_000]]), 1, producer="p", sequence_id=0, publish_time=1)
     for part in range(8):
         client.stage(name, 0, "s", part, b"".join(pack_sections([(str(topic(name)), [small] * 8)])))
@@ -250,8 +251,9 @@ def expected(batch: int) -> list[str]:
 
 
 @asynccontextmanager
-async def engine(url: str) -> AsyncIterator[Broker]:
-    made = open_kafka(settings_of(url), BrokerSettings(), FORMAT)
+async def engine(url: str, documents_topic: str = "__penstock") -> AsyncIterator[Broker]:
+    settings = msgspec.structs.replace(settings_of(url), documents_topic=documents_topic)
+    made = open_kafka(settings, BrokerSettings(), FORMAT)
     await made.start()
     try:
         yield made
@@ -382,6 +384,32 @@ async def test_a_writer_belongs_to_the_role_that_used_it_first(
         found = await one.staging.writer(name, Caller(role="admin", superuser=True))
         assert found is not None
         assert (found[0].owner, found[0].keep) == ("alice", True)
+
+
+async def test_what_was_staged_is_deleted(
+    kafka_cluster: KafkaCluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "SETTLED_MS", 0)
+    targets = [topic(name)]
+    async with engine(kafka_cluster.service_url, f"__kf-{uuid4().hex[:12]}") as broker:
+        assert isinstance(broker, KafkaBroker)
+        assert isinstance(broker.staging, Staging)
+        space, admin, own = broker.staging._space, broker.cluster.admin, broker.staging._parts
+        places = [(space.entries, number) for number in range(PARTITIONS)]
+
+        async def left() -> int:
+            await own.trim()
+            ends, begins = await admin.ends(places), await admin.begins(places)
+            return sum(ends[at] - begins[at] for at in places)
+
+        first = await staged(broker, name, 0, targets)
+        assert await left() == 2 * ENTRIES
+        await broker.staging.commit(name, 0, first, ANYBODY, topics=targets, keep=True)
+        assert await left() == 0
+        await staged(broker, name, 1, targets)
+        await own.expire(broker.clock.now_ms() + 1000)
+        assert own.batches(name) == {}
+        assert await left() == 0
 
 
 STEPS = ("opened", "copied", "recorded", "committed")

@@ -134,6 +134,7 @@ def test_raw_entries_name_their_ledgers(
     headers, found = frames(server, topic, offset=1, end_offset=7)
     assert [(one.offset, one.count) for one in found] == [(0, 2), (2, 2), (4, 2), (6, 2)]
     assert headers["x-penstock-ledger"] == "-1"
+    assert headers["x-penstock-dense"] == "false"
     assert headers["x-penstock-earliest"] == "0"
     ids = [one["messageId"] for one in client.read(topic, 0)["messages"]]
     first, last = found[0], found[-1]

@@ -283,6 +283,7 @@ async def test_raw_entries() -> None:
         async def frames(query: str) -> list[tuple[int, int, int, list[bytes]]]:
             response = await server.client.get(f"{MESSAGES}?{query}", headers={"accept": accept})
             assert response.headers["x-penstock-ledger"] == "0"
+            assert response.headers["x-penstock-dense"] == "true"
             found, at, body = [], 0, response.content
             while at < len(body):
                 offset, count, entry_id, length = struct.unpack_from(">QIQI", body, at)

@@ -27,6 +27,7 @@ class Stream(NamedTuple):
     body: BytesIO
     earliest: int = -1
     latest: int = -1
+    dense: bool = True
 
     def read(self, size: int) -> bytes:
         return self.body.read(size)
@@ -111,10 +112,10 @@ def test_what_is_gone_is_said(server: Scripted, said: str, read: list[int]) -> N
 
 
 class Cluster(Scripted):
-    """A log of many ledgers between two offsets, in which `missing` entries are markers of the cluster's own."""
+    """A log of a cluster between two offsets, in which `missing` entries are markers of the cluster's own."""
 
-    def __init__(self, *missing: int, earliest: int, latest: int) -> None:
-        super().__init__(ledger=-1)
+    def __init__(self, *missing: int, earliest: int, latest: int, ledger: int = -1) -> None:
+        super().__init__(ledger=ledger)
         self.missing, self.earliest, self.latest = missing, earliest, latest
 
     @contextmanager
@@ -127,7 +128,7 @@ class Cluster(Scripted):
             for at in range(self.earliest, self.latest, 10)
             if at + 10 > start and at < end and at not in self.missing
         )
-        yield Stream(-1, BytesIO(body), self.earliest, self.latest)
+        yield Stream(self.ledger, BytesIO(body), self.earliest, self.latest, dense=False)
 
 
 MANY = Range(WANTED.topic, 0, False, -1, 10, 40)
@@ -136,17 +137,19 @@ MANY = Range(WANTED.topic, 0, False, -1, 10, 40)
 @pytest.mark.parametrize(
     ("missing", "read"), [((), [10, 20, 30]), ((20,), [10, 30]), ((10, 30), [20]), ((10, 20, 30), [])]
 )
-def test_markers_of_a_cluster_are_no_loss(missing: tuple[int, ...], read: list[int]) -> None:
-    server = Cluster(*missing, earliest=0, latest=100)
-    assert server.read(MANY) == read
+@pytest.mark.parametrize("wanted", [MANY, WANTED], ids=["many ledgers", "one ledger"])
+def test_markers_of_a_cluster_are_no_loss(missing: tuple[int, ...], read: list[int], wanted: Range) -> None:
+    server = Cluster(*missing, earliest=0, latest=100, ledger=wanted.ledger)
+    assert server.read(wanted) == read
     assert len(server.asked) == 1
 
 
-def test_what_a_cluster_does_not_keep_is_lost() -> None:
+@pytest.mark.parametrize("wanted", [MANY, WANTED], ids=["many ledgers", "one ledger"])
+def test_what_a_cluster_does_not_keep_is_lost(wanted: Range) -> None:
     with pytest.raises(DataLoss, match="offsets 10 to 19 are gone"):
-        Cluster(earliest=20, latest=100).read(MANY)
+        Cluster(earliest=20, latest=100, ledger=wanted.ledger).read(wanted)
     with pytest.raises(DataLoss, match="the log ends at 30, before 40"):
-        Cluster(earliest=0, latest=30).read(MANY)
+        Cluster(earliest=0, latest=30, ledger=wanted.ledger).read(wanted)
 
 
 def test_a_server_that_repeats_itself() -> None:
