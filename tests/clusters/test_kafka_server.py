@@ -76,6 +76,21 @@ def test_what_is_published_over_rest_is_a_record(
     assert (second.key(), second.value()) == (None, b"two")
 
 
+def test_single_values_go_to_partitions_in_turn(rest: httpx.Client, server: Address) -> None:
+    name = f"t-{uuid4().hex[:10]}"
+    path = f"/topics/public/default/{name}"
+    assert rest.put(f"/admin/v2/persistent/public/default/{name}/partitions", json=3).status_code == 204
+    found: dict[int, list[tuple[str, str]]] = {0: [], 1: [], 2: []}
+    for number in range(7):  # the first makes the producer, and the others need nothing but their payload
+        (told,) = rest.post(path, json={"messages": [{"value": f"v{number}"}]}).json()["messageIds"]
+        assert told["error"] is None
+        found[told["partition"]].append((told["messageId"], f"v{number}"))
+    assert sorted(map(len, found.values())) == [2, 2, 3]
+    for partition, published in found.items():
+        read = rest.get(f"{path}/partitions/{partition}/messages", params={"offset": 0}).json()["messages"]
+        assert [(one["messageId"], one["value"]) for one in read] == published
+
+
 def test_records_of_others_are_consumed_over_rest_and_kafka_shows_the_group(
     rest: httpx.Client, kafka_cluster: KafkaCluster, topic: str
 ) -> None:

@@ -162,12 +162,7 @@ class Producer:
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         """One at a time: other producers' records may come between several."""
-        return (
-            count == 1
-            and (len(self._logs) == 1 or partition is not None)
-            and size_bytes <= self._publishing.bytes_max
-            and not self._kept_name
-        )
+        return count == 1 and size_bytes <= self._publishing.bytes_max and not self._kept_name
 
     async def publish_plain(
         self,
@@ -181,7 +176,7 @@ class Producer:
         await self._room()
         (payload,) = payloads
         value = payload.encode() if isinstance(payload, str) else payload
-        topic = self._logs[0 if partition is None else self._router.choose(None, partition)]
+        topic = self._logs[self._router.choose(None, partition)]
         self.last_sequence_id = self._numbers.take(1)
         framing = await self._publishing.framing(self._topic, (schema_version,))
         content, headers = plain_value(value, schema_version, framing)
