@@ -1,6 +1,5 @@
 """Consumer groups from outside: who is in them, and what they have committed."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .admin import At, KafkaAdmin
 from .config import Properties
 from .errors import engine_error
+from .threads import in_thread
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class KafkaGroups:
         wanted = None if places is None else list(places)
         if wanted is not None and not wanted:
             return {}
-        return await asyncio.to_thread(self._committed, group, wanted)
+        return await in_thread(self._committed, group, wanted)
 
     def _committed(self, group: str, places: Sequence[At] | None) -> dict[At, Committed]:
         """On a thread, by a consumer of the group that takes no part in it: librdkafka 2.16 crashes where an administrator's
