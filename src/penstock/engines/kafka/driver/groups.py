@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
@@ -97,23 +97,24 @@ class KafkaGroups:
 
     async def commit(self, group: str, changes: Mapping[At, Committed]) -> None:
         """Commit for a group that nobody is in; raises SUBSCRIPTION_BUSY where somebody is."""
+        if changes:
+            await in_thread(self._commit, group, dict(changes))
+
+    def _commit(self, group: str, changes: Mapping[At, Committed]) -> None:
+        """On a thread, by a consumer that takes no part in the group, for the reason of `_committed`."""
         wanted = [
             TopicPartition(topic, partition, one.offset, one.metadata)
             for (topic, partition), one in changes.items()
         ]
-        request = ConsumerGroupTopicPartitions(group, wanted)
+        consumer = Consumer({**self._properties, "group.id": group, "enable.auto.commit": False})
         try:
-            found = await self._admin.answer(
-                lambda: self._admin.client.alter_consumer_group_offsets([request], **self._admin.bound)[
-                    group
-                ],
-                group,
-            )
-        except PenstockError as error:
-            raise _busy(error, group) from None
-        for one in found.topic_partitions:
-            if one.error is not None:
-                raise _busy(self._admin.refused(one.error, group), group)
+            for one in consumer.commit(offsets=wanted, asynchronous=False) or ():
+                if one.error is not None:
+                    raise _busy(engine_error(one.error, group), group)
+        except KafkaException as error:
+            raise _busy(engine_error(error, group), group) from None
+        finally:
+            consumer.close()
 
     async def delete(self, group: str) -> None:
         """Delete a group with all its commits; raises SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_BUSY."""
