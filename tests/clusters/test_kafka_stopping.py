@@ -13,7 +13,7 @@ from tests.support.kafka_rest import framed
 
 from penstock.testing.server import Launched, launch
 
-# Documented are a few seconds more than http.drain_ms. One command that waits for the broker takes 30 s, and those below would
+# Documented are 20 s beyond http.drain_ms. One command that waits for the broker takes 30 s, and those below would
 # wait one after the other.
 STOP_S: Final = 60
 TOPICS: Final = ("a", "b", "c", "d")
