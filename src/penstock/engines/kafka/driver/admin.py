@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 
@@ -27,6 +26,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 
 from .config import Properties
 from .errors import engine_error, passes
+from .offsets import BEGIN, END, Offsets
 from .threads import in_thread
 
 T = TypeVar("T")
@@ -60,6 +60,8 @@ class KafkaAdmin:
         # again by the client that knew it before it was restarted.
         self._renewed = renewed
         self._made: AdminClient | None = None
+        self._committed = Offsets(properties, timeout_s, committed=True)
+        self._written = Offsets(properties, timeout_s, committed=False)
         self._heard: KafkaError | None = None  # why brokers are not reached, where librdkafka knows
 
     @property
@@ -78,6 +80,8 @@ class KafkaAdmin:
 
         def drop() -> None:
             self._made = None
+            self._committed.close()
+            self._written.close()
 
         await in_thread(drop)
 
@@ -167,39 +171,34 @@ class KafkaAdmin:
 
     async def begins(self, places: Iterable[At]) -> dict[At, int]:
         """The first offsets that there are."""
-        return await self._offsets(places, OffsetSpec.earliest())
+        return await self._offsets(places, BEGIN)
 
     async def ends(self, places: Iterable[At]) -> dict[At, int]:
         """The offsets after the last record that a reader of committed records sees."""
-        return await self._offsets(places, OffsetSpec.latest())
+        return await self._offsets(places, END)
 
     async def last_ends(self, places: Iterable[At]) -> dict[At, int]:
         """The offsets after the last record, whether it is committed or not."""
-        return await self._offsets(places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        return await self._offsets(places, END, committed=False)
 
     async def at_time(self, places: Iterable[At], time_ms: int) -> dict[At, int]:
         """The offsets of the first records of a time (ms) or after it; -1 where there is none."""
-        return await self._offsets(places, OffsetSpec.for_timestamp(time_ms))
+        return await self._offsets(places, time_ms)
 
     async def delete_records(self, ends: Mapping[At, int]) -> None:
         """Delete what is before these offsets."""
         wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
         await self._all(lambda: self.client.delete_records(wanted, **self.bound))
 
-    async def _offsets(
-        self,
-        places: Iterable[At],
-        spec: OffsetSpec,
-        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
-    ) -> dict[At, int]:
-        wanted = {TopicPartition(*place): spec for place in places}
+    async def _offsets(self, places: Iterable[At], time_ms: int, *, committed: bool = True) -> dict[At, int]:
+        wanted = list(places)
         if not wanted:
             return {}
-        found = await self._all(
-            lambda: self.client.list_offsets(wanted, isolation_level=isolation, **self.bound),
-            lambda: self._check_there({at.topic for at in wanted}),
+        asked = self._committed if committed else self._written
+        return await _patiently(
+            lambda: in_thread(asked.at, wanted, time_ms),
+            check=lambda: self._check_there({topic for topic, _ in wanted}),
         )
-        return {(at.topic, at.partition): result.offset for at, result in found.items()}
 
     async def _check_there(self, topics: Iterable[str]) -> None:
         """Raise TOPIC_NOT_FOUND unless all topics are there; those that were just created have no leaders yet."""
