@@ -42,6 +42,9 @@ class Offsets:
             found = consumer.offsets_for_times(wanted, timeout=self._timeout_s)
         except KafkaException as error:
             if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:  # not there, or not heard of yet
+                for topic in {topic for topic, _ in places}:
+                    # What librdkafka knows may be minutes old.
+                    consumer.list_topics(topic, timeout=self._timeout_s)
                 raise KafkaException(KafkaError(KafkaError._NOENT)) from None
             raise
         for one in found:
