@@ -117,6 +117,23 @@ class Tasks:
         return len(self._running)
 
 
+async def outcome(tasks: Tasks, work: Coroutine[Any, Any, T], name: str) -> T:
+    """The result, or the error, of what cannot be undone: it goes on when its caller leaves."""
+    results: list[T] = []
+
+    async def ended() -> Exception | None:
+        try:
+            results.append(await work)
+        except Exception as error:
+            return error
+        return None
+
+    error = await finished(tasks.spawn(ended(), name))
+    if error is not None:
+        raise error
+    return results[0]
+
+
 class Slices:
     """Long work on the event loop. Asked after every step of a long piece of work: lets the loop go on once the slice of time is used up."""
 

@@ -6,8 +6,8 @@ what was committed: the row is seen if the messages are, whatever ends when.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 from penstock.broker.staging import Caller, Expected, Published
 from penstock.broker.topic import Topic
@@ -23,7 +23,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey, Target, Targets, Writer
 from penstock.runtime.clock import Clock
-from penstock.runtime.tasks import Tasks, finished
+from penstock.runtime.tasks import Tasks, outcome
 
 from .committing import Committing
 from .parts import Parts, Staged
@@ -147,22 +147,6 @@ class Staging:
         await self._parts.catch_up()
         await self._writers.catch_up()
 
-    async def _finished(self, work: Coroutine[Any, Any, T], what: str) -> T:
-        """The result of what cannot be undone: it goes on when its caller leaves."""
-        outcome: list[T] = []
-
-        async def ended() -> Exception | None:
-            try:
-                outcome.append(await work)
-            except Exception as error:
-                return error
-            return None
-
-        error = await finished(self._tasks.spawn(ended(), what))
-        if error is not None:
-            raise error
-        return outcome[0]
-
     # -- staging
 
     async def stage(
@@ -197,7 +181,7 @@ class Staging:
         targets = declared(topics, caller)
         await self._start()
         work = self._commit(writer, batch, stages, caller, targets, keep=keep)
-        return await self._finished(work, f"commit batch {batch} of {writer}")
+        return await outcome(self._tasks, work, f"commit batch {batch} of {writer}")
 
     async def _commit(
         self,
@@ -234,7 +218,7 @@ class Staging:
     ) -> None:
         await self._catch_up()
         work = self._forget(writer, caller, None if topics is None else names_of(topics), force=force)
-        await self._finished(work, f"forget {writer}")
+        await outcome(self._tasks, work, f"forget {writer}")
 
     async def _forget(self, writer: str, caller: Caller, topics: Targets | None, *, force: bool) -> None:
         async with self._writers.hold(writer):

@@ -23,7 +23,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey, Target, Targets, Writer
 from penstock.runtime.clock import Clock
-from penstock.runtime.tasks import Tasks, finished
+from penstock.runtime.tasks import Tasks, outcome
 
 from .committing import Committing
 from .log import WriterLog
@@ -127,23 +127,6 @@ class Staging:
         except PulsarException as error:
             raise engine_error(error) from None
 
-    async def _finished(self, work: Coroutine[Any, Any, T], what: str) -> T:
-        """The result of what cannot be undone: it goes on when its caller leaves."""
-
-        outcome: list[T] = []
-
-        async def ended() -> Exception | None:
-            try:
-                outcome.append(await self._asked(work))
-            except Exception as error:
-                return error
-            return None
-
-        error = await finished(self._tasks.spawn(ended(), what))
-        if error is not None:
-            raise error
-        return outcome[0]
-
     # -- staging
 
     async def stage(
@@ -189,7 +172,7 @@ class Staging:
     ) -> tuple[Commit, bool]:
         targets = declared(topics, caller)
         work = self._commit(writer, batch, stages, caller, targets, keep=keep)
-        return await self._finished(work, f"commit batch {batch} of {writer}")
+        return await outcome(self._tasks, self._asked(work), f"commit batch {batch} of {writer}")
 
     async def _commit(
         self,
@@ -205,7 +188,8 @@ class Staging:
             return await self._committing.commit(writer, batch, stages, caller, targets, keep=keep)
 
     async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
-        return await self._finished(self._abort(writer, batch, caller, stage), f"abort {batch} of {writer}")
+        work = self._asked(self._abort(writer, batch, caller, stage))
+        return await outcome(self._tasks, work, f"abort {batch} of {writer}")
 
     async def _abort(self, writer: str, batch: int, caller: Caller, stage: str | None) -> int:
         async with self._writers.hold(writer):
@@ -227,7 +211,7 @@ class Staging:
         self, writer: str, caller: Caller, topics: Sequence[TopicName] | None = None, *, force: bool = False
     ) -> None:
         work = self._forget(writer, caller, None if topics is None else names_of(topics), force=force)
-        await self._finished(work, f"forget {writer}")
+        await outcome(self._tasks, self._asked(work), f"forget {writer}")
 
     async def _forget(self, writer: str, caller: Caller, topics: Targets | None, *, force: bool) -> None:
         async with self._writers.hold(writer):
