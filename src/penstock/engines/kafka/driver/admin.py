@@ -27,10 +27,10 @@ from penstock.model.errors import ErrorKind, PenstockError
 from .config import Properties
 from .errors import engine_error, passes
 from .offsets import BEGIN, END, Offsets
+from .record import At
 from .threads import in_thread
 
 T = TypeVar("T")
-At = tuple[str, int]  # a topic and its partition
 
 AGAIN_S: Final = 0.05  # until what passes is asked again
 AGAIN_FOR_S: Final = 3.0  # each time may last as long as an answer is waited for

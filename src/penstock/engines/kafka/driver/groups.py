@@ -8,9 +8,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from penstock.model.errors import ErrorKind, PenstockError
 
-from .admin import At, KafkaAdmin
+from .admin import KafkaAdmin
 from .config import Properties
 from .errors import engine_error
+from .record import At
 from .threads import in_thread
 
 
