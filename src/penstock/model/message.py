@@ -83,6 +83,22 @@ class Message(msgspec.Struct, gc=False, kw_only=True):
     compacted_out: bool = False
     encryption: Encryption | None = None
 
+    def again(self) -> OutMessage:
+        """The message to be published once more, with its sequence id; what its receiver alone can open is not for this."""
+        return OutMessage(
+            payload=self.payload,
+            key=self.key,
+            key_is_base64=self.key_is_base64,
+            ordering_key=self.ordering_key,
+            properties=self.properties,
+            event_time=self.event_time,
+            deliver_at=self.deliver_at,
+            sequence_id=self.sequence_id,
+            schema_version=self.schema_version,
+            replicate_to=self.replicate_to,
+            null_value=self.null_value,
+        )
+
 
 # Of messages that have nothing else: bytes, or texts that are ASCII, which are encoded together.
 Payloads = Sequence[bytes] | Sequence[str]

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import PenstockError
-from penstock.model.message import Message, OutMessage
+from penstock.model.message import OutMessage
 from penstock.model.message_id import run_varints
 from penstock.wire.columns import plain_messages
 from penstock.wire.contents import METADATA_AT, is_sealed, join, join_each, open_body
@@ -272,24 +272,10 @@ def records_of(entry: NewEntry, *, numbered: bool, framing: Framing | None = Non
         return [NewRecord(body[at:], None if key is None else read_text(key).encode(), [(ENTRY, head)], time)]
     found = []
     for message in read_messages(entry.data, 0):
-        producer = message.producer_name if numbered else ""
-        record = record_of(_out(message, numbered=numbered), producer, numbered=numbered, framing=framing)
+        outgoing, producer = message.again(), message.producer_name if numbered else ""
+        if not numbered:
+            outgoing.sequence_id = None
+        record = record_of(outgoing, producer, numbered=numbered, framing=framing)
         record.timestamp = time
         found.append(record)
     return found
-
-
-def _out(message: Message, *, numbered: bool) -> OutMessage:
-    return OutMessage(
-        payload=message.payload,
-        key=message.key,
-        key_is_base64=message.key_is_base64,
-        ordering_key=message.ordering_key,
-        properties=message.properties,
-        event_time=message.event_time,
-        deliver_at=message.deliver_at,
-        sequence_id=message.sequence_id if numbered else None,
-        schema_version=message.schema_version,
-        replicate_to=message.replicate_to,
-        null_value=message.null_value,
-    )

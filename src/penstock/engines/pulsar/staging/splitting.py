@@ -8,7 +8,6 @@ from typing import Final
 
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.message import OutMessage
 from penstock.wire.contents import compressed, is_sealed, parse, parse_head
 from penstock.wire.entry import WireFormat
 from penstock.wire.messages import read_messages
@@ -30,22 +29,7 @@ def check_splits(entry: NewEntry) -> None:
 def split_batch(data: bytes, publish_time: int) -> list[bytes]:
     """An entry of each message of a batch."""
     messages = read_messages(data, 0)
-    outgoing = [
-        OutMessage(
-            payload=message.payload,
-            key=message.key,
-            key_is_base64=message.key_is_base64,
-            ordering_key=message.ordering_key,
-            properties=message.properties,
-            event_time=message.event_time,
-            deliver_at=message.deliver_at,
-            sequence_id=message.sequence_id,
-            schema_version=message.schema_version,
-            replicate_to=message.replicate_to,
-            null_value=message.null_value,
-        )
-        for message in messages
-    ]
+    outgoing = [message.again() for message in messages]
     made = _FORMAT.encode_each(outgoing, producer=messages[0].producer_name, publish_time=publish_time)
     kind = parse(data)[0].compression
     if kind == NONE:
