@@ -28,6 +28,7 @@ from penstock.runtime.tasks import Tasks
 
 from . import properties as properties_module
 from .administration import KafkaAdministration
+from .calls import Calls
 from .cluster import KafkaCluster
 from .consumers import Consumers
 from .documents import Documents
@@ -39,6 +40,7 @@ from .groups import Groups
 from .hosting import Hosting
 from .journals import KafkaJournals
 from .naming import Naming
+from .owners import Owners
 from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
@@ -146,7 +148,9 @@ class KafkaBroker:
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         give_reply = self._replies.reply
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
-        self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        owners = Owners(self.topics, hosting)
+        owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
+        self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners)
         self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
             self.topics,
@@ -176,6 +180,7 @@ class KafkaBroker:
             await self.topics.load()
             await self._replies.start()
             await self._shown.load()
+            await self._calls.load()
         except BaseException:
             await self._disconnect()
             raise
