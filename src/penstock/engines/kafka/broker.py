@@ -44,6 +44,7 @@ from .owners import Owners
 from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
+from .redirects import Redirects
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
 from .schema_registry.opening import open_registry
 from .staging.opening import open_staging
@@ -162,6 +163,10 @@ class KafkaBroker:
             new_name=self.new_name,
             shown=self._shown,
         )
+        documents, leave = self.documents, self._consumers.leave
+        self._redirects = Redirects(
+            self.cluster, documents, self.naming, client_id, self._groups, leave, self.tasks.spawn
+        )
         self.subscribe = self._consumers.subscribe
         self.subscribe_pattern = self._consumers.subscribe_pattern
         self.leave = self._consumers.leave
@@ -181,6 +186,7 @@ class KafkaBroker:
             await self._replies.start()
             await self._shown.load()
             await self._calls.load()
+            await self._redirects.load()
         except BaseException:
             await self._disconnect()
             raise
@@ -217,6 +223,7 @@ class KafkaBroker:
         await self._flusher.flush()
         await self._groups.close()
         await self._shown.close()
+        await self._redirects.close()
 
     async def _disconnect(self) -> None:
         parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
@@ -281,6 +288,7 @@ class KafkaBroker:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
             self.subscriptions.sweep()
+            self._redirects.look()
             await self.staging.sweep()
 
     async def _list(self) -> None:

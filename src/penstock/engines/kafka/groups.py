@@ -45,6 +45,11 @@ class Groups:
             found = self._groups[subscription] = Group(name, self._members, self.outside, self._tasks)
         return found
 
+    @property
+    def all(self) -> list[Group]:
+        """Every group."""
+        return list(self._groups.values())
+
     def know(self, source: GroupSubscription) -> None:
         """A subscription is made."""
         self._sources[source.topic.ledger, source.name] = source
