@@ -54,9 +54,7 @@ from .topics import KafkaTopics
 log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
-LEAVE_S: Final = (
-    6.0  # for the cluster to answer when the server stops: what is acknowledged is committed, groups are left
-)
+LEAVE_S: Final = 6.0  # for the cluster to answer when the server stops: for last commits, and leaving groups
 AGAIN_S: Final = 1.0  # then a task that waits for something as it ends is cancelled again
 LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
 
@@ -180,6 +178,7 @@ class KafkaBroker:
             await self.documents.start()
             await self.namespaces.load()
             await self.policies.load()
+            self.policies.learn_defaults(await self.documents.configs())
             await self.schemas.load()
             self._name_topics()
             await self.topics.load()
