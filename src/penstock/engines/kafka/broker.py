@@ -26,6 +26,7 @@ from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from . import beginnings
 from . import properties as properties_module
 from .administration import KafkaAdministration
 from .calls import Calls
@@ -88,7 +89,7 @@ class KafkaBroker:
             self.cluster,
             settings.documents_topic,
             settings.replication_factor,
-            once=(schemas_module.KIND,),
+            once=(schemas_module.KIND, beginnings.KIND),
         )
         self.namespaces = KafkaNamespaces(
             self.documents,
@@ -149,7 +150,7 @@ class KafkaBroker:
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
         owners = Owners(self.topics, hosting)
         owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
-        self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners)
+        self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners, self.documents)
         self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
             self.topics,
