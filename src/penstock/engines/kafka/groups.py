@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from penstock.engines.subscription.store import CursorChange
@@ -10,8 +10,9 @@ from penstock.model.errors import PenstockError
 from penstock.runtime.tasks import Tasks
 
 from .cursors import Cursor
-from .driver.groups import KafkaGroups
+from .driver.groups import Committed, KafkaGroups
 from .driver.member import Members
+from .driver.record import At
 from .group import Group
 from .subscription import GroupSubscription
 
@@ -62,17 +63,23 @@ class Groups:
             group.forget(source)
             self._tasks.spawn(self._settle(group), f"leave group {group.name}")
 
-    async def stand(self, source: GroupSubscription) -> None:
-        """As `subscription.Membership.stand`."""
-        committed = await self.of(source.name).committed([source.at])
-        await source.topic.refresh()
-        await source.read_properties()
-        if not source.suspended or (source.consumers and source.commits):
-            return  # the partition is here, or goes, and its last commit is under way
-        if source.at in committed:
-            source.load(committed[source.at][1], committed[source.at][0])
-        elif not source.consumers:
-            source.load(Cursor(source.topic.first_offset), None)
+    async def stand(
+        self,
+        sources: Sequence[GroupSubscription],
+        committed: Mapping[At, tuple[Committed, Cursor]] | None = None,
+    ) -> None:
+        """As `subscription.Membership.stand`, for subscriptions of one name; `committed` where that was asked for already."""
+        if committed is None:
+            committed = await self.of(sources[0].name).committed([source.at for source in sources])
+        await asyncio.gather(*(source.topic.refresh() for source in sources))
+        for source in sources:
+            await source.read_properties()
+            if not source.suspended or (source.consumers and source.commits):
+                continue  # the partition is here, or goes, and its last commit is under way
+            if source.at in committed:
+                source.load(committed[source.at][1], committed[source.at][0])
+            elif not source.consumers:
+                source.load(Cursor(source.topic.first_offset), None)
 
     async def move(self, source: GroupSubscription, offset: int, *, skip: bool) -> None:
         """As `subscription.Membership.move`."""

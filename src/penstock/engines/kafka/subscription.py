@@ -4,6 +4,7 @@ While another process has it, consumers stay attached and get nothing, and what 
 went, and the other process goes on from the cursor.
 """
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -34,8 +35,8 @@ class Membership(Protocol):
     def emptied(self, source: "GroupSubscription") -> None:
         """The last consumer left."""
 
-    async def stand(self, source: "GroupSubscription") -> None:
-        """Learn where the log ends, and have a subscription that another process has, or none, stand where its commit says."""
+    async def stand(self, sources: Sequence["GroupSubscription"]) -> None:
+        """Learn where logs end, and have subscriptions that another process has, or none, stand where their commits say."""
 
     async def move(self, source: "GroupSubscription", offset: int, *, skip: bool) -> None:
         """Have a subscription whose partition is not here go on at an offset, or (`skip`) count everything below as acknowledged."""
@@ -218,7 +219,7 @@ class GroupSubscription(Subscription):
 
     async def refresh(self) -> None:
         if self.suspended:
-            await self._membership.stand(self)
+            await self._membership.stand((self,))
         else:
             await self.topic.refresh()
 

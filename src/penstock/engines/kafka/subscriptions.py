@@ -113,16 +113,26 @@ class KafkaSubscriptions:
     # -- as an administrator sees them
 
     async def of(self, name: TopicName, subscription: str) -> list[GroupSubscription]:
+        """The subscription on every partition; the cluster is asked for it where it has no consumers here."""
         topics = await self._topics.all_of(name, create=False)
-        group = self._hosting.groups.of(subscription)
-        committed = await group.committed([_place(topic) for topic in topics])
-        if not committed:
+        elsewhere = [topic for topic in topics if not _has_consumers(topic, subscription)]
+        if not elsewhere:
+            return await self._sources(topics, subscription)
+        committed = await self._hosting.groups.of(subscription).committed(map(_place, elsewhere))
+        if not committed and len(elsewhere) == len(topics):
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{name} has no subscription {subscription}"
             )
+        found = await self._sources(topics, subscription)
+        await self._hosting.groups.stand([one for one in found if not one.consumers], committed)
+        return found
+
+    async def _sources(self, topics: Sequence[KafkaTopic], subscription: str) -> list[GroupSubscription]:
+        """The subscription on these partitions of one topic, which all have its properties."""
         found = [self._hosting.durable(topic, subscription) for topic in topics]
-        for source in found:
-            await self._hosting.groups.stand(source)
+        await found[0].read_properties()
+        for one in found[1:]:
+            one.properties = found[0].properties
         return found
 
     async def learn(self, name: TopicName) -> None:
@@ -143,12 +153,14 @@ class KafkaSubscriptions:
         committed = await self._hosting.groups.of(subscription).committed(places)
         if not committed:
             return False
-        for topic in topics:
-            if topic.subscriptions.get(subscription) is None or isinstance(
-                topic.subscriptions[subscription], GroupSubscription
-            ):
-                source = self._hosting.durable(topic, subscription)
-                await self._hosting.groups.stand(source)
+        others = [topic.subscriptions.get(subscription) for topic in topics]
+        sources = [
+            self._hosting.durable(topic, subscription)
+            for topic, other in zip(topics, others, strict=True)
+            if other is None or isinstance(other, GroupSubscription)
+        ]
+        if sources:
+            await self._hosting.groups.stand(sources, committed)
         return True
 
     def _drop(self, topics: Sequence[KafkaTopic], subscription: str) -> None:
@@ -202,7 +214,7 @@ class KafkaSubscriptions:
             await group.commit_outside({place: saved})
             source.load(Cursor(offset), saved)
             return source
-        await self._hosting.groups.stand(source)
+        await self._hosting.groups.stand((source,), committed)
         if source.consumers and source.type is not None and source.type.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
@@ -285,6 +297,11 @@ class KafkaSubscriptions:
     async def _kept(self, group: Group) -> list[At]:
         found = await self._hosting.groups.outside.committed(group.name)
         return [place for place, one in found.items() if not one.metadata.startswith(DELETED)]
+
+
+def _has_consumers(topic: KafkaTopic, subscription: str) -> bool:
+    found = topic.subscriptions.get(subscription)
+    return isinstance(found, GroupSubscription) and bool(found.consumers)
 
 
 def _place(topic: KafkaTopic) -> At:
