@@ -1,14 +1,18 @@
 """A `.proto` file with what it imports: as a set of descriptors from texts, and as texts from a set."""
 
+import re
+from binascii import a2b_base64
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
 
 from .parse import parse
 from .resolve import resolve, types_of
 from .tokens import ProtoError
 
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}\s*")
 IMPORTS_MAX: Final = 200  # files that one file imports, also through others
 
 # What Confluent's registries and serializers carry beside protobuf's own files.
@@ -46,7 +50,7 @@ def _load(
 ) -> None:
     if len(files) + len(importing) > IMPORTS_MAX:
         raise ProtoError(f"more than {IMPORTS_MAX} imported files")
-    file = parse(name, text)
+    file = _encoded(name, text) or parse(name, text)
     public = {file.dependency[at] for at in file.public_dependency}
     kept: list[str] = []
     for one in file.dependency:
@@ -71,6 +75,19 @@ def _load(
         more = f" (there is no {', '.join(missing)})" if missing else ""
         raise ProtoError(f"{error}{more}") from None
     files[name] = file
+
+
+def _encoded(name: str, text: str) -> FileDescriptorProto | None:
+    """A file that is given as base64 of its descriptor, as some clients register it."""
+    if not _BASE64.fullmatch(text):
+        return None
+    try:
+        file = FileDescriptorProto.FromString(a2b_base64(text))
+    except (DecodeError, ValueError):
+        return None
+    file.name = name
+    file.ClearField("source_code_info")
+    return file
 
 
 def _load_known(
