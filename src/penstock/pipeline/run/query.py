@@ -23,9 +23,11 @@ from penstock.pipeline.spec.options import table_options, topic_options
 from penstock.pipeline.spec.spec import Spec
 
 from .causes import spark_sentence
+from .failures import BatchSinks, of_batch
 from .folder import Folder
 from .outputs import Outputs, collect_outputs, dead_letters, dead_letters_alone, topic_rows, with_dead_letters
 from .preflight import preflight
+from .tables import check_tables
 from .views import View, build_views, session_for
 
 TOPICS: Final = "penstock"
@@ -90,13 +92,14 @@ class BatchWriter:
         query = query_id(self._checkpoint)
         batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            if len(self._spec.sinks) > 1:
-                batch.count()  # an expectation that fails must do so before anything is written
-            self._write(batch, number, query)
+            with of_batch(self._spec, number) as sinks:
+                if len(self._spec.sinks) > 1:
+                    batch.count()  # an expectation that fails must do so before anything is written
+                self._write(batch, number, query, sinks)
         finally:
             batch.unpersist()
 
-    def _write(self, batch: DataFrame, number: int, query: str) -> None:
+    def _write(self, batch: DataFrame, number: int, query: str, sinks: BatchSinks) -> None:
         spec = self._spec
         dead = self._outputs.dead(batch)
         waiting = dead_letters(dead) if dead is not None else None
@@ -104,17 +107,20 @@ class BatchWriter:
             rows = self._outputs.rows(batch, sink.input)
             writer = f"{query}-{name}"
             if sink.path:
-                _save(rows, TABLES, table_options(sink), writer, number)
+                with sinks.writing(name):
+                    _save(rows, TABLES, table_options(sink), writer, number)
                 continue
             rows, options = topic_rows(spec, name, sink, rows), topic_options(spec, sink)
             # Rows that name their topic cannot also say where they came from.
             if waiting is not None and sink.topic:
                 rows, waiting = with_dead_letters(rows, waiting), None
                 options[DEAD_LETTERS] = spec.dead_letters
-            _save(rows, TOPICS, options, writer, number)
+            with sinks.writing(name):
+                _save(rows, TOPICS, options, writer, number)
         if waiting is not None:
             options = server_options(spec.server) | dict.fromkeys(("topic", DEAD_LETTERS), spec.dead_letters)
-            _save(dead_letters_alone(waiting), TOPICS, options, f"{query}-{DEAD}", number)
+            with sinks.writing(DEAD):
+                _save(dead_letters_alone(waiting), TOPICS, options, f"{query}-{DEAD}", number)
 
 
 def _save(rows: DataFrame, format: str, options: dict[str, Any], writer: str, batch: int) -> None:
@@ -161,6 +167,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
         rows = views[sink.input].frame
         sinks[name] = dict((rows if sink.path else topic_rows(spec, name, sink, rows)).dtypes)
     check_streaming(spec, session, outputs.frame)
+    check_tables(spec, views)
     return Checked(
         views={name: dict(view.frame.dtypes) for name, view in views.items()},
         sinks=sinks,

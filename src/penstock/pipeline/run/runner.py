@@ -23,9 +23,11 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import events
 from .causes import Cause, cause_of
+from .failures import told
 from .folder import Folder, Owner
 from .outputs import collect_outputs
 from .query import check_streaming, start_query
+from .tables import check_tables
 from .views import build_views, session_for
 
 LOOK_S: Final = 5.0  # whether the JVM is still there
@@ -57,6 +59,7 @@ class Runner:
         views = build_views(spec, self._spark, self._folder.checkpoint)
         outputs = collect_outputs(spec, views)
         check_streaming(spec, self._spark, outputs.frame)
+        check_tables(spec, views)
         self._folder.own(self._spec, start)
         self._listener = _Listener(self._emit, outputs.branches, self._stopping, self._changed)
         self._spark.streams.addListener(self._listener)
@@ -99,7 +102,7 @@ class Runner:
         with suppress(Exception):  # of a JVM that is gone
             self._spark.streams.removeListener(listener)
         error = query.exception()
-        return None if error is None else cause_of(error)
+        return None if error is None else told(self._spec, cause_of(error))
 
 
 class _Listener(StreamingQueryListener):
