@@ -5,7 +5,7 @@ where it happens is put into the sentence there (`SinkFailed`), with its class.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from penstock.pipeline.errors import SinkFailed
@@ -19,16 +19,20 @@ AGAIN = "the next run repeats the batch, and a sink that writes exactly once and
 class BatchSinks:
     """The sinks of a batch, as they are written. Threads may write several at once."""
 
-    def __init__(self, spec: Spec, number: int) -> None:
+    def __init__(self, spec: Spec, number: int, *, at_once: bool) -> None:
         self._spec = spec
         self._number = number
+        self._at_once = at_once
+        self._begun: list[str] = []
         self._written: list[str] = []
         self._lock = threading.Lock()
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
         """Write the batch to a sink. What goes wrong is raised as SinkFailed, which names it."""
-        with at_sink(self._spec, name):
+        with self._lock:
+            self._begun.append(name)
+        with at_sink(sink_place(self._spec, name)):
             yield
         with self._lock:
             self._written.append(name)
@@ -36,19 +40,23 @@ class BatchSinks:
     def failed(self, error: Exception) -> SinkFailed:
         """`error` with the batch's number, and what was written of it before."""
         cause = placed(self._spec, cause_of(error))
-        has = ", ".join(f"[sinks.{name}]" for name in self._spec.sinks if name in self._written)
-        lack = ", ".join(f"[sinks.{name}]" for name in self._spec.sinks if name not in self._written)
+        has, lack = _listed(self._written), _listed(set(self._begun) - set(self._written))
         if has:
-            state = f"{has} {_have(has)} batch {self._number}, {lack or 'dead_letters'} {_have(lack)} not: {AGAIN}"
+            state = f"{has} batch {self._number}, {lack} not: {AGAIN}"
         else:
             state = f"no sink has batch {self._number}: the next run repeats it"
+        if self._at_once:
+            state += "; a sink that writes at once may have some of its rows"
         return SinkFailed.of(cause.kind.value, f"{cause.sentence}; {state}")
 
 
 @contextmanager
-def of_batch(spec: Spec, number: int) -> Iterator[BatchSinks]:
-    """A batch that is written. Raises SinkFailed, which says what of it was written."""
-    sinks = BatchSinks(spec, number)
+def of_batch(spec: Spec, number: int, *, at_once: bool = False) -> Iterator[BatchSinks]:
+    """A batch that is written. Raises SinkFailed, which says what of it was written.
+
+    `at_once`: some sink's rows are seen before the batch is committed.
+    """
+    sinks = BatchSinks(spec, number, at_once=at_once)
     try:
         yield sinks
     except Exception as error:
@@ -56,13 +64,13 @@ def of_batch(spec: Spec, number: int) -> Iterator[BatchSinks]:
 
 
 @contextmanager
-def at_sink(spec: Spec, name: str) -> Iterator[None]:
+def at_sink(place: str) -> Iterator[None]:
     """Let what goes wrong be a SinkFailed that names the sink; on the driver and in tasks."""
     try:
         yield
     except Exception as error:
         cause = cause_of(error)
-        raise SinkFailed.of(cause.kind.value, f"{sink_place(spec, name)}: {cause.sentence}") from None
+        raise SinkFailed.of(cause.kind.value, f"{place}: {cause.sentence}") from None
 
 
 def sink_place(spec: Spec, name: str) -> str:
@@ -106,5 +114,5 @@ def _made_by(spec: Spec, step: Step, file: str) -> bool:
     return bool(module) and file == str(spec.folder.joinpath(*module.split("."))) + ".py"
 
 
-def _have(names: str) -> str:
-    return "have" if "," in names else "has"
+def _listed(names: Collection[str]) -> str:
+    return f"{', '.join(sorted(names))} {'has' if len(names) == 1 else 'have'}" if names else ""

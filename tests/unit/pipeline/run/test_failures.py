@@ -44,7 +44,7 @@ def test_what_of_a_batch_is_written(spec: Spec) -> None:
     assert cause.kind is ErrorClass.ACCESS
     assert cause.sentence == (
         "pipeline sales: [sinks.history] (table /home/me/h): /home/me/h/part-1: Permission denied;"
-        f" [sinks.results] has batch 7, [sinks.history] has not: {AGAIN}"
+        f" results has batch 7, history has not: {AGAIN}"
     )
 
 
