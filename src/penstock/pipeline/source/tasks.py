@@ -98,7 +98,7 @@ def splits_for(
         )
 
     pieces = split(ranges, rows_max=options.records_max, pieces_min=options.partitions_min)
-    groups = together(pieces, pieces_min=options.partitions_min)
+    groups = together(pieces, rows_max=options.records_max, pieces_min=options.partitions_min)
     return [
         made(group[0]) if len(group) == 1 else Together([made(each) for each in group]) for group in groups
     ]
@@ -123,13 +123,14 @@ def split(ranges: Sequence[Range], *, rows_max: int, pieces_min: int = 1) -> lis
     return pieces
 
 
-def together(pieces: Sequence[Range], *, pieces_min: int = 1) -> Iterator[list[Range]]:
-    """Ranges in their order, those of one task at a time: small ones share a task, as far as `pieces_min` tasks are left.
+def together(pieces: Sequence[Range], *, rows_max: int, pieces_min: int = 1) -> Iterator[list[Range]]:
+    """Ranges in their order, those of one task at a time: small ones share a task of at most `rows_max` messages, as far as
+    `pieces_min` tasks are left.
 
     A pure function, as `split`.
     """
     total = sum(each.size for each in pieces)
-    most = min(TOGETHER_ROWS, total // pieces_min)
+    most = min(TOGETHER_ROWS, rows_max, total // pieces_min)
     group: list[Range] = []
     size = 0
     for each in pieces:
