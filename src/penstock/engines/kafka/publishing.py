@@ -78,12 +78,13 @@ class Publishing:
         framing = await self.framing(name, (version,))
         if framing is not None:
             framed = [
-                framing.frame(None, one.encode() if isinstance(one, str) else one, version) for one in payloads
+                framing.frame(None, one.encode() if isinstance(one, str) else one, version)
+                for one in payloads
             ]
             values, headers = [value for _, value, _ in framed], [some or None for _, _, some in framed]
         topic.check_open()
         if topic.rates.publish is not None:
-            await topic.rates.publish.admit(1, record.size())
+            await topic.rates.publish.admit(len(values), sum([len(value or b"") for value in values]))
         began = _CLOCK.monotonic_ms()
         sent = self.records.send_values((topic.place.topic, topic.place.partition), values, headers)
         outcomes = await finished(sent.future)
