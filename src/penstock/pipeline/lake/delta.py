@@ -18,6 +18,7 @@ from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import PipelineError
 
 from . import partitioning, schema
+from .upsert import rows_of, upsert
 from .values import COLUMNS, Batch, File, Last, Position, follow, is_new
 
 try:
@@ -189,12 +190,17 @@ class Table:
             marks.append(Transaction(_key("writer", batch.writer), batch.number, int(time.time() * 1000)))
             marks.append(Transaction(_key("rows-of", batch.writer), batch.number))
             marks.append(Transaction(_key("rows", batch.writer), batch.rows))
+        properties = CommitProperties(app_transactions=marks, max_commit_retries=0)
+        if batch.keys and batch.files:
+            rows = rows_of(batch, lambda path: (self.folder / path).open("rb"))
+            upsert(table, rows, batch.keys, properties)
+            return True
         table.create_write_transaction(
             [_add(file, data_change=True) for file in batch.files],
             "overwrite" if batch.overwrite else "append",
             table.schema(),
             list(now.partition_by),
-            commit_properties=CommitProperties(app_transactions=marks, max_commit_retries=0),
+            commit_properties=properties,
         )
         return True
 

@@ -97,6 +97,7 @@ class TableSink:
             writer=writer if number is not None else "",
             number=number or 0,
             overwrite=self._overwrite,
+            keys=options.keys,
             pieces=tuple(pieces),
             ledgers=_ledgers(options, pieces),
         )
@@ -109,9 +110,9 @@ class TableSink:
         except BatchConflict:
             remove(options.path, files)
             raise
-        if not done:
+        if not done or options.keys:
             self._remove(table, files)
-        elif options.compact:
+        if done and options.compact:
             self._compact()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
@@ -150,6 +151,10 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     incoming = schema.arrow_of(columns)
     if options.archive and (missing := set(COLUMNS) - set(incoming.names)):
         raise PipelineError(f"option archive: column {', '.join(sorted(missing))} is missing")
+    if missing := set(options.keys) - set(incoming.names):
+        raise PipelineError(
+            f"option keys: there is no column {', '.join(sorted(missing))}; there are {', '.join(incoming.names)}"
+        )
     now = table_at(options.path).snapshot()
     bys = options.partition_by
     if now is not None:

@@ -115,4 +115,6 @@ def table_options(sink: Sink) -> dict[str, str]:
     options = {"path": sink.path, "compact": str(sink.compact).lower()}
     if sink.partition_by:
         options["partitionBy"] = ",".join(sink.partition_by)
+    if sink.keys:
+        options["keys"] = ",".join(sink.keys)
     return options
