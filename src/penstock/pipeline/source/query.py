@@ -6,6 +6,8 @@ So the schema carries the options, as metadata of its first column. Only the sch
 """
 
 import json
+import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +26,8 @@ from penstock.pipeline.rows import columns
 from .offsets import ranges, times
 from .options import Options, parse_options
 from .tasks import read_split, splits_for
+
+log = logging.getLogger(__name__)
 
 _METADATA: Final = "penstock.options"
 
@@ -149,6 +153,8 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
         """The tasks of the query."""
         options = self._options
+        if any(ms > time.time() * 1000 for ms in times(options.start)):
+            log.warning("option startingTimestamp is in the future: there is nothing to read")
         with HttpClient(options.server) as client:
             found = ask(client, options, times=times(options.start, options.end))
         return self.tasks(check_there(options, found))

@@ -73,6 +73,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins."""
         options = self._options
         asked = times(options.start)
+        if any(ms > time.time() * 1000 for ms in asked):
+            log.warning(
+                "option startingTimestamp is in the future: the query begins with the next message that is published"
+            )
         found = retrying(lambda: ask(self._http, options, times=asked), START_S)
         logs = check_there(options, found)
         return write_marks(Marks(beginnings(logs, options.start), initial=True))
