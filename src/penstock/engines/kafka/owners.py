@@ -69,11 +69,11 @@ class Owners:
         if to is None:
             raise PenstockError(ErrorKind.UNAVAILABLE, "no process has it")
         async with self._calling(group, [to], "skip" if skip else "move", [source], offset):
-            await self._hosting.groups.stand(source)
+            await self._hosting.groups.stand([source])
 
     async def _move_here(self, source: GroupSubscription, offset: int, *, skip: bool) -> None:
         if source.suspended:
-            await self._hosting.groups.stand(source)
+            await self._hosting.groups.stand([source])
         else:
             await source.topic.refresh()
         await source.move_here(offset, skip=skip)
