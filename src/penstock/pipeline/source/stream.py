@@ -7,13 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from penstock.client.http import HttpClient
@@ -22,6 +15,13 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.http.logs import Look, Size, sizes
 from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, retrying
+from penstock.pipeline.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from .follow import Follower
 from .limits import PollInterval, fit, share
