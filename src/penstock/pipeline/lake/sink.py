@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from penstock.client.http import HttpClient
@@ -20,6 +20,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.http.retry import retrying
+from penstock.pipeline.versions import DataSourceStreamArrowWriter, Feature, check
 
 from . import partitioning, schema
 from .compaction import compact
@@ -141,6 +142,12 @@ class BatchWriter(TableSink, DataSourceArrowWriter):
 
 class StreamWriter(TableSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("penstock_lake")`."""
+
+    def __init__(
+        self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
+    ) -> None:
+        check(Feature.STREAM_WRITER)
+        super().__init__(given, columns, overwrite=overwrite, suffix=suffix)
 
 
 def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[PartitionColumn, ...]]:

@@ -6,7 +6,9 @@ So the schema carries the options, as metadata of its first column. Only the sch
 """
 
 import json
+import logging
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +31,8 @@ from .tasks import read_split, splits_for
 
 if TYPE_CHECKING:
     from penstock.pipeline.decode.plan import Plan
+
+log = logging.getLogger(__name__)
 
 _METADATA: Final = "penstock.options"
 
@@ -160,6 +164,8 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
         """The tasks of the query."""
         options = self._options
+        if any(ms > time.time() * 1000 for ms in times(options.start)):
+            log.warning("option startingTimestamp is in the future: there is nothing to read")
         with HttpClient(options.server) as client:
             found = ask(client, options, times=times(options.start, options.end))
         tasks = self.tasks(check_there(options, found))
