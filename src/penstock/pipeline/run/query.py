@@ -42,7 +42,7 @@ def start_query(
         ((name, sink),) = spec.sinks.items()
         frame = outputs.frame
         if sink.path:
-            writer = frame.writeStream.format(TABLES).options(**table_options(sink))
+            writer = frame.writeStream.format(TABLES).options(**table_options(spec, sink))
         else:
             rows = topic_rows(spec, name, sink, frame)
             writer = rows.writeStream.format(TOPICS).options(**topic_options(spec, sink))
@@ -104,7 +104,7 @@ class BatchWriter:
             rows = self._outputs.rows(batch, sink.input)
             writer = f"{query}-{name}"
             if sink.path:
-                _save(rows, TABLES, table_options(sink), writer, number)
+                _save(rows, TABLES, table_options(spec, sink), writer, number)
                 continue
             rows, options = topic_rows(spec, name, sink, rows), topic_options(spec, sink)
             # Rows that name their topic cannot also say where they came from.
