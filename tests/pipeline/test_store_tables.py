@@ -6,11 +6,10 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from tests.support.object_store import SECRET, ObjectStore, serving
+from tests.support.object_store import ObjectStore
 from tests.support.waiting import until
 
 from penstock.client.access import Access
@@ -30,12 +29,6 @@ MESSAGES = pa.schema(
     [("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
 )
 TOPIC = "persistent://public/default/t"
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with serving() as started:
-        yield started
 
 
 @pytest.fixture
@@ -117,7 +110,7 @@ def test_writers_at_once_lose_nothing(folder: Location) -> None:
 KILLED = """
 import json, sys
 from penstock.pipeline.lake.store import Location
-from tests.integration.test_object_store import add
+from tests.pipeline.test_store_tables import add
 url, options, first = json.loads(sys.argv[1])
 for number in range(first, 1000):
     add(Location.of(url, options), [number, number], "w", number)
@@ -179,7 +172,7 @@ def test_what_cannot_be_reached_is_said_in_one_sentence(store: ObjectStore, fold
         ) as raised:
             use(away)
         assert raised.value.kind is ErrorKind.UNAVAILABLE
-        assert SECRET not in raised.value.message
+        assert store.secret not in raised.value.message
         assert "\n" not in raised.value.message
     with pytest.raises(PipelineError, match="there is no bucket nobucket"):
         is_table(Location.of("s3://nobucket/t", store.options))
