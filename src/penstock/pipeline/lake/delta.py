@@ -6,7 +6,7 @@ commits that name the same one conflict, so no writer overtakes another.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -46,6 +46,12 @@ class Table:
         with self.folder.reached():
             table = self._open(version)
             return None if table is None else Snapshot(table, self.folder)
+
+    def create(self, columns: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Make the table, without rows, unless it is there."""
+        with self.folder.reached():
+            if self._open() is None:
+                self._create(columns, partition_by)
 
     def commit(self, batch: Batch) -> bool:
         """Add a batch, in one step; False where it was there already. The schema grows with it.
@@ -131,15 +137,7 @@ class Table:
         return number
 
     def _commit(self, batch: Batch) -> bool:
-        table = self._open()
-        if table is None:
-            table = DeltaTable.create(
-                self.folder.url,
-                _delta(batch.schema),
-                mode="ignore",
-                partition_by=list(batch.partition_by),
-                storage_options=self.folder.store(),
-            )
+        table = self._open() or self._create(batch.schema, batch.partition_by)
         now = Snapshot(table, self.folder)
         partitioning.check_same(
             [partitioning.PartitionColumn(name) for name in batch.partition_by], now.partition_by
@@ -165,6 +163,15 @@ class Table:
             commit_properties=CommitProperties(app_transactions=marks, max_commit_retries=0),
         )
         return True
+
+    def _create(self, columns: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
+        return DeltaTable.create(
+            self.folder.url,
+            _delta(columns),
+            mode="ignore",
+            partition_by=list(partition_by),
+            storage_options=self.folder.store(),
+        )
 
     def _open(self, version: int | None = None) -> DeltaTable | None:
         if not self.folder.has("_delta_log"):
