@@ -61,12 +61,13 @@ class TableSink:
         writer = FileWriter(options.path, self._columns, self._bys, options.target_bytes)
         pieces: list[OffsetRange] = []
         try:
-            for batch in iterator:
-                if batch.num_rows:
-                    writer.write(batch)
-                    if options.archive:
-                        pieces = merge([*pieces, *pieces_of(batch)])
-            files = writer.finish()
+            with options.path.reached():
+                for batch in iterator:
+                    if batch.num_rows:
+                        writer.write(batch)
+                        if options.archive:
+                            pieces = merge([*pieces, *pieces_of(batch)])
+                files = writer.finish()
         except BaseException:
             writer.discard()
             raise

@@ -13,7 +13,7 @@ from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server
+from penstock.pipeline.options import flag, named, number, parse_server, split_storage
 from penstock.pipeline.rows import columns
 
 from .offsets import End, Time, Where, parse_times, parse_where
@@ -100,6 +100,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     poll_ms: int = POLL_MS
     subscription: str = ""
     archive: str = ""
+    storage: dict[str, str] = {}  # of the archive's object store
     typed: Typed | None = None
 
     def wants(self, topic: TopicName, partition: int) -> bool:
@@ -113,6 +114,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Options:
     """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
     option."""
+    store, given = split_storage(given)
     texts = named(given, _NAMES, hints=_HINTS)
     for names, refused, where in (
         (_STREAMS_ONLY, stream is False, "a stream only: a batch reads all that it asks for"),
@@ -144,6 +146,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
         poll_ms=_poll_ms(texts),
         subscription=_subscription(texts.get("subscription", "")),
         archive=texts.get("archive", "").strip(),
+        storage=store,
         typed=parse_typed(texts),
     )
 
