@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from penstock.engines.subscription.store import CursorChange
 from penstock.model.errors import PenstockError
@@ -18,8 +19,16 @@ from .subscription import GroupSubscription
 log = logging.getLogger(__name__)
 
 
+class Move(Protocol):
+    """Moves a subscription whose partition is not here."""
+
+    async def __call__(self, source: GroupSubscription, offset: int, *, skip: bool) -> None: ...
+
+
 class Groups:
     """Every group that this process has to do with; `store.CursorWriter` of their subscriptions."""
+
+    elsewhere: Move
 
     def __init__(self, members: Members, outside: KafkaGroups, tasks: Tasks, prefix: str = "") -> None:
         self.outside = outside
@@ -36,6 +45,11 @@ class Groups:
             name = self.prefix + subscription
             found = self._groups[subscription] = Group(name, self._members, self.outside, self._tasks)
         return found
+
+    @property
+    def all(self) -> list[Group]:
+        """Every group."""
+        return list(self._groups.values())
 
     def know(self, source: GroupSubscription) -> None:
         """A subscription is made."""
@@ -66,6 +80,10 @@ class Groups:
                 source.load(committed[source.at][1], committed[source.at][0])
             elif not source.consumers:
                 source.load(Cursor(source.topic.first_offset), None)
+
+    async def move(self, source: GroupSubscription, offset: int, *, skip: bool) -> None:
+        """As `subscription.Membership.move`."""
+        await self.elsewhere(source, offset, skip=skip)
 
     def emptied(self, source: GroupSubscription) -> None:
         """As `subscription.Membership.emptied`."""

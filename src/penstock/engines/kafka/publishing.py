@@ -79,10 +79,13 @@ class Publishing:
         framing = await self.framing(name, (version,))
         if framing is not None:
             framed = [
-                framing.frame(one.encode() if isinstance(one, str) else one, version) for one in payloads
+                framing.frame(None, one.encode() if isinstance(one, str) else one, version)
+                for one in payloads
             ]
-            values, headers = [value for value, _ in framed], [some or None for _, some in framed]
+            values, headers = [value for _, value, _ in framed], [some or None for _, _, some in framed]
         topic.check_open()
+        if topic.rates.publish is not None:
+            await topic.rates.publish.admit(len(values), sum([len(value or b"") for value in values]))
         began = _CLOCK.monotonic_ms()
         sent = self.records.send_values((topic.place.topic, topic.place.partition), values, headers)
         outcomes = await finished(sent.future)
@@ -152,6 +155,8 @@ class Posting:
             topic = topics[partition]
             try:
                 topic.check_open()
+                if topic.rates.publish is not None:
+                    await topic.rates.publish.admit(len(records), sum(one.size() for one in records))
             except PenstockError as error:
                 for place in self._places[partition]:
                     self._results[place] = error

@@ -13,12 +13,14 @@ from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server
+from penstock.pipeline.options import flag, named, number, parse_server, split_storage
 from penstock.pipeline.rows import columns
 
-from .offsets import End, Time, Where, parse_where
+from .offsets import End, Time, Where, parse_times, parse_where
 
 POLL_MS_MAX: Final = 20_000  # a server's answer is waited for no longer than 30 s
+TRIGGER_DELAY_MS: Final = 15 * 60_000  # as Kafka's connector has it
+_DELAY_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 POLL_MS: Final = 100  # Spark itself would ask 75 times a second
 
 # One task of Spark costs 25 to 45 ms; half a million messages take ten times as long.
@@ -33,19 +35,37 @@ _NAMES: Final = (
     "endingOffsets",
     "startingTimestamp",
     "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
     "include",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "pollInterval",
     "subscription",
     "archive",
     *TYPED_NAMES,
 )
-_STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "pollInterval", "subscription")
-_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "archive")
+_TOPICS: Final = "topics are named by option subscribe"
+_HINTS: Final = {
+    "path": f"load() takes no name; {_TOPICS}",
+    "topic": _TOPICS,
+    "topics": _TOPICS,
+    "topicspattern": "a pattern of topics is option subscribePattern",
+}
+_STREAMS_ONLY: Final = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "pollInterval",
+    "subscription",
+)
+_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "archive")
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -75,9 +95,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     fail_on_data_loss: bool
     batch_rows_max: int | None = None
     batch_bytes_max: int | None = None
+    batch_rows_min: int = 0
+    trigger_delay_ms: int = TRIGGER_DELAY_MS
     poll_ms: int = POLL_MS
     subscription: str = ""
     archive: str = ""
+    storage: dict[str, str] = {}  # of the archive's object store
     typed: Typed | None = None
 
     def wants(self, topic: TopicName, partition: int) -> bool:
@@ -91,7 +114,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Options:
     """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
     option."""
-    texts = named(given, _NAMES)
+    store, given = split_storage(given)
+    texts = named(given, _NAMES, hints=_HINTS)
     for names, refused, where in (
         (_STREAMS_ONLY, stream is False, "a stream only: a batch reads all that it asks for"),
         (_BATCHES_ONLY, stream is True, "a batch only: a stream has no end"),
@@ -117,9 +141,12 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
         fail_on_data_loss=flag(texts, "failOnDataLoss", default=True),
         batch_rows_max=number(texts, "maxOffsetsPerTrigger", 0) or None,
         batch_bytes_max=number(texts, "maxBytesPerTrigger", 0) or None,
+        batch_rows_min=_rows_min(texts),
+        trigger_delay_ms=_trigger_delay_ms(texts),
         poll_ms=_poll_ms(texts),
         subscription=_subscription(texts.get("subscription", "")),
         archive=texts.get("archive", "").strip(),
+        storage=store,
         typed=parse_typed(texts),
     )
 
@@ -220,6 +247,29 @@ def _poll_ms(texts: dict[str, str]) -> int:
     return interval
 
 
+def _rows_min(texts: dict[str, str]) -> int:
+    least = number(texts, "minOffsetsPerTrigger", 0, least=0)
+    most = number(texts, "maxOffsetsPerTrigger", 0)
+    if most and least > most:
+        raise PipelineError(f"option minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, {most}")
+    return least
+
+
+def _trigger_delay_ms(texts: dict[str, str]) -> int:
+    text = texts.get("maxTriggerDelay")
+    if text is None:
+        return TRIGGER_DELAY_MS
+    if "minOffsetsPerTrigger" not in texts:
+        raise PipelineError("option maxTriggerDelay is for use with minOffsetsPerTrigger")
+    found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", text.strip().lower())
+    unit = _DELAY_UNITS_MS.get(found[2] or "ms") if found else None
+    if found is None or unit is None:
+        raise PipelineError(
+            f"option maxTriggerDelay: {text!r} is no time like 15m (units: {', '.join(_DELAY_UNITS_MS)})"
+        )
+    return int(found[1]) * unit
+
+
 def _subscription(text: str) -> str:
     if not text.strip():
         return ""
@@ -230,9 +280,12 @@ def _subscription(text: str) -> str:
 
 
 def _where(texts: dict[str, str], which: str, default: Where) -> Where:
-    offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
-    if offsets in texts and timestamp in texts:
-        raise PipelineError(f"options {offsets} and {timestamp} exclude one another")
+    offsets, timestamp, by_time = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
+    named = [name for name in (offsets, timestamp, by_time) if name in texts]
+    if len(named) > 1:
+        raise PipelineError(f"options {' and '.join(named)} exclude one another")
     if timestamp in texts:
         return Time(number(texts, timestamp, 0, least=0))
+    if by_time in texts:
+        return parse_times(by_time, texts[by_time])
     return parse_where(offsets, texts[offsets]) if offsets in texts else default

@@ -3,7 +3,7 @@ import pytest
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.rows.columns import spark_schema
-from penstock.pipeline.source.offsets import End, Listed, Time
+from penstock.pipeline.source.offsets import End, Listed, ListedTimes, Time
 from penstock.pipeline.source.options import parse_options
 from penstock.pipeline.source.query import carried, carry, given_options
 
@@ -32,6 +32,13 @@ def test_names_in_any_case() -> None:
     assert options.start == Listed({str(T): {0: 4}})
     assert options.end == Time(5)
     assert options.fail_on_data_loss is False
+
+
+def test_times_by_partition() -> None:
+    by_time = {"startingOffsetsByTimestamp": '{"t": {"0": 4}}'}
+    assert parse_options(URL | {"subscribe": "t"} | by_time).start == ListedTimes({str(T): {0: 4}})
+    with pytest.raises(PipelineError, match="startingOffsets and startingOffsetsByTimestamp exclude"):
+        parse_options(URL | {"subscribe": "t", "startingOffsets": "latest"} | by_time)
 
 
 def test_topics() -> None:
@@ -67,7 +74,10 @@ def test_patterns(text: str, name: str, matches: bool) -> None:
         ({"url": ""}, "option url is missing"),
         ({"url": "127.0.0.1:8080"}, "option url: "),
         ({"url": "ftp://x"}, "option url: "),
-        ({"subscribe": "t", "startingOffset": "latest"}, "unknown option startingOffset;"),
+        (
+            {"subscribe": "t", "startingOffset": "latest"},
+            "unknown option startingOffset: did you mean startingOffsets?",
+        ),
         ({}, "which topics"),
         ({"subscribe": "t", "assign": "{}"}, "options subscribe and assign exclude one another"),
         ({"subscribe": " , "}, "option subscribe: no topic"),
@@ -114,3 +124,24 @@ def test_options_of_streams() -> None:
         parse_options(URL | {"subscribe": "t", "pollInterval": "20001"})
     with pytest.raises(PipelineError, match="option maxOffsetsPerTrigger is for a stream only"):
         parse_options(URL | given, stream=False)
+
+
+def test_a_minimum_for_batches_of_streams() -> None:
+    given = URL | {"subscribe": "t", "minOffsetsPerTrigger": "5"}
+    options = parse_options(given, stream=True)
+    assert (options.batch_rows_min, options.trigger_delay_ms) == (5, 900_000)
+    for text, ms in (("90s", 90_000), ("2 min", 120_000), ("1h", 3_600_000), ("250", 250)):
+        assert parse_options(given | {"maxTriggerDelay": text}, stream=True).trigger_delay_ms == ms
+    for more, message in (
+        ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is no time like 15m"),
+        (
+            {"maxOffsetsPerTrigger": "4"},
+            "option minOffsetsPerTrigger: 5 is more than maxOffsetsPerTrigger, 4",
+        ),
+    ):
+        with pytest.raises(PipelineError, match=message):
+            parse_options(given | more, stream=True)
+    with pytest.raises(PipelineError, match="option minOffsetsPerTrigger is for a stream only"):
+        parse_options(given, stream=False)
+    with pytest.raises(PipelineError, match="option maxTriggerDelay is for use with minOffsetsPerTrigger"):
+        parse_options(URL | {"subscribe": "t", "maxTriggerDelay": "5m"}, stream=True)
