@@ -42,6 +42,7 @@ class Topic:
     name = NAME
     ledger = 5
     place = SimpleNamespace(topic="orders", partition=2)
+    rates = SimpleNamespace(publish=None)
 
     def __init__(self) -> None:
         self.end = 0
