@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructField, StructType
 
-from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.garbage import freeze_modules
+from penstock.pipeline.http.calls import Caller, Calls
 from penstock.pipeline.http.logs import Log, Look, look
 from penstock.pipeline.rows import columns
 
@@ -40,7 +40,7 @@ _PREFIX: Final = "option."
 
 
 def ask(
-    client: HttpClient,
+    client: Caller,
     options: Options,
     *,
     times: Sequence[int] = (),
@@ -132,7 +132,7 @@ def plan_for(options: Options, given: StructType | None = None) -> "Plan | None"
         return None
     from penstock.pipeline.decode.plan import make_plan
 
-    with HttpClient(options.server) as client:
+    with Calls(options.server) as client:
         topics = [str(topic) for topic in options.topics]
         if options.pattern is not None:
             topics = sorted({state.topic for state in ask(client, options).logs or []})
@@ -160,7 +160,7 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
         """The tasks of the query."""
         options = self._options
-        with HttpClient(options.server) as client:
+        with Calls(options.server) as client:
             found = ask(client, options, times=times(options.start, options.end))
         tasks = self.tasks(check_there(options, found))
         freeze_modules("read planning")
