@@ -48,6 +48,12 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of what comes."""
+        from penstock.pipeline.versions import Feature, has
+
+        if not has(Feature.LIMITS):
+            from penstock.pipeline.source.unlimited import UnaskedStreamReader
+
+            return UnaskedStreamReader(self.options, schema)
         from penstock.pipeline.source.stream import TopicStreamReader
 
         return TopicStreamReader(self.options, schema)

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.declared import HOUR, WAIT_S, Bench
 
+from penstock.pipeline.errors import PipelineError
 from penstock.testing.server import running
 
 
@@ -91,9 +92,17 @@ key = "k"
 """
 
 
+UPDATED = """
+[sinks.table]
+input = "counted"
+path = "table"
+keys = ["k"]
+"""
+
+
 @pytest.mark.parametrize("mode", ["update", "complete"])
 def test_output_modes(bench: Bench, mode: str) -> None:
-    text = MODES.format(mode=mode)
+    text = MODES.format(mode=mode) + (UPDATED if mode == "update" else "")
     bench.create("in")
     bench.publish("in", [row("a", 1, 0), row("b", 2, 0)])
     bench.run_once(text)
@@ -102,6 +111,16 @@ def test_output_modes(bench: Bench, mode: str) -> None:
     found = sorted((m["key"], m["value"]["n"]) for m in bench.messages(f"{mode}-out"))
     unchanged = [("b", 2)] if mode == "complete" else []  # said again
     assert found == sorted([("a", 1), ("b", 2), ("a", 6), *unchanged])
+    if mode == "complete":
+        return
+    # A topic joins: its messages from the first on, and what was counted before is known.
+    bench.create("more")
+    bench.publish("more", [row("a", 10, 0)])
+    bench.run_once(text.replace('["in"]', '["in", "more"]'))
+    assert [(m["key"], m["value"]["n"]) for m in bench.messages("update-out")][-1] == ("a", 16)
+    assert sorted(tuple(each.values()) for each in bench.table("table")) == [("a", 16), ("b", 2)]
+    with pytest.raises(PipelineError, match=r"was made for s \(.*/more\), but"):
+        bench.run_once(text)
 
 
 TIMERS = f"""

@@ -23,6 +23,8 @@ RECIPE: Final = (
 # For a user of the Parquet tables of earlier versions.
 DELTA_ONLY: Final = "tables are Delta only: see 'From Parquet to Delta' in docs/lake.md"
 
+NEEDS_DELTA: Final = "tables need the package deltalake: pip install 'penstock[delta]'"
+
 Trouble = Literal["data_loss", "schema", "user", "broker"]
 
 
@@ -55,6 +57,17 @@ class BatchConflict(PipelineError):
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.BATCH_CONFLICT) -> None:
         super().__init__(message if message.endswith(RECIPE) else f"{message}; {RECIPE}", kind)
+
+
+class SinkFailed(PipelineError):
+    """Rows could not be written to a sink. The message begins with a mark that holds the class of the trouble."""
+
+    @classmethod
+    def of(cls, trouble: str, sentence: str) -> "SinkFailed":
+        """`trouble` is a class of `run.causes`, by its name there."""
+        return cls(
+            f"[PENSTOCK_TROUBLE {trouble}] {' '.join(sentence.split())}"
+        )  # one line, as Spark hands on text
 
 
 @contextmanager

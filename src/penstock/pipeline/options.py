@@ -1,5 +1,6 @@
 """Options as Spark hands them over, texts all of them, read alike by every source and sink; and those of the server."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -7,6 +8,7 @@ from penstock.client.access import Access
 from penstock.model.errors import PenstockError
 
 from .errors import PipelineError
+from .neighbours import unknown
 
 # A token comes by reference only: options appear in plans, in logs and in the catalogue.
 _FIELDS: Final = {
@@ -19,11 +21,41 @@ _FIELDS: Final = {
 
 NAMES: Final = ("url", *_FIELDS)
 
+STORAGE: Final = "storage."  # before the name of an option of an object store
 
-def named(given: Mapping[str, str], names: Sequence[str], ignored: Sequence[str] = ()) -> dict[str, str]:
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_url(path: str) -> bool:
+    """Whether a table's path is a URL, and not a folder of a file system."""
+    return _URL.match(path) is not None
+
+
+def storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """An object store's options as a data source takes them."""
+    return {f"{STORAGE}{name}": text for name, text in options.items()}
+
+
+def split_storage(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the object store, and the others."""
+    store, others = {}, {}
+    for name, text in given.items():
+        if name.lower().startswith(STORAGE):
+            store[name[len(STORAGE) :].lower()] = text
+        else:
+            others[name] = text
+    return store, others
+
+
+def named(
+    given: Mapping[str, str],
+    names: Sequence[str],
+    ignored: Sequence[str] = (),
+    hints: Mapping[str, str] = {},
+) -> dict[str, str]:
     """The options by the names they have here, as Spark hands them over in lower case. `ignored` are Spark's own.
 
-    Raises PipelineError for an option that is neither.
+    Raises PipelineError for an option that is neither, with what is meant (`hints`, by lower-case name).
     """
     known = {name.lower(): name for name in names}
     texts: dict[str, str] = {}
@@ -31,7 +63,7 @@ def named(given: Mapping[str, str], names: Sequence[str], ignored: Sequence[str]
         if name := known.get(key.lower()):
             texts[name] = text
         elif key.lower() not in ignored:
-            raise PipelineError(f"unknown option {key}; there are {', '.join(names)}")
+            raise PipelineError(unknown(key, names, hints))
     return texts
 
 

@@ -26,8 +26,10 @@ from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from . import beginnings
 from . import properties as properties_module
 from .administration import KafkaAdministration
+from .calls import Calls
 from .cluster import KafkaCluster
 from .consumers import Consumers
 from .documents import Documents
@@ -39,9 +41,11 @@ from .groups import Groups
 from .hosting import Hosting
 from .journals import KafkaJournals
 from .naming import Naming
+from .owners import Owners
 from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
+from .redirects import Redirects
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
 from .schema_registry.opening import open_registry
 from .staging.opening import open_staging
@@ -51,9 +55,7 @@ from .topics import KafkaTopics
 log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
-LEAVE_S: Final = (
-    6.0  # for the cluster to answer when the server stops: what is acknowledged is committed, groups are left
-)
+LEAVE_S: Final = 6.0  # for the cluster to answer when the server stops: for last commits, and leaving groups
 AGAIN_S: Final = 1.0  # then a task that waits for something as it ends is cancelled again
 LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
 
@@ -87,7 +89,7 @@ class KafkaBroker:
             self.cluster,
             settings.documents_topic,
             settings.replication_factor,
-            once=(schemas_module.KIND,),
+            once=(schemas_module.KIND, beginnings.KIND),
         )
         self.namespaces = KafkaNamespaces(
             self.documents,
@@ -146,7 +148,9 @@ class KafkaBroker:
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         give_reply = self._replies.reply
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
-        self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        owners = Owners(self.topics, hosting)
+        owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
+        self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners, self.documents)
         self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
             self.topics,
@@ -157,6 +161,10 @@ class KafkaBroker:
             self.tasks,
             new_name=self.new_name,
             shown=self._shown,
+        )
+        documents, leave = self.documents, self._consumers.leave
+        self._redirects = Redirects(
+            self.cluster, documents, self.naming, client_id, self._groups, leave, self.tasks.spawn
         )
         self.subscribe = self._consumers.subscribe
         self.subscribe_pattern = self._consumers.subscribe_pattern
@@ -171,11 +179,14 @@ class KafkaBroker:
             await self.documents.start()
             await self.namespaces.load()
             await self.policies.load()
+            self.policies.learn_defaults(await self.documents.configs())
             await self.schemas.load()
             self._name_topics()
             await self.topics.load()
             await self._replies.start()
             await self._shown.load()
+            await self._calls.load()
+            await self._redirects.load()
         except BaseException:
             await self._disconnect()
             raise
@@ -212,6 +223,7 @@ class KafkaBroker:
         await self._flusher.flush()
         await self._groups.close()
         await self._shown.close()
+        await self._redirects.close()
 
     async def _disconnect(self) -> None:
         parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
@@ -276,6 +288,7 @@ class KafkaBroker:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
             self.subscriptions.sweep()
+            self._redirects.look()
             await self.staging.sweep()
 
     async def _list(self) -> None:

@@ -1,21 +1,19 @@
 """The consumers of this process: attached to every partition of the topics that they name, also to those that come later."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
-from penstock.broker.names import matched_name
-from penstock.broker.patterns import Pattern
-from penstock.broker.watches import Watch, Watches
+from penstock.broker.watches import Watches
 from penstock.engines.subscription import Consumer
+from penstock.engines.subscription.later_topics import LaterTopics, drop_unused
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST
 from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
-from penstock.runtime.tasks import Slices, Tasks
+from penstock.runtime.tasks import Tasks
 
 from .elsewhere import ShownConsumers
 from .hosting import Hosting, check_type
@@ -43,14 +41,10 @@ class Consumers:
         self._topics = topics
         self._hosting = hosting
         self._subscriptions = subscriptions
-        self._watches = watches
         self._clock = clock
-        self._tasks = tasks
         self._new_name = new_name
         self._shown = shown
-        self._by_pattern: dict[Consumer, Watch] = {}
-        self._by_name: defaultdict[TopicName, set[Consumer]] = defaultdict(set)
-        self._named: dict[Consumer, tuple[TopicName, ...]] = {}
+        self._later = LaterTopics(topics, watches, tasks, self._join)
         topics.listeners.add(self._changed)
 
     async def subscribe(
@@ -75,9 +69,7 @@ class Consumers:
         except BaseException:
             await self.leave(consumer)
             raise
-        self._named[consumer] = tuple(names)
-        for name in names:
-            self._by_name[name].add(consumer)
+        self._later.add(consumer, names)
         return consumer
 
     async def subscribe_pattern(
@@ -92,34 +84,14 @@ class Consumers:
         budget: Budget | None = None,
     ) -> Consumer:
         """As `Broker.subscribe_pattern`."""
-        wanted = Pattern(pattern.split("://", 1)[-1])
-        missed: dict[TopicName, None] = {}  # what changed before the consumer was there
-        watch = self._watches.add(namespace, wanted, lambda name: missed.update({name: None}))
-        try:
-            await self._topics.learn_names(namespace)
-            names = []
-            slices = Slices()
-            for name in self._topics.names(namespace, domain):
-                await slices.step()
-                if wanted.fullmatch(matched_name(name)) and allowed(name):
-                    names.append(name)
-            consumer = await self.subscribe(names, subscription, options, budget=budget)
-        except BaseException:
-            self._watches.remove(watch)
-            raise
-        consumer.follows = True
-        self._by_pattern[consumer] = watch
-
-        def changed(name: TopicName) -> None:
-            if consumer.closed:
-                self._forget(consumer)
-            elif name.domain == domain and self._topics.exists(name) and allowed(name):
-                self._tasks.spawn(self._join(consumer, name), f"join {name}")
-
-        watch.callback = changed
-        for name in missed:
-            changed(name)
-        return consumer
+        return await self._later.subscribe(
+            pattern,
+            namespace,
+            domain,
+            lambda names: self.subscribe(names, subscription, options, budget=budget),
+            allowed=allowed,
+            learn=lambda: self._topics.learn_names(namespace),
+        )
 
     # -- attaching
 
@@ -174,22 +146,9 @@ class Consumers:
     # -- topics that come later
 
     def _changed(self, name: TopicName) -> None:
-        """A topic came, grew or went: the consumers that named it join."""
-        for consumer in list(self._by_name.get(name, ())):
-            if consumer.closed:
-                self._forget(consumer)
-            elif self._topics.exists(name):
-                self._tasks.spawn(self._join(consumer, name), f"join {name}")
-
-    def _forget(self, consumer: Consumer) -> None:
-        """It joins nothing more."""
-        watch = self._by_pattern.pop(consumer, None)
-        if watch is not None:
-            self._watches.remove(watch)
-        for name in self._named.pop(consumer, ()):
-            self._by_name[name].discard(consumer)
-            if not self._by_name[name]:
-                del self._by_name[name]
+        """A topic came, grew or went."""
+        if self._topics.exists(name):
+            self._later.appeared(name)
 
     async def _join(self, consumer: Consumer, name: TopicName) -> None:
         """Attach a consumer to a topic that appeared or grew: from its beginning, lest messages be missed."""
@@ -213,12 +172,6 @@ class Consumers:
         consumer = cast(Consumer, consumer)
         attached = consumer.attached
         consumer.close()
-        self._shown.hide(consumer.name, self._named.get(consumer, ()), consumer.subscription)
-        self._forget(consumer)
-        for source in attached:
-            if source.durable or source.consumers:
-                continue
-            if keep_ms:
-                self._clock.call_later(keep_ms, source.drop_unused)
-            else:
-                source.drop_unused()
+        self._shown.hide(consumer.name, self._later.names(consumer), consumer.subscription)
+        self._later.forget(consumer)
+        drop_unused(attached, keep_ms, self._clock.call_later)

@@ -16,6 +16,7 @@ from penstock.runtime.tasks import Tasks
 from .commits import Commits
 from .cursors import Cursor, cursor_of
 from .driver.groups import Committed, KafkaGroups
+from .driver.groups import Member as GroupMember
 from .driver.member import Member, Members
 from .driver.record import At
 from .subscription import GroupSubscription
@@ -34,7 +35,6 @@ class Group:
     def __init__(self, name: str, members: Members, outside: KafkaGroups, tasks: Tasks) -> None:
         self.name = name
         self.sources: dict[At, GroupSubscription] = {}
-        self.starts: dict[At, int] = {}  # where partitions begin that nothing was committed for
         self.assigned_at: dict[
             At, int
         ] = {}  # the partitions that this process has, and since which rebalance
@@ -207,8 +207,7 @@ class Group:
             saved = committed.get(source.at)
             cursor = None if saved is None else cursor_of(saved)
             if cursor is None:
-                saved, cursor = None, Cursor(self.starts.get(source.at, source.topic.first_offset))
-            self.starts.pop(source.at, None)
+                saved, cursor = None, Cursor(source.topic.first_offset)
             source.take_over(cursor, saved)
         self._take(
             [source.at for source in sources if source.at in self.assigned_at]
@@ -218,7 +217,7 @@ class Group:
 
     def _check(self, source: GroupSubscription) -> None:
         if self._topics and source.at not in self.assigned_at and source.consumers:
-            source.check_movable()
+            source.check_committable()
 
     async def _send(self, changes: Mapping[At, Committed]) -> None:
         held = {at for at in changes if at in self.assigned_at}
@@ -239,13 +238,15 @@ class Group:
                 raise
             await self._member.commit(changes)
 
+    async def elsewhere(self) -> list[GroupMember]:
+        """The members at other processes."""
+        found, own = await self._outside.describe(self.name), (self._was, self.member_id)
+        return [] if found is None else [one for one in found.members if one.id not in own]
+
     async def others(self, places: Iterable[At]) -> list[str]:
-        """The members at other processes that have any of these partitions."""
-        found, wanted = await self._outside.describe(self.name), set(places)
-        own = (self._was, self.member_id)
-        return (
-            [one.id for one in found.members if one.id not in own and one.assigned & wanted] if found else []
-        )
+        """Those that have any of these partitions."""
+        wanted = set(places)
+        return [one.id for one in await self.elsewhere() if one.assigned & wanted]
 
     @property
     def member_id(self) -> str:

@@ -14,11 +14,13 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 
+from .beginnings import Beginnings
 from .cursors import DELETED, Cursor, committed_cursor
-from .driver.groups import Committed
+from .documents import Documents
 from .driver.record import At
 from .group import Group
 from .hosting import Hosting
+from .owners import Owners
 from .subscription import GroupSubscription
 from .topic import KafkaTopic
 from .topics import KafkaTopics
@@ -33,8 +35,10 @@ LOOKS_MAX: Final = 8  # groups that are asked for their commits at once
 class KafkaSubscriptions:
     """`broker.Subscriptions`."""
 
-    def __init__(self, topics: KafkaTopics, hosting: Hosting) -> None:
+    def __init__(self, topics: KafkaTopics, hosting: Hosting, owners: Owners, documents: Documents) -> None:
         self._topics = topics
+        self._owners = owners
+        self._beginnings = Beginnings(documents)
         self._hosting = hosting
 
     # -- beginning
@@ -46,13 +50,16 @@ class KafkaSubscriptions:
         marks: Mapping[KafkaTopic, int],
         options: ConsumerOptions,
     ) -> bool:
-        """Have a cursor committed for each of these logs: where it is new to all, at its mark, else at the beginning.
+        """Have a cursor committed for each of these logs, at its mark; partitions that came since the others began at theirs
+        are begun at the beginning.
 
         Returns whether it is new. Raises SUBSCRIPTION_NOT_FOUND where a subscription is not made by consuming.
         """
+        await self._owners.over(topics[0].name, name)
         group = self._hosting.groups.of(name)
         by_place = {_place(topic): topic for topic in topics}
-        committed = await group.committed(await self._every_place(topics))
+        every = await self._every_place(topics)
+        committed = await group.committed(every)
         missing = [place for place in by_place if place not in committed]
         if not missing:
             return False
@@ -62,10 +69,19 @@ class KafkaSubscriptions:
                 ErrorKind.SUBSCRIPTION_NOT_FOUND,
                 f"{topics[0].name} has no subscription {name}, and autoSubscriptionCreation is off",
             )
+        # Who names single partitions, as clients of Pulsar's protocol do, names all of them in turn.
+        came = known and len(every) == len(topics)
         starts = {
-            place: by_place[place].first_offset if known else marks[by_place[place]] for place in missing
+            place: by_place[place].first_offset if came else marks[by_place[place]] for place in missing
         }
-        await self._commit_starts(group, starts, options.type)
+        own = {place: mark for place, mark in starts.items() if mark != by_place[place].first_offset}
+        if not own:
+            await self._commit_starts(name, by_place, starts, options.type)
+            return not known
+        async with self._beginnings.agreed(group.name, own) as agreed:
+            there = await group.committed(starts)
+            starts = {place: mark for place, mark in (starts | agreed).items() if place not in there}
+            await self._commit_starts(name, by_place, starts, options.type)
         return not known
 
     async def _every_place(self, topics: Sequence[KafkaTopic]) -> list[At]:
@@ -76,31 +92,47 @@ class KafkaSubscriptions:
         return [(kafka, number) for number in range(max(1, len(names)))]
 
     async def _commit_starts(
-        self, group: Group, starts: Mapping[At, int], kind: SubscriptionType | None
+        self,
+        name: str,
+        topics: Mapping[At, KafkaTopic],
+        starts: Mapping[At, int],
+        kind: SubscriptionType | None,
     ) -> None:
+        group = self._hosting.groups.of(name)
         changes = {place: committed_cursor(OffsetSet(mark), kind)[0] for place, mark in starts.items()}
         try:
             await group.commit_outside(changes)
         except PenstockError as error:
             if error.kind is not ErrorKind.SUBSCRIPTION_BUSY:
                 raise
-            # Others are members: another process is beginning, or has consumers of other topics. Who gets a partition that
-            # has no cursor begins where it was told to, or at the beginning.
-            group.starts |= starts
+            # Others are members: another process has begun meanwhile, or has consumers of other topics.
+            there = await group.committed(starts)
+            for place in starts.keys() - there.keys():
+                await self._owners.move(self._hosting.durable(topics[place], name), starts[place], skip=False)
 
     # -- as an administrator sees them
 
     async def of(self, name: TopicName, subscription: str) -> list[GroupSubscription]:
+        """The subscription on every partition; the cluster is asked for it where it has no consumers here."""
         topics = await self._topics.all_of(name, create=False)
-        group = self._hosting.groups.of(subscription)
-        committed = await group.committed([_place(topic) for topic in topics])
-        if not committed:
+        elsewhere = [topic for topic in topics if not _has_consumers(topic, subscription)]
+        if not elsewhere:
+            return await self._sources(topics, subscription)
+        committed = await self._hosting.groups.of(subscription).committed(map(_place, elsewhere))
+        if not committed and len(elsewhere) == len(topics):
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{name} has no subscription {subscription}"
             )
+        found = await self._sources(topics, subscription)
+        await self._hosting.groups.stand([one for one in found if not one.consumers], committed)
+        return found
+
+    async def _sources(self, topics: Sequence[KafkaTopic], subscription: str) -> list[GroupSubscription]:
+        """The subscription on these partitions of one topic, which all have its properties."""
         found = [self._hosting.durable(topic, subscription) for topic in topics]
-        for source in found:
-            await self._hosting.groups.stand(source)
+        await found[0].read_properties()
+        for one in found[1:]:
+            one.properties = found[0].properties
         return found
 
     async def learn(self, name: TopicName) -> None:
@@ -121,12 +153,14 @@ class KafkaSubscriptions:
         committed = await self._hosting.groups.of(subscription).committed(places)
         if not committed:
             return False
-        for topic in topics:
-            if topic.subscriptions.get(subscription) is None or isinstance(
-                topic.subscriptions[subscription], GroupSubscription
-            ):
-                source = self._hosting.durable(topic, subscription)
-                await self._hosting.groups.stand(source)
+        others = [topic.subscriptions.get(subscription) for topic in topics]
+        sources = [
+            self._hosting.durable(topic, subscription)
+            for topic, other in zip(topics, others, strict=True)
+            if other is None or isinstance(other, GroupSubscription)
+        ]
+        if sources:
+            await self._hosting.groups.stand(sources, committed)
         return True
 
     def _drop(self, topics: Sequence[KafkaTopic], subscription: str) -> None:
@@ -180,7 +214,7 @@ class KafkaSubscriptions:
             await group.commit_outside({place: saved})
             source.load(Cursor(offset), saved)
             return source
-        await self._hosting.groups.stand(source)
+        await self._hosting.groups.stand((source,), committed)
         if source.consumers and source.type is not None and source.type.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
@@ -190,6 +224,8 @@ class KafkaSubscriptions:
             await source.move(offset)
         else:
             source.skip(offset)
+            if source.suspended:
+                await source.flush()
         return source
 
     async def grow(self, name: TopicName, partitions: int) -> None:
@@ -209,7 +245,11 @@ class KafkaSubscriptions:
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has active connected consumers"
             )
-        await self.delete_all(found)
+        if not force:
+            await self._delete_all(found)
+            return
+        async with self._owners.deleting(found):
+            await self._delete_all(found, alone=True)
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
         found = [one for one in cast(Consumer, consumer).attached if isinstance(one, GroupSubscription)]
@@ -217,30 +257,25 @@ class KafkaSubscriptions:
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_BUSY, "other consumers are connected to the subscription"
             )
-        await self.delete_all(found)
+        await self._delete_all(found)
 
-    async def delete_all(self, found: Sequence[GroupSubscription]) -> None:
-        """Delete subscriptions of one name; raises SUBSCRIPTION_BUSY where other processes have consumers."""
+    async def _delete_all(self, found: Sequence[GroupSubscription], *, alone: bool = False) -> None:
+        """Delete subscriptions of one name; raises SUBSCRIPTION_BUSY where other processes have consumers, unless those
+        were let go (`alone`)."""
         if not found:
             return
         group = self._hosting.groups.of(found[0].name)
         places = [source.at for source in found]
-        if await group.others(places):
+        if not alone and await group.others(places):
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_BUSY, f"subscription {found[0].name} has consumers at other processes"
             )
-        why = PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {found[0].name} was deleted")
-        for source in found:
-            source.deleted = True
-            source.dissolve(why)
-        await group.settle()
-        await self._forget(group, places)
+        await self._owners.dissolve(group, found)
+        await self._forget(group, found[0], places)
         if any(source.properties for source in found):
             await found[0].set_properties({})
-        for source in found:
-            source.host.removed(source)
 
-    async def _forget(self, group: Group, places: Iterable[At]) -> None:
+    async def _forget(self, group: Group, source: GroupSubscription, places: Iterable[At]) -> None:
         """Delete the group where it has nothing else; Kafka's client cannot delete commits: else they say so themselves."""
         outside, gone = self._hosting.groups.outside, set(places)
         loop = asyncio.get_running_loop()
@@ -250,7 +285,7 @@ class KafkaSubscriptions:
                 if set(await self._kept(group)) <= gone:
                     await outside.delete(group.name)
                 else:
-                    await group.commit_outside(dict.fromkeys(gone, Committed(0, DELETED)))
+                    await self._owners.forget(group, source, gone)
                 return
             except PenstockError as error:
                 if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
@@ -262,6 +297,11 @@ class KafkaSubscriptions:
     async def _kept(self, group: Group) -> list[At]:
         found = await self._hosting.groups.outside.committed(group.name)
         return [place for place, one in found.items() if not one.metadata.startswith(DELETED)]
+
+
+def _has_consumers(topic: KafkaTopic, subscription: str) -> bool:
+    found = topic.subscriptions.get(subscription)
+    return isinstance(found, GroupSubscription) and bool(found.consumers)
 
 
 def _place(topic: KafkaTopic) -> At:

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from penstock.client.http import HttpClient
@@ -20,6 +20,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.http.retry import retrying
+from penstock.pipeline.versions import DataSourceStreamArrowWriter, Feature, check
 
 from . import partitioning, schema
 from .compaction import compact
@@ -44,7 +45,12 @@ class Written(WriterCommitMessage):
 class TableSink:
     """What both writers do. Made on the driver, pickled to the tasks."""
 
-    def __init__(self, given: Mapping[str, str], columns: StructType, *, overwrite: bool) -> None:
+    at_once: Final = False  # rows are seen when they are committed
+
+    def __init__(
+        self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
+    ) -> None:
+        self._suffix = suffix  # of the query's id, where a query writes to several sinks
         self._options = write_options(given)
         self._overwrite = overwrite
         self._columns, self._bys = planned(self._options, columns)
@@ -55,18 +61,27 @@ class TableSink:
         writer = FileWriter(options.path, self._columns, self._bys, options.target_bytes)
         pieces: list[OffsetRange] = []
         try:
-            for batch in iterator:
-                if batch.num_rows:
-                    writer.write(batch)
-                    if options.archive:
-                        pieces = merge([*pieces, *pieces_of(batch)])
-            files = writer.finish()
+            with options.path.reached():
+                for batch in iterator:
+                    if batch.num_rows:
+                        writer.write(batch)
+                        if options.archive:
+                            pieces = merge([*pieces, *pieces_of(batch)])
+                files = writer.finish()
         except BaseException:
             writer.discard()
             raise
         context = TaskContext.get()
         query = (context.getLocalProperty(QUERY) if context else None) or ""
-        return Written(files, tuple(pieces), query)
+        return Written(files, tuple(pieces), query and f"{query}{self._suffix}")
+
+    def create(self) -> None:
+        """Have the table made: who reads it finds its columns before there are rows."""
+        table_at(self._options.path).create(self._columns, [by.name for by in self._bys])
+
+    def nothing(self, query: str, batch: int) -> WriterCommitMessage:
+        """What the tasks of a batch say that has no rows for this sink: to be committed, so that its number is looked at."""
+        return Written((), (), f"{query}{self._suffix}")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
         """Make the files the table's, once for each batch."""
@@ -84,6 +99,7 @@ class TableSink:
             writer=writer if number is not None else "",
             number=number or 0,
             overwrite=self._overwrite,
+            keys=options.keys,
             pieces=tuple(pieces),
             ledgers=_ledgers(options, pieces),
         )
@@ -96,9 +112,9 @@ class TableSink:
         except BatchConflict:
             remove(options.path, files)
             raise
-        if not done:
+        if not done or options.keys:
             self._remove(table, files)
-        elif options.compact:
+        if done and options.compact:
             self._compact()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
@@ -128,6 +144,12 @@ class BatchWriter(TableSink, DataSourceArrowWriter):
 class StreamWriter(TableSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("penstock_lake")`."""
 
+    def __init__(
+        self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
+    ) -> None:
+        check(Feature.STREAM_WRITER)
+        super().__init__(given, columns, overwrite=overwrite, suffix=suffix)
+
 
 def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[PartitionColumn, ...]]:
     """The columns of the files with the derived ones, and how they are parted; checked against the table.
@@ -137,6 +159,10 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     incoming = schema.arrow_of(columns)
     if options.archive and (missing := set(COLUMNS) - set(incoming.names)):
         raise PipelineError(f"option archive: column {', '.join(sorted(missing))} is missing")
+    if missing := set(options.keys) - set(incoming.names):
+        raise PipelineError(
+            f"option keys: there is no column {', '.join(sorted(missing))}; there are {', '.join(incoming.names)}"
+        )
     now = table_at(options.path).snapshot()
     bys = options.partition_by
     if now is not None:

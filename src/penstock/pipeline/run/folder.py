@@ -11,6 +11,7 @@
 import fcntl
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.spec import Spec, fingerprint, source_topics
+from penstock.pipeline.spec.spec import Spec, fingerprint, goes_on, source_topics
 
 T = TypeVar("T")
 
@@ -65,7 +66,8 @@ class Folder:
                 " folder"
             )
         begun = (self.checkpoint / "metadata").exists()  # before, nothing of the sources is remembered
-        if begun and owner.fingerprint != fingerprint(spec):
+        same = owner.fingerprint == fingerprint(spec)
+        if begun and not same and not goes_on(owner.sources, source_topics(spec)):
             raise PipelineError(
                 f"the checkpoint in {self.home} was made for {_listed(owner.sources)}, but {spec.file} now reads"
                 f" {_listed(source_topics(spec))}: give the pipeline another name, or run full-refresh"
@@ -231,7 +233,7 @@ def forget(spec: Spec) -> list[str]:
         _check_name(spec, folder)
         folder.forget()
         tables = [sink.path for sink in spec.sinks.values() if sink.path]
-        emptied = [f"emptied the table {path}" for path in tables if empty(Path(path))]
+        emptied = [f"emptied the table {path}" for path in tables if empty(path, spec.storage)]
     return [f"forgot the checkpoint in {folder.home}", *emptied]
 
 
@@ -244,14 +246,16 @@ def reset(spec: Spec, start_ms: int) -> None:
         folder.own(spec, start_ms)
 
 
-def empty(path: Path) -> bool:
+def empty(path: str, storage: Mapping[str, str]) -> bool:
     """Take all rows out of a table in one commit; False where there is none."""
     from penstock.pipeline.lake.options import is_table, table_at
+    from penstock.pipeline.lake.store import Location
     from penstock.pipeline.lake.values import Batch
 
-    if not is_table(path):
+    folder = Location.of(path, storage)
+    if not is_table(folder):
         return False
-    table = table_at(path)
+    table = table_at(folder)
     now = table.snapshot()
     if now is None:
         return False

@@ -13,10 +13,10 @@ from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server
+from penstock.pipeline.options import flag, named, number, parse_server, split_storage
 from penstock.pipeline.rows import columns
 
-from .offsets import End, Time, Where, parse_where
+from .offsets import End, Time, Where, parse_times, parse_where
 
 POLL_MS_MAX: Final = 20_000  # a server's answer is waited for no longer than 30 s
 TRIGGER_DELAY_MS: Final = 15 * 60_000  # as Kafka's connector has it
@@ -35,6 +35,8 @@ _NAMES: Final = (
     "endingOffsets",
     "startingTimestamp",
     "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
     "include",
     "minPartitions",
     "maxRecordsPerPartition",
@@ -48,6 +50,13 @@ _NAMES: Final = (
     "archive",
     *TYPED_NAMES,
 )
+_TOPICS: Final = "topics are named by option subscribe"
+_HINTS: Final = {
+    "path": f"load() takes no name; {_TOPICS}",
+    "topic": _TOPICS,
+    "topics": _TOPICS,
+    "topicspattern": "a pattern of topics is option subscribePattern",
+}
 _STREAMS_ONLY: Final = (
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
@@ -56,7 +65,7 @@ _STREAMS_ONLY: Final = (
     "pollInterval",
     "subscription",
 )
-_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "archive")
+_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "archive")
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -91,6 +100,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     poll_ms: int = POLL_MS
     subscription: str = ""
     archive: str = ""
+    storage: dict[str, str] = {}  # of the archive's object store
     typed: Typed | None = None
 
     def wants(self, topic: TopicName, partition: int) -> bool:
@@ -104,7 +114,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Options:
     """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
     option."""
-    texts = named(given, _NAMES)
+    store, given = split_storage(given)
+    texts = named(given, _NAMES, hints=_HINTS)
     for names, refused, where in (
         (_STREAMS_ONLY, stream is False, "a stream only: a batch reads all that it asks for"),
         (_BATCHES_ONLY, stream is True, "a batch only: a stream has no end"),
@@ -135,6 +146,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
         poll_ms=_poll_ms(texts),
         subscription=_subscription(texts.get("subscription", "")),
         archive=texts.get("archive", "").strip(),
+        storage=store,
         typed=parse_typed(texts),
     )
 
@@ -268,9 +280,12 @@ def _subscription(text: str) -> str:
 
 
 def _where(texts: dict[str, str], which: str, default: Where) -> Where:
-    offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
-    if offsets in texts and timestamp in texts:
-        raise PipelineError(f"options {offsets} and {timestamp} exclude one another")
+    offsets, timestamp, by_time = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
+    named = [name for name in (offsets, timestamp, by_time) if name in texts]
+    if len(named) > 1:
+        raise PipelineError(f"options {' and '.join(named)} exclude one another")
     if timestamp in texts:
         return Time(number(texts, timestamp, 0, least=0))
+    if by_time in texts:
+        return parse_times(by_time, texts[by_time])
     return parse_where(offsets, texts[offsets]) if offsets in texts else default

@@ -6,12 +6,14 @@ So the schema carries the options, as metadata of its first column. Only the sch
 """
 
 import json
+import logging
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
 from penstock.model.errors import ErrorKind, PenstockError
@@ -28,7 +30,11 @@ from .options import Options, parse_options
 from .tasks import read_split, splits_for
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
     from penstock.pipeline.decode.plan import Plan
+
+log = logging.getLogger(__name__)
 
 _METADATA: Final = "penstock.options"
 
@@ -160,6 +166,8 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
         """The tasks of the query."""
         options = self._options
+        if any(ms > time.time() * 1000 for ms in times(options.start)):
+            log.warning("option startingTimestamp is in the future: there is nothing to read")
         with Calls(options.server) as client:
             found = ask(client, options, times=times(options.start, options.end))
         tasks = self.tasks(check_there(options, found))
@@ -184,7 +192,7 @@ class FilteringReader(TopicReader):
         super().__init__(given, schema)
         self._filters = Filters()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name
         """Take the filters on partition, offset and timestamp; returns those that are left to Spark."""
         self._filters, left = take(filters)
         return left
@@ -202,7 +210,7 @@ def reader_for(given: Mapping[str, str], schema: StructType) -> TopicReader:
     Where the session has `spark.sql.python.filterPushdown.enabled` off, Spark fails for a reader that takes filters; where it
     is on, it asks in processes of their own.
     """
-    asked = _PUSHING in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", "") == _PUSHING
+    asked = _PUSHING in sys.argv or getattr(sys.modules["__main__"].__spec__, "name", "") == _PUSHING
     return (FilteringReader if asked else TopicReader)(given, schema)
 
 

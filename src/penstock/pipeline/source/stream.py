@@ -7,13 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from penstock.model.errors import PenstockError
@@ -22,6 +15,13 @@ from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.http.calls import Calls
 from penstock.pipeline.http.logs import Look, Size, sizes
 from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, retrying
+from penstock.pipeline.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from .follow import Follower
 from .limits import Minimum, PollInterval, fit, share
@@ -76,6 +76,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins."""
         options = self._options
         asked = times(options.start)
+        if any(ms > time.time() * 1000 for ms in asked):
+            log.warning(
+                "option startingTimestamp is in the future: the query begins with the next message that is published"
+            )
         found = retrying(lambda: ask(self._http, options, times=asked), START_S)
         logs = check_there(options, found)
         return write_marks(Marks(beginnings(logs, options.start), initial=True))

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.options import server_options
+from penstock.pipeline.options import server_options, storage_options
 
-from .spec import Sink, Source, Spec
+from .spec import Lookup, Sink, Source, Spec
 from .times import time_ms
 
 RAW: Final = "_raw"  # in `include`: the bytes of a decoded message, and its key in `_key`
@@ -65,16 +66,48 @@ def _start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:
     if start in ("earliest", "latest"):
         return {"startingOffsets": str(start)}
     if isinstance(start, Mapping):
+        option = "startingOffsets"
+        if times := _listed_times(start):
+            start, option = times, "startingOffsetsByTimestamp"
         for topic, partitions in start.items():
             if not isinstance(partitions, Mapping) or not all(
                 str(p).isdigit() and type(offset) is int for p, offset in partitions.items()
             ):
                 raise PipelineError(
-                    f"{spec.file}: [sources.{name}] start: expected offsets by partition, like"
-                    f" {{ {topic} = {{ 0 = 123 }} }}"
+                    f"{spec.file}: [sources.{name}] start: expected offsets or times by partition, like"
+                    f" {{ {topic} = {{ 0 = 123 }} }} or {{ {topic} = {{ 0 = 2026-01-31T08:00:00Z }} }}"
                 )
-        return {"startingOffsets": json.dumps(start, sort_keys=True)}
+        return {option: json.dumps(start, sort_keys=True)}
     return {"startingTimestamp": str(time_ms(start))}
+
+
+def future_starts(spec: Spec, now_ms: int) -> list[str]:
+    """A sentence for each source whose `start` is a time that is still to come."""
+    return [
+        f"{spec.file}: [sources.{name}] start: {source.start} is in the future: the pipeline begins with the next message"
+        " that is published, as with latest"
+        for name, source in spec.sources.items()
+        if source.start not in ("earliest", "latest")
+        and not isinstance(source.start, Mapping)
+        and time_ms(source.start) > now_ms
+    ]
+
+
+def _listed_times(start: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
+    """Times by partition, in ms; None where something else is listed."""
+    try:
+        return {
+            topic: {str(p): time_ms(_time(at)) for p, at in partitions.items()}
+            for topic, partitions in start.items()
+        }
+    except (ValueError, AttributeError):
+        return None
+
+
+def _time(given: Any) -> str | datetime:
+    if not isinstance(given, str | datetime):
+        raise ValueError(f"{given!r} is no time")
+    return given
 
 
 def topic_options(spec: Spec, sink: Sink) -> dict[str, str]:
@@ -89,9 +122,16 @@ def topic_options(spec: Spec, sink: Sink) -> dict[str, str]:
     return options | {"value.encode": sink.encode}
 
 
-def table_options(sink: Sink) -> dict[str, str]:
+def lookup_options(spec: Spec, table: Lookup) -> dict[str, str]:
+    """The options of `format("penstock_lake")` for reading a table."""
+    return {"path": table.path, **storage_options(spec.storage)}
+
+
+def table_options(spec: Spec, sink: Sink) -> dict[str, str]:
     """The options of `format("penstock_lake")` for writing to a table."""
-    options = {"path": sink.path, "compact": str(sink.compact).lower()}
+    options = {"path": sink.path, "compact": str(sink.compact).lower(), **storage_options(spec.storage)}
     if sink.partition_by:
         options["partitionBy"] = ",".join(sink.partition_by)
+    if sink.keys:
+        options["keys"] = ",".join(sink.keys)
     return options

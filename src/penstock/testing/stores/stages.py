@@ -63,6 +63,14 @@ class StageSuite(PortSuite):
         assert await bench.store.find_commit("w", ("a", "b")) == commit
         assert (commit.keep, commit.stages) == (False, "digest")
 
+    async def test_sequence_ids_of_staged_entries_are_not_stored(self, bench: Bench) -> None:
+        ledger = await bench.log()
+        await bench.stage("s", 0, ledger, entry(b"one", producer="p", sequence_id=7))
+        await bench.store.commit_stages(Commit("w", 0, 99), ["s"])
+        assert (await bench.store.open(TOPIC)).producers == {}
+        await bench.reopen()
+        assert (await bench.store.open(TOPIC)).producers == {}
+
     async def test_a_batch_is_committed_once(self, bench: Bench) -> None:
         ledger = await bench.log()
         await bench.stage("s", 0, ledger, entry(b"x"), batch=3)

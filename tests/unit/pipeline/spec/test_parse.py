@@ -133,11 +133,28 @@ compact = false
         "failOnDataLoss": "false",
     }
     assert server_options(spec.server).items() <= options.items()
-    assert table_options(spec.sinks["lake"]) == {
+    assert table_options(spec, spec.sinks["lake"]) == {
         "path": "/pipelines/lake",
         "compact": "false",
         "partitionBy": "id",
     }
+
+
+def test_a_start_by_partition() -> None:
+    def start(text: str) -> dict[str, str]:
+        spec = parse(LEAST.replace('"t"]', f'"t"]\nstart = {text}'))
+        options = source_options(spec, "s", spec.sources["s"])
+        return {name: value for name, value in options.items() if name.startswith("starting")}
+
+    assert start("{ t = { 0 = 123 } }") == {"startingOffsets": '{"t": {"0": 123}}'}
+    times = {"startingOffsetsByTimestamp": '{"t": {"0": 1769846400000}}'}
+    assert (
+        start('{ t = { 0 = "2026-01-31T08:00:00Z" } }')
+        == start("{ t = { 0 = 2026-01-31T08:00:00Z } }")
+        == times
+    )
+    with pytest.raises(PipelineError, match="start: expected offsets or times by partition"):
+        start('{ t = { 0 = "2026-01-31", 1 = 5 } }')
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,19 @@
 """The consumers of a broker: attached to the topics they name, also to those that come later."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from penstock.broker.consumer import Consumer as AnyConsumer
 from penstock.broker.delivery import Budget
-from penstock.broker.names import matched_name
-from penstock.broker.patterns import Pattern
-from penstock.broker.watches import Watch
 from penstock.engines.embedded.topic.topic import Topic
 from penstock.engines.shared.watches import Watches
 from penstock.engines.subscription import Consumer
+from penstock.engines.subscription.later_topics import LaterTopics, drop_unused
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName, check_local
 from penstock.model.policy import ConsumerOptions
 from penstock.runtime.clock import Clock
-from penstock.runtime.tasks import Slices, Tasks
+from penstock.runtime.tasks import Tasks
 
 from .subscriptions import Subscriptions
 from .topics import Topics
@@ -38,13 +35,9 @@ class Consumers:
         self._topics = topics
         self._subscriptions = subscriptions
         self._clock = clock
-        self._tasks = tasks
         self._new_name = new_name
-        self._watches = watches
-        self._by_pattern: dict[Consumer, Watch] = {}
-        # Consumers of partitioned topics, by the topics' names: partitions may be added.
-        self._by_name: defaultdict[TopicName, set[Consumer]] = defaultdict(set)
-        self._named: dict[Consumer, tuple[TopicName, ...]] = {}
+        self._later = LaterTopics(topics, watches, tasks, self._join)
+        self.appeared = self._later.appeared
 
     async def subscribe(
         self,
@@ -80,9 +73,7 @@ class Consumers:
             await self.leave(consumer)
             raise
         if any(self._topics.exists(name) and self._topics.partitions(name) for name in names):
-            self._named[consumer] = tuple(names)
-            for name in names:
-                self._by_name[name].add(consumer)
+            self._later.add(consumer, names)  # partitions may be added
         return consumer
 
     def _check_letters(self, options: ConsumerOptions) -> None:
@@ -104,34 +95,13 @@ class Consumers:
         budget: Budget | None = None,
     ) -> Consumer:
         """As `Broker.subscribe_pattern`."""
-        wanted = Pattern(pattern.split("://", 1)[-1])
-
-        missed: dict[TopicName, None] = {}  # what changed before the consumer was there
-        watch = self._watches.add(namespace, wanted, lambda name: missed.update({name: None}))
-        try:
-            names = []
-            slices = Slices()
-            for name in self._topics.names(namespace, domain):
-                await slices.step()
-                if wanted.fullmatch(matched_name(name)) and allowed(name) and self._topics.exists(name):
-                    names.append(name)
-            consumer = await self.subscribe(names, subscription, options, budget=budget)
-        except BaseException:
-            self._watches.remove(watch)
-            raise
-        consumer.follows = True
-        self._by_pattern[consumer] = watch
-
-        def changed(name: TopicName) -> None:
-            if consumer.closed:
-                self._forget(consumer)
-            elif name.domain == domain and self._topics.exists(name) and allowed(name):
-                self._tasks.spawn(self._join(consumer, name), f"join {name}")
-
-        watch.callback = changed
-        for name in missed:
-            changed(name)
-        return consumer
+        return await self._later.subscribe(
+            pattern,
+            namespace,
+            domain,
+            lambda names: self.subscribe(names, subscription, options, budget=budget),
+            allowed=lambda name: allowed(name) and self._topics.exists(name),
+        )
 
     async def _attach(
         self, consumer: Consumer, topic: Topic, *, unique_name: bool = False, from_start: bool = False
@@ -157,26 +127,6 @@ class Consumers:
             return
         subscription.add(consumer, unique_name=unique_name)
 
-    # -- topics that come later
-
-    def appeared(self, name: TopicName) -> None:
-        """A topic appeared or grew: the consumers that named it join."""
-        for consumer in list(self._by_name.get(name, ())):
-            if consumer.closed:
-                self._forget(consumer)
-            else:
-                self._tasks.spawn(self._join(consumer, name), f"join {name}")
-
-    def _forget(self, consumer: Consumer) -> None:
-        """It joins nothing more."""
-        watch = self._by_pattern.pop(consumer, None)
-        if watch is not None:
-            self._watches.remove(watch)
-        for name in self._named.pop(consumer, ()):
-            self._by_name[name].discard(consumer)
-            if not self._by_name[name]:
-                del self._by_name[name]
-
     async def _join(self, consumer: Consumer, name: TopicName) -> None:
         """Attach a consumer to a topic that appeared or grew: from its beginning, lest messages be missed."""
         ledgers = {s.topic.ledger for s in consumer.attached}
@@ -191,11 +141,5 @@ class Consumers:
         consumer = cast(Consumer, consumer)
         attached = consumer.attached
         consumer.close()
-        self._forget(consumer)
-        for subscription in attached:
-            if subscription.durable or subscription.consumers:
-                continue
-            if keep_ms:
-                self._clock.call_later(keep_ms, subscription.drop_unused)
-            else:
-                subscription.drop_unused()
+        self._later.forget(consumer)
+        drop_unused(attached, keep_ms, self._clock.call_later)

@@ -92,7 +92,7 @@ class MemoryStages:
     def _append(self, won: Sequence[StageRun], at: int) -> list[Span]:
         spans: dict[int, Span] = {}
         for run in won:
-            entries = [msgspec.structs.replace(entry, publish_time=at) for entry in run.entries]
+            entries = [msgspec.structs.replace(entry, publish_time=at, producer="") for entry in run.entries]
             log = self._logs[run.ledger]
             placed, size = log.append(entries), sum(len(entry.data) for entry in entries)
             span = spans.get(run.ledger) or Span(

@@ -15,6 +15,7 @@ class StageStore(Protocol):
     ) -> "Future[None]":
         """Store a part of a stage, all or none; completes when it is durable. A part comes once.
 
+        The producers' sequence ids are not stored: repeats of a batch are told by its writer and number.
         Raises STORAGE_FULL, STORAGE_FAILED, UNAVAILABLE, and TOPIC_NOT_FOUND for a log that is not there.
         """
         ...
