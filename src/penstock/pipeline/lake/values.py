@@ -9,7 +9,6 @@ as rows that were passed over would be lost.
 import logging
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -166,7 +165,7 @@ class Last(NamedTuple):
     rows: int | None
 
 
-def is_new(folder: Path, batch: Batch, last: Last | None) -> bool:
+def is_new(folder: object, batch: Batch, last: Last | None) -> bool:
     """Whether `batch` is to be committed; False for a repeat, which is logged. Raises BatchConflict."""
     if not batch.writer or last is None or batch.number > last.batch:
         return True

@@ -108,6 +108,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     state: Path
     master: str = "local[*]"
     spark: dict[str, str] = {}
+    storage: dict[str, str] = {}  # of the object store that tables are in
     folder: Path
     file: str  # as the user named it
 
