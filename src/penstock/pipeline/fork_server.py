@@ -21,6 +21,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 from contextlib import suppress
 from typing import Final
 
@@ -172,6 +173,7 @@ def run_child(wanted: Wanted) -> None:
     os.environ.update(wanted.environment)
     sys.path[:0] = [path for path in wanted.path if path not in sys.path]
     importlib.invalidate_caches()
+    tempfile.tempdir = None  # where TMPDIR says now
     sys.argv = [wanted.module, *wanted.arguments]
     if "numpy.random" in sys.modules:  # Python's own `random` sees to that itself
         sys.modules["numpy.random"].seed()
