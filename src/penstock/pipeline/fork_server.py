@@ -29,11 +29,10 @@ import msgspec
 
 WANTED_S: Final = 10.0  # for a client, which is on this machine, to say what it wants
 
-# Not what Spark runs as `__main__`. What is not installed, or not there in this Spark, is left out.
+# Not what Spark runs as `__main__`, which may look at its arguments when it is imported. What is not installed, or not there in this Spark, is left out.
 _IMPORTED: Final = (
     "pandas",
     "pyarrow.compute",
-    "pyspark.daemon",
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.pandas.functions",
@@ -177,12 +176,7 @@ def run_child(wanted: Wanted) -> None:
     sys.argv = [wanted.module, *wanted.arguments]
     if "numpy.random" in sys.modules:  # Python's own `random` sees to that itself
         sys.modules["numpy.random"].seed()
-    if wanted.module == "pyspark.daemon":  # imported already, and no need to do that twice
-        from pyspark.daemon import manager
-
-        manager()
-    else:
-        runpy.run_module(wanted.module, run_name="__main__", alter_sys=True)
+    runpy.run_module(wanted.module, run_name="__main__", alter_sys=True)
 
 
 def main() -> None:
