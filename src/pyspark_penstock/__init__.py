@@ -38,10 +38,10 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of what is there now."""
-        from penstock.pipeline.source.query import TopicReader, names_archive
+        from penstock.pipeline.source.query import names_archive, reader_for
 
         if not names_archive(self.options, schema):
-            return TopicReader(self.options, schema)
+            return reader_for(self.options, schema)
         from penstock.pipeline.lake.span import ArchiveReader
 
         return ArchiveReader(self.options, schema)

@@ -61,12 +61,13 @@ class TableSink:
         writer = FileWriter(options.path, self._columns, self._bys, options.target_bytes)
         pieces: list[OffsetRange] = []
         try:
-            for batch in iterator:
-                if batch.num_rows:
-                    writer.write(batch)
-                    if options.archive:
-                        pieces = merge([*pieces, *pieces_of(batch)])
-            files = writer.finish()
+            with options.path.reached():
+                for batch in iterator:
+                    if batch.num_rows:
+                        writer.write(batch)
+                        if options.archive:
+                            pieces = merge([*pieces, *pieces_of(batch)])
+                files = writer.finish()
         except BaseException:
             writer.discard()
             raise
@@ -98,6 +99,7 @@ class TableSink:
             writer=writer if number is not None else "",
             number=number or 0,
             overwrite=self._overwrite,
+            keys=options.keys,
             pieces=tuple(pieces),
             ledgers=_ledgers(options, pieces),
         )
@@ -110,9 +112,9 @@ class TableSink:
         except BatchConflict:
             remove(options.path, files)
             raise
-        if not done:
+        if not done or options.keys:
             self._remove(table, files)
-        elif options.compact:
+        if done and options.compact:
             self._compact()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
@@ -157,6 +159,10 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     incoming = schema.arrow_of(columns)
     if options.archive and (missing := set(COLUMNS) - set(incoming.names)):
         raise PipelineError(f"option archive: column {', '.join(sorted(missing))} is missing")
+    if missing := set(options.keys) - set(incoming.names):
+        raise PipelineError(
+            f"option keys: there is no column {', '.join(sorted(missing))}; there are {', '.join(incoming.names)}"
+        )
     now = table_at(options.path).snapshot()
     bys = options.partition_by
     if now is not None:

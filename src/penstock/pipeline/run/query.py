@@ -76,7 +76,7 @@ def open_sinks(spec: Spec, outputs: Outputs) -> dict[str, tuple[Any, tuple[str, 
             from penstock.pipeline.lake.sink import StreamWriter
 
             with at_sink(f"{spec.file}: {sink_place(spec, name)}"):
-                table = StreamWriter(table_options(sink), schema, overwrite=False, suffix=suffix)
+                table = StreamWriter(table_options(spec, sink), schema, overwrite=False, suffix=suffix)
                 table.create()
             sinks[name] = table, (column,)
             continue

@@ -18,7 +18,7 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from penstock.pipeline import versions
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.options import source_options
+from penstock.pipeline.spec.options import lookup_options, source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
 from penstock.pipeline.spec.times import mentions, windows_of
 from penstock.pipeline.versions import Feature
@@ -55,7 +55,8 @@ def build_views(spec: Spec, spark: SparkSession, watermark: BatchWatermark) -> d
     views: dict[str, View] = {}
     for name, table in spec.tables.items():
         with _named(spec, f"[tables.{name}]"):
-            spark.read.format("penstock_lake").load(table.path).createOrReplaceTempView(name)
+            reader = spark.read.format("penstock_lake").options(**lookup_options(spec, table))
+            reader.load().createOrReplaceTempView(name)
     for name, source in spec.sources.items():
         with _named(spec, f"[sources.{name}]"):
             reader_options = source_options(spec, name, source)

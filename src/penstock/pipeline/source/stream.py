@@ -24,7 +24,7 @@ from penstock.pipeline.versions import (
 )
 
 from .follow import Follower
-from .limits import PollInterval, fit, share
+from .limits import Minimum, PollInterval, fit, share
 from .marks import (
     Available,
     Key,
@@ -62,6 +62,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watch = None if self._plan is None else _watch(self._plan)
         self._client: HttpClient | None = None
         self._poll_interval = PollInterval(self._options.poll_ms)
+        self._minimum = Minimum(self._options.batch_rows_min, self._options.trigger_delay_ms / 1000)
         self._follower = Follower(self._options.subscription)
         self._seen: Look | None = None
         self._frozen = False  # by a trigger that reads what is available now, and ends
@@ -125,8 +126,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(found)
         if self._options.fail_on_data_loss:
             check_there(self._options, seen)
-        end = advance(before, found, self._takes(found, limit))
         self._idle_at = None
+        waiting = sum(found.backlog.values())
+        if waiting and not self._frozen and self._minimum.holds(waiting):
+            # What comes meanwhile is looked for after the poll interval: each message would be an answer.
+            time.sleep(self._options.poll_ms / 1000)
+            return start
+        end = advance(before, found, self._takes(found, limit))
         if end is before:
             self._idle_at = start
             self._poll_interval.idle()

@@ -133,7 +133,7 @@ compact = false
         "failOnDataLoss": "false",
     }
     assert server_options(spec.server).items() <= options.items()
-    assert table_options(spec.sinks["lake"]) == {
+    assert table_options(spec, spec.sinks["lake"]) == {
         "path": "/pipelines/lake",
         "compact": "false",
         "partitionBy": "id",
