@@ -159,7 +159,7 @@ class Producer:
         number = 0 if partition is None else self._partitions.router.choose(None, partition)
         ledger, entry = await partitions[number].post_plain(payloads, schema_version)
         self.published += len(payloads)
-        return Placement(self.topics[number], ledger, entry, -1, len(payloads))
+        return Placement(self.topics[number], ledger, entry, -1, len(payloads), batched=True)
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         """Not entries of their own: others may publish between them, so that their ids do not follow one another."""

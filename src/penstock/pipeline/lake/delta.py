@@ -17,6 +17,7 @@ from penstock.pipeline.errors import NEEDS_DELTA, PipelineError
 from . import partitioning, schema
 from .snapshot import Snapshot, mark_name
 from .store import Location, sentence
+from .upsert import rows_of, upsert
 from .values import Batch, File, follow, is_new
 
 try:
@@ -155,12 +156,17 @@ class Table:
             )
             marks.append(Transaction(mark_name("rows-of", batch.writer), batch.number))
             marks.append(Transaction(mark_name("rows", batch.writer), batch.rows))
+        properties = CommitProperties(app_transactions=marks, max_commit_retries=0)
+        if batch.keys and batch.files:
+            rows = rows_of(batch, self.folder.open)
+            upsert(table, rows, batch.keys, properties)
+            return True
         table.create_write_transaction(
             [_add(file, data_change=True) for file in batch.files],
             "overwrite" if batch.overwrite else "append",
             table.schema(),
             list(now.partition_by),
-            commit_properties=CommitProperties(app_transactions=marks, max_commit_retries=0),
+            commit_properties=properties,
         )
         return True
 

@@ -29,6 +29,7 @@ _WRITE: Final = (
     "path",
     "table",
     "partitionBy",
+    "keys",
     "writer",
     "batch",
     "compact",
@@ -89,11 +90,12 @@ def _foreign(folder: Location) -> bool:
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a table is written. `archive`: rows are a topic's, and their offsets must go on where the table ends;
+    """How a table is written. `keys`: rows replace those that agree in these columns. `archive`: rows are a topic's, and their offsets must go on where the table ends;
     `server` is then asked which log they are of."""
 
     path: Location
     partition_by: tuple[PartitionColumn, ...]
+    keys: tuple[str, ...]
     writer: str
     batch: int | None
     compact: bool
@@ -122,9 +124,13 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     if batch is not None and not writer:
         raise PipelineError("option batch needs option writer, whose batch it is")
     archive = flag(texts, "archive", default=False)
+    keys = tuple(name.strip() for name in texts.get("keys", "").split(",") if name.strip())
+    if keys and archive:
+        raise PipelineError("options keys and archive exclude one another: an archive keeps every message")
     return WriteOptions(
         path=Location.of(texts.get("path", ""), store),
         partition_by=partitioning.parse(texts.get("partitionBy", "")),
+        keys=keys,
         writer=writer,
         batch=batch,
         compact=flag(texts, "compact", default=True),

@@ -61,7 +61,8 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one commit brings. `writer` and `number` name it; without a writer it is not remembered.
+    """What one commit brings. `writer` and `number` name it; without a writer it is not remembered. With `keys`, its rows
+    replace those that agree in these columns.
 
     `pieces` are what an archive's batch holds, one for each partition, and `ledgers` the logs they are of: they
     must go on where the table ends.
@@ -73,6 +74,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     writer: str = ""
     number: int = 0
     overwrite: bool = False
+    keys: tuple[str, ...] = ()
     pieces: tuple[OffsetRange, ...] = ()
     ledgers: Mapping[tuple[str, int], int] = {}
 

@@ -81,6 +81,18 @@ def _start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:
     return {"startingTimestamp": str(time_ms(start))}
 
 
+def future_starts(spec: Spec, now_ms: int) -> list[str]:
+    """A sentence for each source whose `start` is a time that is still to come."""
+    return [
+        f"{spec.file}: [sources.{name}] start: {source.start} is in the future: the pipeline begins with the next message"
+        " that is published, as with latest"
+        for name, source in spec.sources.items()
+        if source.start not in ("earliest", "latest")
+        and not isinstance(source.start, Mapping)
+        and time_ms(source.start) > now_ms
+    ]
+
+
 def _listed_times(start: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
     """Times by partition, in ms; None where something else is listed."""
     try:
@@ -120,4 +132,6 @@ def table_options(spec: Spec, sink: Sink) -> dict[str, str]:
     options = {"path": sink.path, "compact": str(sink.compact).lower(), **storage_options(spec.storage)}
     if sink.partition_by:
         options["partitionBy"] = ",".join(sink.partition_by)
+    if sink.keys:
+        options["keys"] = ",".join(sink.keys)
     return options

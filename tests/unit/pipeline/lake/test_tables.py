@@ -8,14 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
-from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.errors import BatchConflict, DataLoss, PipelineError
 from penstock.pipeline.lake.compaction import compact
 from penstock.pipeline.lake.delta import Table
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.options import check_format, snapshot_of, table_at
 from penstock.pipeline.lake.partitioning import PartitionColumn
 from penstock.pipeline.lake.store import Location
+from penstock.pipeline.lake.upsert import last_by
 from penstock.pipeline.lake.values import Batch, File, Last, OffsetRange, Position
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -62,6 +64,44 @@ def numbers(table: Table, version: int | None = None) -> list[int]:
         for file in now.files()
         for n in pq.read_table(Path(table.folder.url) / file.path, columns=["n"])["n"].to_pylist()
     ]
+
+
+@pytest.mark.parametrize("by", ["", "text"])
+def test_rows_replace_those_of_their_key(table: Table, by: str) -> None:
+    def put(ns: list[int], more: list[int], number: int) -> bool:
+        columns = pa.schema([*SCHEMA, ("more", pa.int64())])
+        writer = FileWriter(table.folder, columns, [PartitionColumn(by)] if by else [])
+        arrays = [pa.array(ns), pa.array([str(n % 3) for n in ns]), pa.array(more)]
+        writer.write(pa.RecordBatch.from_arrays(arrays, schema=columns))
+        return table.commit(
+            Batch(
+                files=writer.finish(),
+                schema=columns,
+                partition_by=(by,) if by else (),
+                writer="q",
+                number=number,
+                keys=("n", "text"),
+            )
+        )
+
+    def rows() -> list[tuple[int, int]]:
+        found = DeltaTable(str(table.folder)).to_pyarrow_table().to_pylist()
+        return sorted((row["n"], row["more"]) for row in found)
+
+    assert put([1, 2, 1], [10, 20, 11], 0)
+    assert rows() == [(1, 11), (2, 20)], "of a batch's rows with one key the last"
+    assert put([2, 3], [21, 30], 1)
+    assert rows() == [(1, 11), (2, 21), (3, 30)]
+    assert not put([2, 3], [21, 30], 1), "a repeat"
+    assert rows() == [(1, 11), (2, 21), (3, 30)]
+    with pytest.raises(BatchConflict):
+        put([2], [22], 0)
+
+
+def test_a_key_is_never_null() -> None:
+    rows = pa.table({"k": ["a", None]})
+    with pytest.raises(PipelineError, match="column k is null in some row"):
+        last_by(rows, ["k"])
 
 
 def test_a_batch_counts_once(table: Table) -> None:
