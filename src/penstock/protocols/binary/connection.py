@@ -18,6 +18,7 @@ from penstock.wire.frames import OVERHEAD_BYTES, FrameDecoder
 from penstock.wire.pulsar_pb2 import CommandPing
 
 from .commands import HANDLERS
+from .frame_pace import FramePace
 from .session import Session
 
 log = logging.getLogger(__name__)
@@ -70,8 +71,7 @@ class Connection(asyncio.Protocol):
         self._holding: Holding | None = None
         self._connecting: Timer | None = None  # until the client is admitted
         self._unwritten_counted = 0
-        self._frame = 0  # the frame that is not complete: which, since when, and how much of it had come then
-        self._frame_ms = self._frame_bytes = 0
+        self._pace = FramePace(limits)
         self._narrow = False  # its principal is beyond its share
 
     @property
@@ -297,25 +297,12 @@ class Connection(asyncio.Protocol):
                 self._transport.set_write_buffer_limits(OUT_BYTES_HIGH, OUT_BYTES_LOW)
 
     def look(self) -> None:
-        """Called now and then: count, and cut a client whose frame does not come to its end.
-
-        Within each `body_ms` some of it has to come, at `min_bytes_per_s`. Time in which the client is not read does
-        not count, unless it is for its principal's share: that may be full of such frames.
-        """
+        """Called now and then: count, and cut a client whose frame does not come to its end."""
         self.count()
-        decoder, now = self._decoder, self._clock.monotonic_ms()
-        if self.closed or not decoder.held or decoder.begun != self._frame or self._holds - {BUSY}:
-            self._frame, self._frame_ms, self._frame_bytes = decoder.begun, now, decoder.held
-            return
-        limits, passed = self._limits, now - self._frame_ms
-        if passed < limits.body_ms:
-            return
-        if (decoder.held - self._frame_bytes) * 1000 < limits.min_bytes_per_s * passed:
-            self.cut(
-                f"a frame did not come within limits.body_ms = {limits.body_ms} ms, "
-                f"nor at limits.min_bytes_per_s = {limits.min_bytes_per_s}"
-            )
-        self._frame_ms, self._frame_bytes = now, decoder.held
+        held_up = self.closed or bool(self._holds - {BUSY})
+        reason = self._pace.check(self._decoder, self._clock.monotonic_ms(), held_up=held_up)
+        if reason:
+            self.cut(reason)
 
     def _unwritten(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
