@@ -27,6 +27,11 @@ def test_what_is_given_wins() -> None:
     assert settings_for("local[2]", {"spark.driver.memory": "4g"})["spark.driver.memory"] == "4g"
 
 
+def test_sparks_ui_is_off_unless_it_is_asked_for() -> None:
+    assert settings_for("local[2]", {})["spark.ui.enabled"] == "false"
+    assert settings_for("local[2]", {"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
+
+
 def test_a_cluster_does_not_get_sparks_200_partitions() -> None:
     assert settings_for("spark://somewhere:7077", {})["spark.sql.shuffle.partitions"] == "16"
     given = {"spark.sql.shuffle.partitions": "64"}
