@@ -1,6 +1,7 @@
 """Topics read as tables by a real Spark session."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -224,13 +225,13 @@ def test_filters_are_pushed_down(spark: SparkSession, server: TopicServer, read:
     pushed = read(subscribe="pushed").where(where)
     plan = pushed._jdf.queryExecution().executedPlan().toString()
     # Spark does not apply again what the source applies.
-    assert "Filter" not in plan.replace("PushedFilters", "")
+    assert not re.search(r"\bFilter\b", plan)
     assert all(name in plan for name in ("partition", "offset", "timestamp", "PushedFilters"))
     assert offsets(pushed) == [("pushed", number, at) for number in (0, 2) for at in range(10, 25)]
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
         unpushed = read(subscribe="pushed").where(where)
-        assert "Filter" in unpushed._jdf.queryExecution().executedPlan().toString()
+        assert re.search(r"\bFilter\b", unpushed._jdf.queryExecution().executedPlan().toString())
         assert offsets(unpushed) == offsets(pushed)
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -7,13 +7,15 @@ Spark does not apply them again. Streams have no filters pushed down: Spark's AP
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import datasource as ds
 
 from .offsets import Range
+
+if TYPE_CHECKING:  # PySpark 4.0 has none
+    from pyspark.sql.datasource import Filter
 
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
@@ -21,13 +23,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
 
 # By kind of filter: what must be added to a value for the first and the last that pass; None leaves that end as it is.
-_COMPARED: Final[dict[type, tuple[int | None, int | None]]] = {
-    ds.EqualTo: (0, 0),
-    ds.EqualNullSafe: (0, 0),
-    ds.GreaterThan: (1, None),
-    ds.GreaterThanOrEqual: (0, None),
-    ds.LessThan: (None, -1),
-    ds.LessThanOrEqual: (None, 0),
+_COMPARED: Final[dict[str, tuple[int | None, int | None]]] = {
+    "EqualTo": (0, 0),
+    "EqualNullSafe": (0, 0),
+    "GreaterThan": (1, None),
+    "GreaterThanOrEqual": (0, None),
+    "LessThan": (None, -1),
+    "LessThanOrEqual": (None, 0),
 }
 
 
@@ -71,7 +73,7 @@ class Filters(msgspec.Struct, frozen=True):
         return None if self.timestamp == Bounds() else self.timestamp
 
 
-def take(filters: Iterable[ds.Filter]) -> tuple[Filters, list[ds.Filter]]:
+def take(filters: "Iterable[Filter]") -> "tuple[Filters, list[Filter]]":
     """What the source applies, and the filters that are left to Spark."""
     found = {"partition": Bounds(), "offset": Bounds(), "timestamp": Bounds()}
     left = []
@@ -97,16 +99,17 @@ def passing(batches: Iterable[pa.RecordBatch], times: Bounds) -> Iterator[pa.Rec
             yield chosen
 
 
-def _narrowed(bounds: Bounds, name: str, given: ds.Filter) -> Bounds | None:
+def _narrowed(bounds: Bounds, name: str, given: "Filter") -> Bounds | None:
     """`bounds` with one filter more; None for a filter that is not for the source."""
-    if isinstance(given, ds.IsNotNull):
+    kind = type(given).__name__
+    if kind == "IsNotNull":
         return bounds  # none of the three is ever null
-    if isinstance(given, ds.In):
-        numbers = [_number(value) for value in given.value]
+    if kind == "In":
+        numbers = [_number(value) for value in getattr(given, "value", ())]
         if name != "partition" or None in numbers:
             return None
         return bounds.only(frozenset(number for number in numbers if number is not None))
-    shifts = _COMPARED.get(type(given))
+    shifts = _COMPARED.get(kind)
     number = _number(getattr(given, "value", None))
     if shifts is None or number is None:
         return None

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
-from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.garbage import freeze_modules
+from penstock.pipeline.http.calls import Caller, Calls
 from penstock.pipeline.http.logs import Log, Look, look
 from penstock.pipeline.rows import columns
 
@@ -30,6 +30,8 @@ from .options import Options, parse_options
 from .tasks import read_split, splits_for
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
     from penstock.pipeline.decode.plan import Plan
 
 log = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ _PREFIX: Final = "option."
 
 
 def ask(
-    client: HttpClient,
+    client: Caller,
     options: Options,
     *,
     times: Sequence[int] = (),
@@ -136,7 +138,7 @@ def plan_for(options: Options, given: StructType | None = None) -> "Plan | None"
         return None
     from penstock.pipeline.decode.plan import make_plan
 
-    with HttpClient(options.server) as client:
+    with Calls(options.server) as client:
         topics = [str(topic) for topic in options.topics]
         if options.pattern is not None:
             topics = sorted({state.topic for state in ask(client, options).logs or []})
@@ -166,7 +168,7 @@ class TopicReader(DataSourceReader):
         options = self._options
         if any(ms > time.time() * 1000 for ms in times(options.start)):
             log.warning("option startingTimestamp is in the future: there is nothing to read")
-        with HttpClient(options.server) as client:
+        with Calls(options.server) as client:
             found = ask(client, options, times=times(options.start, options.end))
         tasks = self.tasks(check_there(options, found))
         freeze_modules("read planning")
@@ -190,7 +192,7 @@ class FilteringReader(TopicReader):
         super().__init__(given, schema)
         self._filters = Filters()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name
         """Take the filters on partition, offset and timestamp; returns those that are left to Spark."""
         self._filters, left = take(filters)
         return left
@@ -208,7 +210,7 @@ def reader_for(given: Mapping[str, str], schema: StructType) -> TopicReader:
     Where the session has `spark.sql.python.filterPushdown.enabled` off, Spark fails for a reader that takes filters; where it
     is on, it asks in processes of their own.
     """
-    asked = _PUSHING in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", "") == _PUSHING
+    asked = _PUSHING in sys.argv or getattr(sys.modules["__main__"].__spec__, "name", "") == _PUSHING
     return (FilteringReader if asked else TopicReader)(given, schema)
 
 

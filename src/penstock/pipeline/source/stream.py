@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.client.http import HttpClient
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
+from penstock.pipeline.http.calls import Calls
 from penstock.pipeline.http.logs import Look, Size, sizes
 from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, retrying
 from penstock.pipeline.versions import (
@@ -60,7 +60,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan_for(self._options, schema)
         check_schema(schema, self._options, self._plan)
         self._watch = None if self._plan is None else _watch(self._plan)
-        self._client: HttpClient | None = None
+        self._client: Calls | None = None
         self._poll_interval = PollInterval(self._options.poll_ms)
         self._minimum = Minimum(self._options.batch_rows_min, self._options.trigger_delay_ms / 1000)
         self._follower = Follower(self._options.subscription)
@@ -174,9 +174,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- inside
 
     @property
-    def _http(self) -> HttpClient:
+    def _http(self) -> Calls:
         if self._client is None:
-            self._client = HttpClient(self._options.server)
+            self._client = Calls(self._options.server)
         return self._client
 
     def __getstate__(self) -> dict[str, Any]:
