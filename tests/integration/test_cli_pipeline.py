@@ -158,7 +158,7 @@ def test_a_run_survives_a_kill_and_ends_when_asked(server: Address, tmp_path: Pa
 
 def run_the_example(work: Work) -> Done:
     page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
-    (declared,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    declared, *_ = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     (script,) = (block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "run --once" in block)
     (work.folder / "sales.toml").write_text(declared)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
