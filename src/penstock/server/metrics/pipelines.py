@@ -26,6 +26,10 @@ class Event(msgspec.Struct):
 
     pipeline: str
     state: str = ""
+    run_id: str = ""
+    watermark: str | int | None = None
+    error: str | None = None
+    error_class: str | None = None
     batch: int | None = None
     rows: int | None = None
     rows_per_second: float | None = None
