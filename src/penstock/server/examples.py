@@ -9,22 +9,51 @@ _RATE: Final = {
 }
 _MESSAGES: Final = {"messages": [{"value": "hello, world", "key": "k", "properties": {"lang": "en"}}]}
 _SHIPPED: Final = {"valueSchema": '{"type": "STRING"}', "messages": [{"payload": "hello, world", "key": "k"}]}
+_CONSUMER: Final = {"subscription_type": "Shared", "initial_position": "earliest"}
 _SCHEMA: Final = {
     "type": "AVRO",
     "schema": '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}',
     "properties": {},
 }
-_RETENTION: Final = {"retentionTimeInMinutes": 1440, "retentionSizeInMB": 1024}
+# Policies that a namespace and a topic have under one name.
 _POLICIES: Final[dict[str, Any]] = {
-    "retention": _RETENTION,
+    "retention": {"retentionTimeInMinutes": 1440, "retentionSizeInMB": 1024},
     "publishRate": {"publishThrottlingRateInMsg": 1000, "publishThrottlingRateInByte": -1},
     "dispatchRate": _RATE,
     "subscriptionDispatchRate": _RATE,
     "messageTTL": 3600,
-    "compactionThreshold": 104_857_600,
     "subscriptionTypesEnabled": ["Exclusive", "Shared"],
     "backlogQuota": {"limitSize": 1_073_741_824, "limitTime": -1, "policy": "producer_request_hold"},
+    "autoSubscriptionCreation": {"allowAutoSubscriptionCreation": True},
+    "replication": ["standalone"],
+    "maxConsumersPerSubscription": 100,
+    "maxSubscriptionsPerTopic": 100,
 }
+_OF_TOPICS: Final[dict[str, Any]] = {
+    "maxProducers": 100,
+    "maxConsumers": 100,
+    "maxUnackedMessagesOnConsumer": 1000,
+    "deduplicationEnabled": True,
+    "compactionThreshold": 104_857_600,
+}
+_OF_NAMESPACES: Final[dict[str, Any]] = {
+    "maxProducersPerTopic": 100,
+    "maxConsumersPerTopic": 100,
+    "maxTopicsPerNamespace": 1000,
+    "maxUnackedMessagesPerConsumer": 1000,
+    "deduplication": True,
+    "schemaValidationEnforced": True,
+    "isAllowAutoUpdateSchema": True,
+    "encryptionRequired": False,
+    "subscriptionAuthMode": "None",
+    "autoTopicCreation": {
+        "allowAutoTopicCreation": True,
+        "topicType": "partitioned",
+        "defaultNumPartitions": 4,
+    },
+    "permissions/{role}": ["produce", "consume"],
+}
+_PLACE: Final = {"ledgerId": 0, "entryId": 0, "partitionIndex": -1, "batchIndex": -1}
 _REST: Final = "/topics/{tenant}/{namespace}/{topic}"
 _SHIPPED_REST: Final = "/topics/{domain}/{tenant}/{namespace}/{topic}"
 _TOPIC: Final = "/admin/v2/{domain}/{tenant}/{namespace}/{topic}"
@@ -37,13 +66,21 @@ EXAMPLES: Final[dict[tuple[str, str], Any]] = {
     ("POST", f"{_REST}/partitions/{{partition}}"): _MESSAGES,
     ("POST", _SHIPPED_REST): _SHIPPED,
     ("POST", f"{_SHIPPED_REST}/partitions/{{partition}}"): _SHIPPED,
-    ("POST", f"{_REST}/subscription/{{subscription}}"): {
-        "subscription_type": "Shared",
-        "initial_position": "earliest",
+    ("POST", f"{_REST}/request"): {"messages": [{"value": "what time is it?"}]},
+    ("POST", f"{_SHIPPED_REST}/request"): {"messages": [{"payload": "what time is it?"}]},
+    **{("POST", f"{rest}/subscription/{{subscription}}"): _CONSUMER for rest in (_REST, _SHIPPED_REST)},
+    **{
+        ("POST", f"{rest}/subscription/{{subscription}}/cursor"): {"type": "seek", "publish_time": 0}
+        for rest in (_REST, _SHIPPED_REST)
+    },
+    ("POST", "/topics/cursors"): {
+        "subscription": "sub",
+        "marks": [{"topic": "hello", "partition": 0, "ledger": 0, "offset": 0}],
     },
     ("POST", "/stages"): {"topics": ["hello"]},
+    ("POST", "/stages/{writer}/{batch}/commit"): {"topics": ["hello"], "stages": []},
     ("POST", "/topics/offsets"): {"topics": ["hello"]},
-    ("POST", "/topics/sizes"): {"topics": ["hello"]},
+    ("POST", "/topics/sizes"): {"ranges": [{"topic": "hello", "partition": 0, "offset": 0}]},
     ("PUT", _TOPIC): {"team": "sales"},
     ("PUT", f"{_TOPIC}/partitions"): 4,
     ("PUT", f"{_TOPIC}/properties"): {"team": "sales"},
@@ -53,7 +90,16 @@ EXAMPLES: Final[dict[tuple[str, str], Any]] = {
     ("POST", f"{_SCHEMAS}/schema"): _SCHEMA,
     ("POST", f"{_SCHEMAS}/compatibility"): _SCHEMA,
     ("POST", f"{_SCHEMAS}/version"): _SCHEMA,
-    ("PUT", "/admin/v2/tenants/{tenant}"): {"adminRoles": []},
+    ("POST", f"{_SUBSCRIPTION}/expireMessages"): _PLACE,
+    ("POST", f"{_SUBSCRIPTION}/analyzeBacklog"): _PLACE,
+    ("PUT", f"{_TOPIC}/backlogSize"): _PLACE,
+    ("POST", f"{_TOPIC}/partitions"): 8,
+    ("POST", f"{_TOPIC}/permissions/{{role}}"): ["produce", "consume"],
+    **{(method, "/admin/v2/tenants/{tenant}"): {"adminRoles": ["admin"]} for method in ("PUT", "POST")},
     ("PUT", _NAMESPACE): {},
-    **{("POST", f"{path}/{name}"): body for path in (_TOPIC, _NAMESPACE) for name, body in _POLICIES.items()},
+    ("PUT", f"{_NAMESPACE}/properties"): {"team": "sales"},
+    ("PUT", f"{_NAMESPACE}/compactionThreshold"): 104_857_600,
+    ("PUT", f"{_NAMESPACE}/schemaCompatibilityStrategy"): "FULL",
+    **{("POST", f"{_TOPIC}/{name}"): body for name, body in (_POLICIES | _OF_TOPICS).items()},
+    **{("POST", f"{_NAMESPACE}/{name}"): body for name, body in (_POLICIES | _OF_NAMESPACES).items()},
 }

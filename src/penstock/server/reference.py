@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from msgspec import structs
+
 from penstock import __version__
 from penstock.model.errors import ErrorKind
 from penstock.protocols.admin.routes import OPERATIONS as ADMIN
@@ -14,6 +16,7 @@ from penstock.protocols.rest.stages import OPERATIONS as STAGES
 from penstock.protocols.websocket import asyncapi as websocket
 
 from .console.operations import OPERATIONS as CONSOLE
+from .examples import EXAMPLES
 
 _HEALTH: Final = (
     Operation(
@@ -44,8 +47,11 @@ _HEALTH: Final = (
 
 def openapi(context: ServerContext) -> dict[str, Any]:
     """The OpenAPI document."""
+    declared = (*OPERATIONS, *STAGES, *KAFKA_REST, *ADMIN, *CONSOLE, *_HEALTH)
     made = document(
-        context, [*OPERATIONS, *STAGES, *KAFKA_REST, *ADMIN, *CONSOLE, *_HEALTH], version=__version__
+        context,
+        [structs.replace(each, example=EXAMPLES.get((each.method, each.path))) for each in declared],
+        version=__version__,
     )
     made["info"] |= {
         "description": "HTTP over durable topics: publish, read and consume (PIP-64), and administer.",
