@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
@@ -167,7 +167,7 @@ def test_a_request_that_nobody_answers_ends_in_time(server: Server, topic: str) 
 def test_clients_of_pulsar_at_several_processes_share_a_topic(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Each lookup is answered by the process that was asked, and each has the partitions that the group gives it."""
+    """Each has the partitions that the group gives its process, and clients without any are sent to another one."""
     topic, count = f"workers-{uuid4().hex[:10]}", 40
     flags = flags_of(kafka_cluster, tmp_path)
     quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
@@ -202,3 +202,32 @@ def test_clients_of_pulsar_at_several_processes_share_a_topic(
             producer.send_async(b"%d" % number, lambda *_: None, partition_key=str(number))
         producer.flush()
         until(lambda: len(set(received)) == count, said=lambda: received)
+
+        until(lambda: len(server.own_pulsar_urls) >= WORKERS)
+        by_process: dict[str, set[bytes]] = {}
+
+        def receives(url: str) -> Callable[[pulsar.Consumer, pulsar.Message], None]:
+            by_process[url] = set()
+
+            def of_one(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+                consumer.acknowledge(message)
+                by_process[url].add(message.data())
+
+            return of_one
+
+        for url in server.own_pulsar_urls:  # all of one partition, which one process has
+            client = pulsar.Client(url, logger=quiet)
+            clients.callback(client.close)
+            client.subscribe(
+                f"{topic}-partition-1",
+                f"one-{topic}",
+                consumer_type=pulsar.ConsumerType.Shared,
+                message_listener=receives(url),
+            )
+        producer = publishing.create_producer(f"{topic}-partition-1")
+
+        def all_received() -> bool:
+            producer.send(uuid4().bytes)
+            return all(by_process.values())
+
+        until(all_received, said=lambda: by_process)

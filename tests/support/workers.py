@@ -39,6 +39,11 @@ class Server:
         return [str(event["own_url"]) for event in self.events("ready")]
 
     @property
+    def own_pulsar_urls(self) -> list[str]:
+        """Where clients of Pulsar's protocol reach each of them alone."""
+        return [str(event["own_pulsar_url"]) for event in self.events("ready")]
+
+    @property
     def pids(self) -> list[int]:
         return [int(str(event["pid"])) for event in self.events("worker ready")]
 

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.model.names import TopicName
+from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -50,5 +51,9 @@ class Cluster(Protocol):
         """The properties of the consumers of a subscription, of every process; none where it is not there. Raises
         UNAVAILABLE."""
 
-    async def owner(self, topic: TopicName) -> Owner:
-        """Where the clients of Pulsar's protocol find a topic or partition; raises TOPIC_NOT_FOUND, UNAVAILABLE."""
+    async def owner(self, topic: TopicName, client: ClientInfo = UNKNOWN_CLIENT) -> Owner:
+        """Where a client of Pulsar's protocol finds a topic or partition, without an address where that is here; raises
+        TOPIC_NOT_FOUND, UNAVAILABLE."""
+
+    def announce(self, own: Owner) -> None:
+        """Clients of Pulsar's protocol reach this process alone there."""

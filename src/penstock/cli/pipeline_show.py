@@ -127,8 +127,7 @@ def show_check(spec: Spec, checked: Any, *, as_json: bool) -> None:
                 "pipeline": spec.name,
                 "views": checked.views,
                 "sinks": checked.sinks,
-                "branches": checked.branches,
-                "direct": checked.direct,
+                "readings": checked.readings,
                 "plan": checked.plan,
             }
         )
@@ -139,8 +138,7 @@ def show_check(spec: Spec, checked: Any, *, as_json: bool) -> None:
             width = max((len(column) for column in columns), default=0)
             for column, type_ in columns.items():
                 click.echo(f"  {column:{width}}  {type_}")
-    how = "written by Spark directly" if checked.direct else "written batch by batch"
-    reads = "once" if checked.branches == 1 else f"{checked.branches} times"
-    click.echo(click.style("plan", bold=True) + f" (each batch is read {reads} and {how})")
+    reads = "once" if checked.readings == 1 else f"{checked.readings} times"
+    click.echo(click.style("plan", bold=True) + f" (each batch is read {reads})")
     click.echo(checked.plan.rstrip())
     click.echo(click.style(f"{spec.name} is fine", fg="green"))

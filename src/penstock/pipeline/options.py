@@ -7,6 +7,7 @@ from penstock.client.access import Access
 from penstock.model.errors import PenstockError
 
 from .errors import PipelineError
+from .neighbours import unknown
 
 # A token comes by reference only: options appear in plans, in logs and in the catalogue.
 _FIELDS: Final = {
@@ -20,10 +21,15 @@ _FIELDS: Final = {
 NAMES: Final = ("url", *_FIELDS)
 
 
-def named(given: Mapping[str, str], names: Sequence[str], ignored: Sequence[str] = ()) -> dict[str, str]:
+def named(
+    given: Mapping[str, str],
+    names: Sequence[str],
+    ignored: Sequence[str] = (),
+    hints: Mapping[str, str] = {},
+) -> dict[str, str]:
     """The options by the names they have here, as Spark hands them over in lower case. `ignored` are Spark's own.
 
-    Raises PipelineError for an option that is neither.
+    Raises PipelineError for an option that is neither, with what is meant (`hints`, by lower-case name).
     """
     known = {name.lower(): name for name in names}
     texts: dict[str, str] = {}
@@ -31,7 +37,7 @@ def named(given: Mapping[str, str], names: Sequence[str], ignored: Sequence[str]
         if name := known.get(key.lower()):
             texts[name] = text
         elif key.lower() not in ignored:
-            raise PipelineError(f"unknown option {key}; there are {', '.join(names)}")
+            raise PipelineError(unknown(key, names, hints))
     return texts
 
 

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from penstock.broker.cluster import Owner
 from penstock.protocols.auth.settings import AuthSettings
 from penstock.protocols.binary.endpoint import BinaryEndpoint
 from penstock.protocols.context import ServerContext
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 
 
 TLS: Final = frozenset(("https", "pulsar+ssl"))
+PULSAR: Final = frozenset(("pulsar", "pulsar+ssl"))
 # What may be listened on, in the order in which addresses are shown: section, key, and scheme of the URL.
 SOCKETS: Final = (
     ("http", "listen", "http"),
@@ -55,11 +57,14 @@ class Listeners:
     def __init__(self, config: Config, sockets: contextlib.ExitStack, *, worker: int = 0) -> None:
         """Read the certificates and bind every socket; raises StartError.
 
-        A `worker`, counted from 1, shares its ports with others, and has one of its own for HTTP.
+        A `worker`, counted from 1, shares its ports with others, and has some of its own.
         """
         self._config = config
         self._worker = worker
         self._own: Listener | None = None
+        self._own_pulsar: dict[
+            str, Listener
+        ] = {}  # by scheme, before a cluster that does not serve it itself
         self._certificates: Certificates | None = None
         self._listeners: dict[str, Listener] = {}  # by scheme
         http, pulsar = config.http, config.pulsar
@@ -85,16 +90,11 @@ class Listeners:
                 context = self._certificates.context(*((ALPN,) if scheme == "https" else ()))
             self._listeners[scheme] = Listener(bound, context, config.tls.handshake_ms / 1000)
         if worker:
-            self._own = self._bind_own(sockets)
-
-    def _bind_own(self, sockets: contextlib.ExitStack) -> Listener:
-        """Beside the first HTTP listener, at the same address, and over TLS where that one is: at the port that is
-        advertised for the worker, else at a free one."""
-        like = self.http[0]
-        host = like.bound.getsockname()[0]
-        port = host_and_port(self._advertised)[1] if self._advertised else 0
-        listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        return like._replace(bound=sockets.enter_context(contextlib.closing(bind(listen))))
+            port = host_and_port(self._advertised)[1] if self._advertised else 0
+            self._own = _beside(self.http[0], port, sockets)
+            if config.engine.url.startswith("kafka"):
+                for scheme in PULSAR & self._listeners.keys():
+                    self._own_pulsar[scheme] = _beside(self._listeners[scheme], 0, sockets)
 
     def check_exposed(self, auth: AuthSettings) -> None:
         """Raise StartError where other machines reach an endpoint, no client has to authenticate, and the
@@ -130,6 +130,25 @@ class Listeners:
         return "" if self._own is None else url_of(self._own.bound, scheme)
 
     @property
+    def own_pulsar(self) -> Owner:
+        """Where clients of Pulsar's protocol reach this process alone; without an address where that is not known."""
+        return Owner(self._own_pulsar_url("pulsar"), self._own_pulsar_url("pulsar+ssl"))
+
+    def _own_pulsar_url(self, scheme: str) -> str:
+        listener = self._own_pulsar.get(scheme) or self._listeners.get(scheme)
+        if listener is None:
+            return ""
+        settings, (host, port) = self._config.pulsar, listener.bound.getsockname()[:2]
+        advertised = settings.advertise if scheme == "pulsar" else settings.tls_advertise
+        if self._config.http.advertise:
+            host = self._config.http.advertise.rpartition(":")[0].strip("[]")
+        elif advertised and not self._worker:
+            return f"{scheme}://{advertised}"
+        elif ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
+            return ""
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+    @property
     def _advertised(self) -> str:
         """Of several workers each has the port after that of the one before it."""
         advertised = self._config.http.advertise
@@ -149,6 +168,10 @@ class Listeners:
             bound, tls, handshake_s = listeners["pulsar+ssl"]
             assert tls is not None
             await binary.open_tls(bound, self._url("pulsar+ssl"), settings.tls_advertise, tls, handshake_s)
+        for bound, own_tls, handshake_s in self._own_pulsar.values():
+            await binary.listen(bound, own_tls, handshake_s)
+        if context.broker.cluster is not None:
+            context.broker.cluster.announce(self.own_pulsar)
 
     def prepare(self, settings: TlsSettings) -> Callable[[], None] | None:
         """Read certificates by other settings; what takes them into use, None without TLS. Raises StartError."""
@@ -158,6 +181,13 @@ class Listeners:
         """Look for new certificates, also while no client connects."""
         if self._certificates is not None:
             self._certificates.refresh()
+
+
+def _beside(like: Listener, port: int, sockets: contextlib.ExitStack) -> Listener:
+    """A listener at the same address, and over TLS where the other one is; 0 is a free port."""
+    host = like.bound.getsockname()[0]
+    listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return like._replace(bound=sockets.enter_context(contextlib.closing(bind(listen))))
 
 
 def bind(listen: str, *, shared: bool = False) -> socket.socket:

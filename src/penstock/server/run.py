@@ -63,6 +63,8 @@ async def serve(
             await listeners.open(app.context, app.binary)
             await http.open(listeners.http)
             own = {"own_url": listeners.own_url} if listeners.own_url else {}
+            if worker and listeners.own_pulsar.url:
+                own["own_pulsar_url"] = listeners.own_pulsar.url
             store = config.engine.url or config.data.store
             log.info("ready", extra={"urls": listeners.urls, "store": store, **own})
             ready(*listeners.urls)

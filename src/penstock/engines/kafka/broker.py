@@ -28,6 +28,7 @@ from penstock.runtime.tasks import Tasks
 
 from . import properties as properties_module
 from .administration import KafkaAdministration
+from .calls import Calls
 from .cluster import KafkaCluster
 from .consumers import Consumers
 from .documents import Documents
@@ -39,9 +40,11 @@ from .groups import Groups
 from .hosting import Hosting
 from .journals import KafkaJournals
 from .naming import Naming
+from .owners import Owners
 from .policies import KafkaNamespaces, KafkaPolicies
 from .producer import Producer
 from .publishing import Publishing
+from .redirects import Redirects
 from .replies import KafkaReplies, PartitionAddresses, ReplyPartitions
 from .schema_registry.opening import open_registry
 from .staging.opening import open_staging
@@ -146,7 +149,9 @@ class KafkaBroker:
         letters = DeadLetters(encoder, self._letter_producers.lend, self.schemas)
         give_reply = self._replies.reply
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
-        self.subscriptions = KafkaSubscriptions(self.topics, hosting)
+        owners = Owners(self.topics, hosting)
+        owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
+        self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners)
         self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
             self.topics,
@@ -157,6 +162,10 @@ class KafkaBroker:
             self.tasks,
             new_name=self.new_name,
             shown=self._shown,
+        )
+        documents, leave = self.documents, self._consumers.leave
+        self._redirects = Redirects(
+            self.cluster, documents, self.naming, client_id, self._groups, leave, self.tasks.spawn
         )
         self.subscribe = self._consumers.subscribe
         self.subscribe_pattern = self._consumers.subscribe_pattern
@@ -176,6 +185,8 @@ class KafkaBroker:
             await self.topics.load()
             await self._replies.start()
             await self._shown.load()
+            await self._calls.load()
+            await self._redirects.load()
         except BaseException:
             await self._disconnect()
             raise
@@ -212,6 +223,7 @@ class KafkaBroker:
         await self._flusher.flush()
         await self._groups.close()
         await self._shown.close()
+        await self._redirects.close()
 
     async def _disconnect(self) -> None:
         parts = [self.staging.close(), self._records.close(), self.documents.close(), self._fetcher.close()]
@@ -276,6 +288,7 @@ class KafkaBroker:
             await asyncio.sleep(SWEEP_S)
             self.topics.sweep()
             self.subscriptions.sweep()
+            self._redirects.look()
             await self.staging.sweep()
 
     async def _list(self) -> None:

@@ -9,6 +9,7 @@ from penstock.broker.cluster import Headers, Owner
 from penstock.broker.settings import ClusterSettings
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
 from penstock.runtime.tasks import Tasks
 
 from .driver.admin import ClusterNodes, KafkaAdmin
@@ -41,6 +42,8 @@ class KafkaCluster:
         self.nodes = ClusterNodes("", ())
         # The engine says what it knows: documents are kept by way of the cluster.
         self.shown: Callable[[TopicName, str], Awaitable[Sequence[Mapping[str, str]]]] | None = None
+        self.sent: Callable[[TopicName, ClientInfo], Owner] | None = None
+        self.own = Owner("")  # where clients reach this process alone
 
     async def start(self) -> None:
         """Reach the cluster; raises UNAVAILABLE."""
@@ -85,6 +88,9 @@ class KafkaCluster:
     async def consumers(self, log: TopicName, subscription: str) -> Sequence[Mapping[str, str]]:
         return [] if self.shown is None else await self.shown(log, subscription)
 
-    async def owner(self, topic: TopicName) -> Owner:
-        """None: every process serves every topic."""
-        return Owner("")
+    def announce(self, own: Owner) -> None:
+        self.own = own
+
+    async def owner(self, topic: TopicName, client: ClientInfo = UNKNOWN_CLIENT) -> Owner:
+        """Every process serves every topic, but not every partition of a subscription."""
+        return Owner("") if self.sent is None else self.sent(topic, client)

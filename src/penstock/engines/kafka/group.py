@@ -16,6 +16,7 @@ from penstock.runtime.tasks import Tasks
 from .commits import Commits
 from .cursors import Cursor, cursor_of
 from .driver.groups import Committed, KafkaGroups
+from .driver.groups import Member as GroupMember
 from .driver.member import Member, Members
 from .driver.record import At
 from .subscription import GroupSubscription
@@ -218,7 +219,7 @@ class Group:
 
     def _check(self, source: GroupSubscription) -> None:
         if self._topics and source.at not in self.assigned_at and source.consumers:
-            source.check_movable()
+            source.check_committable()
 
     async def _send(self, changes: Mapping[At, Committed]) -> None:
         held = {at for at in changes if at in self.assigned_at}
@@ -239,13 +240,15 @@ class Group:
                 raise
             await self._member.commit(changes)
 
+    async def elsewhere(self) -> list[GroupMember]:
+        """The members at other processes."""
+        found, own = await self._outside.describe(self.name), (self._was, self.member_id)
+        return [] if found is None else [one for one in found.members if one.id not in own]
+
     async def others(self, places: Iterable[At]) -> list[str]:
-        """The members at other processes that have any of these partitions."""
-        found, wanted = await self._outside.describe(self.name), set(places)
-        own = (self._was, self.member_id)
-        return (
-            [one.id for one in found.members if one.id not in own and one.assigned & wanted] if found else []
-        )
+        """Those that have any of these partitions."""
+        wanted = set(places)
+        return [one.id for one in await self.elsewhere() if one.assigned & wanted]
 
     @property
     def member_id(self) -> str:

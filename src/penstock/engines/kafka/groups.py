@@ -2,23 +2,33 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from penstock.engines.subscription.store import CursorChange
 from penstock.model.errors import PenstockError
 from penstock.runtime.tasks import Tasks
 
 from .cursors import Cursor
-from .driver.groups import KafkaGroups
+from .driver.groups import Committed, KafkaGroups
 from .driver.member import Members
+from .driver.record import At
 from .group import Group
 from .subscription import GroupSubscription
 
 log = logging.getLogger(__name__)
 
 
+class Move(Protocol):
+    """Moves a subscription whose partition is not here."""
+
+    async def __call__(self, source: GroupSubscription, offset: int, *, skip: bool) -> None: ...
+
+
 class Groups:
     """Every group that this process has to do with; `store.CursorWriter` of their subscriptions."""
+
+    elsewhere: Move
 
     def __init__(self, members: Members, outside: KafkaGroups, tasks: Tasks, prefix: str = "") -> None:
         self.outside = outside
@@ -36,6 +46,11 @@ class Groups:
             found = self._groups[subscription] = Group(name, self._members, self.outside, self._tasks)
         return found
 
+    @property
+    def all(self) -> list[Group]:
+        """Every group."""
+        return list(self._groups.values())
+
     def know(self, source: GroupSubscription) -> None:
         """A subscription is made."""
         self._sources[source.topic.ledger, source.name] = source
@@ -48,17 +63,27 @@ class Groups:
             group.forget(source)
             self._tasks.spawn(self._settle(group), f"leave group {group.name}")
 
-    async def stand(self, source: GroupSubscription) -> None:
-        """As `subscription.Membership.stand`."""
-        committed = await self.of(source.name).committed([source.at])
-        await source.topic.refresh()
-        await source.read_properties()
-        if not source.suspended or (source.consumers and source.commits):
-            return  # the partition is here, or goes, and its last commit is under way
-        if source.at in committed:
-            source.load(committed[source.at][1], committed[source.at][0])
-        elif not source.consumers:
-            source.load(Cursor(source.topic.first_offset), None)
+    async def stand(
+        self,
+        sources: Sequence[GroupSubscription],
+        committed: Mapping[At, tuple[Committed, Cursor]] | None = None,
+    ) -> None:
+        """As `subscription.Membership.stand`, for subscriptions of one name; `committed` where that was asked for already."""
+        if committed is None:
+            committed = await self.of(sources[0].name).committed([source.at for source in sources])
+        await asyncio.gather(*(source.topic.refresh() for source in sources))
+        for source in sources:
+            await source.read_properties()
+            if not source.suspended or (source.consumers and source.commits):
+                continue  # the partition is here, or goes, and its last commit is under way
+            if source.at in committed:
+                source.load(committed[source.at][1], committed[source.at][0])
+            elif not source.consumers:
+                source.load(Cursor(source.topic.first_offset), None)
+
+    async def move(self, source: GroupSubscription, offset: int, *, skip: bool) -> None:
+        """As `subscription.Membership.move`."""
+        await self.elsewhere(source, offset, skip=skip)
 
     def emptied(self, source: GroupSubscription) -> None:
         """As `subscription.Membership.emptied`."""

@@ -4,6 +4,7 @@ While another process has it, consumers stay attached and get nothing, and what 
 went, and the other process goes on from the cursor.
 """
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -34,8 +35,11 @@ class Membership(Protocol):
     def emptied(self, source: "GroupSubscription") -> None:
         """The last consumer left."""
 
-    async def stand(self, source: "GroupSubscription") -> None:
-        """Learn where the log ends, and have a subscription that another process has, or none, stand where its commit says."""
+    async def stand(self, sources: Sequence["GroupSubscription"]) -> None:
+        """Learn where logs end, and have subscriptions that another process has, or none, stand where their commits say."""
+
+    async def move(self, source: "GroupSubscription", offset: int, *, skip: bool) -> None:
+        """Have a subscription whose partition is not here go on at an offset, or (`skip`) count everything below as acknowledged."""
 
 
 class GroupSubscription(Subscription):
@@ -71,6 +75,7 @@ class GroupSubscription(Subscription):
         self.saved: Committed | None = None
         self.commits = False  # whether what the cursor says is to be committed here
         self._lost: PenstockError | None = None  # why what was acknowledged was not committed
+        self._skipped = -1  # everything below is to be counted as acknowledged where the partition is
         self._log = topic
         self._membership = membership
 
@@ -82,8 +87,13 @@ class GroupSubscription(Subscription):
     def idle(self) -> bool:
         return super().idle and not self.taking
 
+    @property
+    def waiting(self) -> bool:
+        """Whether consumers here wait for the partition, which another process has, or none yet."""
+        return self.suspended and bool(self.consumers)
+
     def check_held(self) -> None:
-        if self.suspended and self.consumers:
+        if self.waiting:
             raise PenstockError(
                 ErrorKind.MESSAGE_NOT_FOUND,
                 f"another process has {self.topic.name} of subscription {self.name} now: its messages come again there",
@@ -146,19 +156,31 @@ class GroupSubscription(Subscription):
     # -- answers and administration
 
     async def move(self, offset: int) -> None:
-        self.check_movable()
-        await super().move(offset)
+        if self.suspended:
+            await self._membership.move(self, offset, skip=False)
+        else:
+            await super().move(offset)
 
     def skip(self, offset: int) -> None:
-        self.check_movable()
-        super().skip(offset)
+        if self.suspended:
+            self._skipped = max(self._skipped, offset)  # `flush` does it
+        else:
+            super().skip(offset)
 
-    def check_movable(self) -> None:
+    async def move_here(self, offset: int, *, skip: bool) -> None:
+        """`move` or `skip` by this process, durably; raises SUBSCRIPTION_BUSY where the group has other members."""
+        if skip:
+            super().skip(offset)
+            await super().flush()
+        else:
+            await super().move(offset)
+
+    def check_committable(self) -> None:
         """Raise SUBSCRIPTION_BUSY where another process has the partition."""
-        if self.suspended and self.consumers:
+        if self.waiting:
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_BUSY,
-                f"another process has {self.topic.name} of subscription {self.name} now: it is moved there",
+                f"another process has {self.topic.name} of subscription {self.name} now",
             )
 
     async def reply(
@@ -186,6 +208,9 @@ class GroupSubscription(Subscription):
             consumer.lost = error
 
     async def flush(self) -> None:
+        if self._skipped >= 0:
+            skipped, self._skipped = self._skipped, -1
+            await self._membership.move(self, skipped, skip=True)
         await super().flush()
         if self._lost is not None:
             error, self._lost = self._lost, None
@@ -193,7 +218,7 @@ class GroupSubscription(Subscription):
 
     async def refresh(self) -> None:
         if self.suspended:
-            await self._membership.stand(self)
+            await self._membership.stand((self,))
         else:
             await self.topic.refresh()
 

@@ -15,10 +15,10 @@ from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 
 from .cursors import DELETED, Cursor, committed_cursor
-from .driver.groups import Committed
 from .driver.record import At
 from .group import Group
 from .hosting import Hosting
+from .owners import Owners
 from .subscription import GroupSubscription
 from .topic import KafkaTopic
 from .topics import KafkaTopics
@@ -33,8 +33,9 @@ LOOKS_MAX: Final = 8  # groups that are asked for their commits at once
 class KafkaSubscriptions:
     """`broker.Subscriptions`."""
 
-    def __init__(self, topics: KafkaTopics, hosting: Hosting) -> None:
+    def __init__(self, topics: KafkaTopics, hosting: Hosting, owners: Owners) -> None:
         self._topics = topics
+        self._owners = owners
         self._hosting = hosting
 
     # -- beginning
@@ -50,6 +51,7 @@ class KafkaSubscriptions:
 
         Returns whether it is new. Raises SUBSCRIPTION_NOT_FOUND where a subscription is not made by consuming.
         """
+        await self._owners.over(topics[0].name, name)
         group = self._hosting.groups.of(name)
         by_place = {_place(topic): topic for topic in topics}
         committed = await group.committed(await self._every_place(topics))
@@ -91,16 +93,26 @@ class KafkaSubscriptions:
     # -- as an administrator sees them
 
     async def of(self, name: TopicName, subscription: str) -> list[GroupSubscription]:
+        """The subscription on every partition; the cluster is asked for it where it has no consumers here."""
         topics = await self._topics.all_of(name, create=False)
-        group = self._hosting.groups.of(subscription)
-        committed = await group.committed([_place(topic) for topic in topics])
-        if not committed:
+        elsewhere = [topic for topic in topics if not _has_consumers(topic, subscription)]
+        if not elsewhere:
+            return await self._sources(topics, subscription)
+        committed = await self._hosting.groups.of(subscription).committed(map(_place, elsewhere))
+        if not committed and len(elsewhere) == len(topics):
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_NOT_FOUND, f"{name} has no subscription {subscription}"
             )
+        found = await self._sources(topics, subscription)
+        await self._hosting.groups.stand([one for one in found if not one.consumers], committed)
+        return found
+
+    async def _sources(self, topics: Sequence[KafkaTopic], subscription: str) -> list[GroupSubscription]:
+        """The subscription on these partitions of one topic, which all have its properties."""
         found = [self._hosting.durable(topic, subscription) for topic in topics]
-        for source in found:
-            await self._hosting.groups.stand(source)
+        await found[0].read_properties()
+        for one in found[1:]:
+            one.properties = found[0].properties
         return found
 
     async def learn(self, name: TopicName) -> None:
@@ -121,12 +133,14 @@ class KafkaSubscriptions:
         committed = await self._hosting.groups.of(subscription).committed(places)
         if not committed:
             return False
-        for topic in topics:
-            if topic.subscriptions.get(subscription) is None or isinstance(
-                topic.subscriptions[subscription], GroupSubscription
-            ):
-                source = self._hosting.durable(topic, subscription)
-                await self._hosting.groups.stand(source)
+        others = [topic.subscriptions.get(subscription) for topic in topics]
+        sources = [
+            self._hosting.durable(topic, subscription)
+            for topic, other in zip(topics, others, strict=True)
+            if other is None or isinstance(other, GroupSubscription)
+        ]
+        if sources:
+            await self._hosting.groups.stand(sources, committed)
         return True
 
     def _drop(self, topics: Sequence[KafkaTopic], subscription: str) -> None:
@@ -180,7 +194,7 @@ class KafkaSubscriptions:
             await group.commit_outside({place: saved})
             source.load(Cursor(offset), saved)
             return source
-        await self._hosting.groups.stand(source)
+        await self._hosting.groups.stand((source,), committed)
         if source.consumers and source.type is not None and source.type.shared:
             raise PenstockError(
                 ErrorKind.BAD_PARAMETER,
@@ -190,6 +204,8 @@ class KafkaSubscriptions:
             await source.move(offset)
         else:
             source.skip(offset)
+            if source.suspended:
+                await source.flush()
         return source
 
     async def grow(self, name: TopicName, partitions: int) -> None:
@@ -209,7 +225,11 @@ class KafkaSubscriptions:
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_BUSY, f"subscription {subscription} has active connected consumers"
             )
-        await self.delete_all(found)
+        if not force:
+            await self._delete_all(found)
+            return
+        async with self._owners.deleting(found):
+            await self._delete_all(found, alone=True)
 
     async def delete_of(self, consumer: AnyConsumer) -> None:
         found = [one for one in cast(Consumer, consumer).attached if isinstance(one, GroupSubscription)]
@@ -217,30 +237,25 @@ class KafkaSubscriptions:
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_BUSY, "other consumers are connected to the subscription"
             )
-        await self.delete_all(found)
+        await self._delete_all(found)
 
-    async def delete_all(self, found: Sequence[GroupSubscription]) -> None:
-        """Delete subscriptions of one name; raises SUBSCRIPTION_BUSY where other processes have consumers."""
+    async def _delete_all(self, found: Sequence[GroupSubscription], *, alone: bool = False) -> None:
+        """Delete subscriptions of one name; raises SUBSCRIPTION_BUSY where other processes have consumers, unless those
+        were let go (`alone`)."""
         if not found:
             return
         group = self._hosting.groups.of(found[0].name)
         places = [source.at for source in found]
-        if await group.others(places):
+        if not alone and await group.others(places):
             raise PenstockError(
                 ErrorKind.SUBSCRIPTION_BUSY, f"subscription {found[0].name} has consumers at other processes"
             )
-        why = PenstockError(ErrorKind.SUBSCRIPTION_NOT_FOUND, f"subscription {found[0].name} was deleted")
-        for source in found:
-            source.deleted = True
-            source.dissolve(why)
-        await group.settle()
-        await self._forget(group, places)
+        await self._owners.dissolve(group, found)
+        await self._forget(group, found[0], places)
         if any(source.properties for source in found):
             await found[0].set_properties({})
-        for source in found:
-            source.host.removed(source)
 
-    async def _forget(self, group: Group, places: Iterable[At]) -> None:
+    async def _forget(self, group: Group, source: GroupSubscription, places: Iterable[At]) -> None:
         """Delete the group where it has nothing else; Kafka's client cannot delete commits: else they say so themselves."""
         outside, gone = self._hosting.groups.outside, set(places)
         loop = asyncio.get_running_loop()
@@ -250,7 +265,7 @@ class KafkaSubscriptions:
                 if set(await self._kept(group)) <= gone:
                     await outside.delete(group.name)
                 else:
-                    await group.commit_outside(dict.fromkeys(gone, Committed(0, DELETED)))
+                    await self._owners.forget(group, source, gone)
                 return
             except PenstockError as error:
                 if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
@@ -262,6 +277,11 @@ class KafkaSubscriptions:
     async def _kept(self, group: Group) -> list[At]:
         found = await self._hosting.groups.outside.committed(group.name)
         return [place for place, one in found.items() if not one.metadata.startswith(DELETED)]
+
+
+def _has_consumers(topic: KafkaTopic, subscription: str) -> bool:
+    found = topic.subscriptions.get(subscription)
+    return isinstance(found, GroupSubscription) and bool(found.consumers)
 
 
 def _place(topic: KafkaTopic) -> At:

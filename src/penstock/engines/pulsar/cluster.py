@@ -17,6 +17,7 @@ from penstock.client.errors import PulsarException
 from penstock.client.options import ClientOptions, complete
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
+from penstock.model.policy import UNKNOWN_CLIENT, ClientInfo
 
 from .admin import Admin
 from .credentials import CERTIFICATE, ServerAsItself, ServerRefused, advice, credentials_of, tls_of
@@ -165,7 +166,10 @@ class PulsarCluster:
         found = stats.get("subscriptions", {}).get(subscription, {})
         return [each.get("metadata", {}) for each in found.get("consumers", [])]
 
-    async def owner(self, topic: TopicName) -> Owner:
+    def announce(self, own: Owner) -> None:
+        """Nothing: clients are sent to the brokers."""
+
+    async def owner(self, topic: TopicName, client: ClientInfo = UNKNOWN_CLIENT) -> Owner:
         path = f"{topic.domain}/{topic.tenant}/{topic.namespace}/{quote(topic.local, safe='')}"
         answer = await self.admin.forward("GET", f"/lookup/v2/topic/{path}", b"", (), b"")
         if answer.status >= 400:

@@ -7,6 +7,7 @@ commits that name the same one conflict, so no writer overtakes another.
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -115,6 +116,11 @@ class Table:
         table = self._open(version)
         return None if table is None else Snapshot(table, self.folder)
 
+    def create(self, columns: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Make the table, without rows, unless it is there."""
+        if self._open() is None:
+            self._create(columns, partition_by)
+
     def commit(self, batch: Batch) -> bool:
         """Add a batch, in one step; False where it was there already. The schema grows with it.
 
@@ -167,12 +173,7 @@ class Table:
         )
 
     def _commit(self, batch: Batch) -> bool:
-        table = self._open()
-        if table is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            table = DeltaTable.create(
-                self.folder, _delta(batch.schema), mode="ignore", partition_by=list(batch.partition_by)
-            )
+        table = self._open() or self._create(batch.schema, batch.partition_by)
         now = Snapshot(table, self.folder)
         partitioning.check_same(
             [partitioning.PartitionColumn(name) for name in batch.partition_by], now.partition_by
@@ -196,6 +197,10 @@ class Table:
             commit_properties=CommitProperties(app_transactions=marks, max_commit_retries=0),
         )
         return True
+
+    def _create(self, columns: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return DeltaTable.create(self.folder, _delta(columns), mode="ignore", partition_by=list(partition_by))
 
     def _open(self, version: int | None = None) -> DeltaTable | None:
         if not (self.folder / "_delta_log").is_dir():

@@ -200,10 +200,12 @@ def summary(footer: pq.FileMetaData) -> tuple[str, dict[str, Cell], dict[str, Ce
             continue
         nulls[name] = sum(each.null_count for each in found)
         if all(each.has_min_max or each.num_values == 0 for each in found):
-            bounds = [(each.min, each.max) for each in found if each.has_min_max]
-            if bounds:
-                low[name] = min(bound[0] for bound in bounds)
-                high[name] = max(bound[1] for bound in bounds)
+            bounding = [each for each in found if each.has_min_max]
+            # Python has no dates and times outside the years 1 to 9999: they are part of the rows, and of no bound.
+            with contextlib.suppress(OverflowError, ValueError):  # ValueError also where no group has bounds
+                low[name] = min(each.min for each in bounding)
+            with contextlib.suppress(OverflowError, ValueError):
+                high[name] = max(each.max for each in bounding)
     stats = {
         "numRecords": footer.num_rows,
         "minValues": _plain(low, up=False),
@@ -230,7 +232,8 @@ def _bound(value: Any, *, up: bool) -> Any:
         case int():
             return value
         case float():
-            return value if math.isfinite(value) else None
+            # Parquet's bounds pass over NaN, which Spark holds to be above all numbers: a file may have it.
+            return value if math.isfinite(value) and not up else None
         case str():
             return value if len(value) <= TEXT_MAX else None
         case datetime():

@@ -39,6 +39,7 @@ _WRITE: Final = (
 )
 _SPARK: Final = ("checkpointlocation", "queryname")  # handed to every streaming sink
 _READ: Final = ("path", "version", "columns", "offsets")
+_HINTS: Final = {"topic": "that is format penstock; a table is named by option path"}
 
 
 def folder_of(text: str) -> Path:
@@ -120,7 +121,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write. Raises PipelineError, which names the option."""
-    texts = named(given, _WRITE, _SPARK)
+    texts = named(given, _WRITE, _SPARK, _HINTS)
     check_format(texts.get("table", "").strip().lower())
     batch = number(texts, "batch", 0, least=0) if "batch" in texts else None
     writer = texts.get("writer", "").strip()
@@ -142,7 +143,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Check the options of a read. Raises PipelineError, which names the option."""
-    texts = named(given, _READ)
+    texts = named(given, _READ, hints=_HINTS)
     return ReadOptions(
         path=folder_of(texts.get("path", "")),
         version=number(texts, "version", 0, least=0) if "version" in texts else None,

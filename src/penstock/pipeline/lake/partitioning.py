@@ -16,6 +16,10 @@ _DERIVED: Final = re.compile(r"(day|month)\(\s*(.+?)\s*\)")
 _SUFFIX: Final = re.compile(r"(.+)_(day|month)")
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
+# The days of the years 1 to 9999, counted from 1970: Delta's log has no others.
+_DAY_MIN: Final = -719162
+_DAY_MAX: Final = 2932896
+
 # What Hive's readers take for null.
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -119,8 +123,25 @@ def _texts(batch: pa.RecordBatch, by: PartitionColumn) -> pa.Array:
             column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.date32())
         elif by.unit == "month":
             column = pc.floor_temporal(column, unit="month")
+    if pa.types.is_date(column.type):
+        column = _writable(column, by)
     texts = column.cast(pa.string())
     return pc.replace_with_mask(texts, pc.fill_null(pc.equal(texts, ""), False), pa.scalar(None, pa.string()))
+
+
+def _writable(days: pa.Array, by: PartitionColumn) -> pa.Array:
+    """Days that Delta's log can name; where they are derived, null for all others: the rows have the time itself."""
+    numbers = days.cast(pa.date32()).cast(pa.int32())
+    beyond = pc.fill_null(pc.or_(pc.less(numbers, _DAY_MIN), pc.greater(numbers, _DAY_MAX)), False)
+    if not pc.any(beyond).as_py():
+        return days
+    if not by.source:
+        found = days.filter(beyond)[:1].cast(pa.string())[0].as_py()
+        raise PipelineError(
+            f"option partitionBy: column {by.name} has the date {found}, and a table is parted by dates of the years"
+            " 1 to 9999 only"
+        )
+    return pc.if_else(beyond, pa.scalar(None, days.type), days)
 
 
 def value(text: str | None, kind: pa.DataType) -> Any:

@@ -44,7 +44,12 @@ class Written(WriterCommitMessage):
 class TableSink:
     """What both writers do. Made on the driver, pickled to the tasks."""
 
-    def __init__(self, given: Mapping[str, str], columns: StructType, *, overwrite: bool) -> None:
+    at_once: Final = False  # rows are seen when they are committed
+
+    def __init__(
+        self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
+    ) -> None:
+        self._suffix = suffix  # of the query's id, where a query writes to several sinks
         self._options = write_options(given)
         self._overwrite = overwrite
         self._columns, self._bys = planned(self._options, columns)
@@ -66,7 +71,15 @@ class TableSink:
             raise
         context = TaskContext.get()
         query = (context.getLocalProperty(QUERY) if context else None) or ""
-        return Written(files, tuple(pieces), query)
+        return Written(files, tuple(pieces), query and f"{query}{self._suffix}")
+
+    def create(self) -> None:
+        """Have the table made: who reads it finds its columns before there are rows."""
+        table_at(self._options.path).create(self._columns, [by.name for by in self._bys])
+
+    def nothing(self, query: str, batch: int) -> WriterCommitMessage:
+        """What the tasks of a batch say that has no rows for this sink: to be committed, so that its number is looked at."""
+        return Written((), (), f"{query}{self._suffix}")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
         """Make the files the table's, once for each batch."""

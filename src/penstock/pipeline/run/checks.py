@@ -1,43 +1,28 @@
 """What rows must pass where they enter a view: they could be read, they are as expected, they are in time.
 
-A check adds a column `_why`, null for rows that pass. Rejected rows are dropped or become dead letters: which of
-both is part of the reason, so that the split can be made later, in one pass.
-
-Late rows are found exactly as Spark will find them, but before it drops them. A stateful operator drops, in batch N,
-what is not newer than the watermark of batch N-1. That watermark is in the checkpoint: Spark writes it to
-`offsets/N-1` before batch N-1 runs, and never changes it, so that a batch that is run again decides alike. A task
-knows its batch by a property that Spark gives it.
+A check adds a column `_why`, null for rows that pass. Rejected rows are dropped, and counted, where they are found, or
+become dead letters: what they need for that is in one column, so that the split can be made later, in one pass.
 """
 
-import json
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.functions import arrow_udf
 
-from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.rows.columns import BASIC, INCLUDABLE
 from penstock.pipeline.spec.options import keeps_bytes_visible
 from penstock.pipeline.spec.spec import Expectation, Source, Step
-from penstock.pipeline.spec.times import Window
 
-from .events import WARN
+from .events import DROP, WARN
 
 WHY: Final = "_why"
+DEAD: Final = "dead"  # what a dead letter needs
 WHY_TYPE: Final = "struct<view: string, name: string, action: string, text: string>"
 ERROR: Final = "_error"
 RAW: Final = "_raw"
 KEY: Final = "_key"
 _HIDDEN: Final = (WHY, ERROR, RAW, KEY)
-
-BATCH: Final = "streaming.sql.batchId"
 
 # What a message has beside its value: a dead letter has it in properties, not in its value.
 _OF_MESSAGES: Final = frozenset((*BASIC, *INCLUDABLE)) - {"value"}
@@ -60,10 +45,20 @@ def rejects(view: Source | Step) -> bool:
     return _rejects_unreadable(view) or expected or view.watermark is not None
 
 
-def with_reasons(
-    frame: DataFrame, name: str, view: Source | Step, checkpoint: Path, windows: Iterable[Window]
-) -> DataFrame:
-    """`frame` with the column `_why`; rows that fail an expectation of action `fail` fail the task."""
+def makes_dead_letters(view: Source | Step) -> bool:
+    """Whether some rows of a view may become dead letters."""
+    return (
+        (isinstance(view, Source) and view.on_bad_value == "dead_letter")
+        or any(one.action == "dead_letter" for one in view.expect)
+        or (view.watermark is not None and view.watermark.late == "dead_letter")
+    )
+
+
+def with_reasons(frame: DataFrame, name: str, view: Source | Step, late: Column | None) -> DataFrame:
+    """`frame` with the column `_why`; rows that fail an expectation of action `fail` fail the task.
+
+    `late` is true of rows that come after the view's watermark.
+    """
     reasons: list[Column] = []
     if isinstance(view, Source) and _rejects_unreadable(view):
         reasons.append(
@@ -82,12 +77,18 @@ def with_reasons(
                     _why(name, one.name, one.action, f.lit(f"expectation {one.name}: {one.predicate}")),
                 )
             )
-    if view.watermark is not None:
-        late = late_column(checkpoint, f.col(view.watermark.column), windows)
+    if view.watermark is not None and late is not None:
         text = f"later than the watermark of {view.watermark.column} ({view.watermark.delay})"
         reasons.append(f.when(late, _why(name, "late", view.watermark.late, f.lit(text))))
     why = f.coalesce(*reasons) if reasons else f.lit(None)
     return frame.withColumn(WHY, why.cast(WHY_TYPE))
+
+
+def dropped(checked: DataFrame, name: str, view: Source | Step) -> DataFrame:
+    """`checked` without the rows that are rejected and kept nowhere; how many they are is counted."""
+    drop = f.coalesce(f.col(WHY).getField("action") == "drop", f.lit(False))
+    counted = checked.observe(f"{DROP}{name}", f.count_if(drop).alias("rows"))
+    return counted.where(~drop if makes_dead_letters(view) else f.col(WHY).isNull())
 
 
 def passed(checked: DataFrame, view: Source | Step) -> DataFrame:
@@ -149,50 +150,3 @@ def _holds(expectation: Expectation) -> Column:
 def _why(view: str, name: str, action: str, text: Column) -> Column:
     texts = {"view": f.lit(view), "name": f.lit(name), "action": f.lit(action), "text": text}
     return f.struct(*(column.alias(field) for field, column in texts.items()))
-
-
-def late_column(checkpoint: Path, event_time: Column, windows: Iterable[Window]) -> Column:
-    """True for rows that a stateful operator of this batch would drop, and for those without an event time."""
-    folder = str(checkpoint)
-
-    def late(bounds: pa.Array) -> pa.Array:
-        context = TaskContext.get()
-        batch = context.getLocalProperty(BATCH) if context is not None else None
-        if batch is None:
-            raise PipelineError("late rows are told in a streaming query only")
-        watermark = pa.scalar(watermark_ms(folder, int(batch) - 1) * 1000, pa.int64())
-        return pc.fill_null(pc.less_equal(bounds, watermark), True)
-
-    column: Column = arrow_udf(late, "boolean")(bound_us(event_time, windows))  # type: ignore[call-overload]
-    return column
-
-
-def bound_us(event_time: Column, windows: Iterable[Window]) -> Column:
-    """`times.late_us` as a column."""
-    event_us = f.unix_micros(event_time.cast("timestamp"))
-    ends = [
-        event_us
-        - f.pmod(event_us - f.lit(window.offset * 1000), f.lit(window.slide * 1000))
-        + f.lit(window.size * 1000)
-        for window in windows
-    ]
-    if not ends:
-        return event_us
-    return ends[0] if len(ends) == 1 else f.least(*ends)
-
-
-def watermark_ms(checkpoint: str, batch: int) -> int:
-    """The watermark that a batch ran with; 0 before the first."""
-    if batch < 0:
-        return 0
-    path = Path(checkpoint) / "offsets" / str(batch)
-    found = path.stat()
-    return _watermark_ms(path, found.st_ino, found.st_mtime_ns, found.st_size)
-
-
-@lru_cache(maxsize=8)
-def _watermark_ms(path: Path, *identity: int) -> int:
-    """What the file says. `identity` is of the file: a checkpoint that was deleted has another one of that name
-    when it is made again, and the worker's process may have read the first."""
-    lines = path.read_text("utf-8").splitlines()
-    return int(json.loads(lines[1])["batchWatermarkMs"])

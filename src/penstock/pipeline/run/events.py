@@ -34,7 +34,8 @@ STOPPED: Final = "stopped"
 FAILED: Final = "failed"
 
 # The names under which a query's counts stand in Spark's progress.
-METRICS: Final = "penstock"  # rows written, dead letters, rows dropped
+METRICS: Final = "penstock"  # rows written, dead letters
+DROP: Final = "drop "  # and a view's name: rows that were rejected and are kept nowhere
 WARN: Final = "warn "  # and a view's name: how often each expectation did not hold
 
 SYSTEM_TOPIC: Final = TopicName.parse("persistent://penstock/system/pipelines")
@@ -52,17 +53,18 @@ _PUBLIC: Final = (
 Event = dict[str, Any]
 
 
-def batch_event(progress: Mapping[str, Any], branches: int) -> dict[str, Any]:
+def batch_event(progress: Mapping[str, Any]) -> dict[str, Any]:
     """The event of a batch, from Spark's progress of it.
 
-    `rows` are messages, counted by their offsets: Spark counts a row once for each branch that reads it.
+    `rows` are messages, counted by their offsets: Spark counts a row again for each branch that reads it by itself.
     """
     sources = progress.get("sources") or []
-    rows = sum(_rows(source, branches) for source in sources)
+    rows = sum(map(_rows, sources))
     batch_ms = int((progress.get("durationMs") or {}).get("triggerExecution", 0))
     metrics = progress.get("observedMetrics") or {}
     counts = metrics.get(METRICS) or {}
-    dead, dropped = int(counts.get("dead_letters", 0)), int(counts.get("dropped", 0))
+    dead = int(counts.get("dead_letters", 0))
+    dropped = sum(int(found["rows"]) for name, found in metrics.items() if name.startswith(DROP))
     return {
         "query": progress.get("id"),
         "state": RUNNING,
@@ -99,12 +101,13 @@ def watermark_ms(progress: Mapping[str, Any]) -> int | None:
     return found if found > 0 else None
 
 
-def _rows(source: Mapping[str, Any], branches: int) -> int:
+def _rows(source: Mapping[str, Any]) -> int:
     if source.get("startOffset") is not None and source["startOffset"] == source.get("endOffset"):
         return 0
-    start, end = _marks(source.get("startOffset")), _marks(source.get("endOffset"))
+    end = _marks(source.get("endOffset"))
+    start = Marks({}) if source.get("startOffset") is None else _marks(source["startOffset"])
     if start is None or end is None:
-        return int(source.get("numInputRows") or 0) // max(1, branches)
+        return int(source.get("numInputRows") or 0)
     return sum(piece.size for piece in between(start, end))
 
 

@@ -1,8 +1,8 @@
 """Starts the streaming query of a pipeline, or checks that it would start.
 
-One sink that takes every row is Spark's own to write. Everything else goes batch by batch: the batch is cached while
-it is written to one sink after the other, each under its own name and the batch's number. A sink that has the batch
-already changes nothing, so a batch that was interrupted between two sinks is simply run again.
+Every batch is one job, whose tasks write to all sinks, each under the query's id, the sink's name and the batch's number,
+and then one commit for each sink (`writing`). A sink that has the batch already changes nothing, so a batch that was
+interrupted between two sinks is simply run again.
 """
 
 import json
@@ -13,45 +13,86 @@ import msgspec
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.stages import Stages
 from penstock.pipeline.options import server_options
 from penstock.pipeline.sink.options import Delivery, offered, parse_options
 from penstock.pipeline.spec.options import table_options, topic_options
-from penstock.pipeline.spec.spec import Spec
+from penstock.pipeline.spec.spec import Source, Spec, Step
 
 from .causes import spark_sentence
+from .checks import DEAD, rejects
 from .folder import Folder
-from .outputs import Outputs, collect_outputs, dead_letters, dead_letters_alone, topic_rows, with_dead_letters
+from .lateness import BatchWatermark, begun
+from .outputs import Outputs, collect_outputs, sink_columns
 from .preflight import preflight
-from .views import View, build_views, session_for
+from .views import build_views, session_for
+from .writing import RESULT, commit, row_writer
 
-TOPICS: Final = "penstock"
-TABLES: Final = "penstock_lake"
 DEAD_LETTERS: Final = "deadLetterTopic"
-DEAD: Final = "dead-letters"  # part of a writer's name
+DEAD_WRITER: Final = "dead-letters"  # part of a writer's name
 
 
 def start_query(
-    spec: Spec, views: dict[str, View], outputs: Outputs, checkpoint: Path, *, once: bool
+    spec: Spec, outputs: Outputs, watermark: BatchWatermark, checkpoint: Path, *, once: bool
 ) -> StreamingQuery:
     """Start it; from here on the checkpoint is in use."""
-    if is_direct(spec, outputs):
-        ((name, sink),) = spec.sinks.items()
-        frame = outputs.frame
-        if sink.path:
-            writer = frame.writeStream.format(TABLES).options(**table_options(sink))
-        else:
-            rows = topic_rows(spec, name, sink, frame)
-            writer = rows.writeStream.format(TOPICS).options(**topic_options(spec, sink))
+    sinks = open_sinks(spec, outputs)
+    write = row_writer(sinks)
+    writer = BatchWriter(spec, {name: sink for name, (sink, _) in sinks.items()}, watermark, checkpoint)
+    frame = outputs.frame
+    if any(sink.at_once for sink, _ in sinks.values()):
+        writer.before = write
     else:
-        writer = outputs.frame.writeStream.foreachBatch(BatchWriter(spec, outputs, checkpoint))
-    writer = writer.outputMode(spec.output).option("checkpointLocation", str(checkpoint)).queryName(spec.name)
-    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=spec.trigger)
-    query: StreamingQuery = writer.start()
+        frame = frame.mapInArrow(write, RESULT)
+    stream = frame.writeStream.foreachBatch(writer).outputMode(spec.output)
+    stream = stream.option("checkpointLocation", str(checkpoint)).queryName(spec.name)
+    stream = stream.trigger(availableNow=True) if once else stream.trigger(processingTime=spec.trigger)
+    query: StreamingQuery = stream.start()
     return query
+
+
+def open_sinks(spec: Spec, outputs: Outputs) -> dict[str, tuple[Any, tuple[str, ...]]]:
+    """The writer of each sink, and the columns of structs that it takes. Raises PipelineError.
+
+    Dead letters go in the commit of the first sink with a topic; those that name their topic in a column have none.
+    """
+    from penstock.pipeline.sink.writer import TopicStreamWriter
+
+    sinks: dict[str, tuple[Any, tuple[str, ...]]] = {}
+    waiting = outputs.letters
+    alone = _is_alone(spec)
+    for name, sink in spec.sinks.items():
+        column = outputs.columns[name]
+        schema = outputs.frame.schema[column].dataType
+        suffix = "" if alone else f"-{name}"
+        if sink.path:
+            from penstock.pipeline.lake.sink import StreamWriter
+
+            table = StreamWriter(table_options(sink), schema, overwrite=False, suffix=suffix)
+            table.create()
+            sinks[name] = table, (column,)
+            continue
+        columns: tuple[str, ...] = (column,)
+        options = topic_options(spec, sink)
+        if waiting and sink.topic:
+            waiting, options[DEAD_LETTERS], columns = False, spec.dead_letters, (column, DEAD)
+        sinks[name] = TopicStreamWriter(options, schema, suffix=suffix), columns
+    if waiting:
+        options = server_options(spec.server) | dict.fromkeys(("topic", DEAD_LETTERS), spec.dead_letters)
+        schema = StructType([StructField("value", BinaryType())])
+        sinks[DEAD_WRITER] = TopicStreamWriter(options, schema, suffix=f"-{DEAD_WRITER}"), (DEAD,)
+    return sinks
+
+
+def _is_alone(spec: Spec) -> bool:
+    """Whether the only sink writes under the query's id, as Spark's own queries do and checkpoints have it."""
+    views: list[Source | Step] = [*spec.sources.values(), *spec.steps]
+    return len(spec.sinks) == 1 and spec.output != "update" and not any(rejects(view) for view in views)
 
 
 def check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None:
@@ -68,58 +109,48 @@ def check_streaming(spec: Spec, session: SparkSession, frame: DataFrame) -> None
         raise PipelineError(f"{spec.file}: {spark_sentence(error)}") from None
 
 
-def is_direct(spec: Spec, outputs: Outputs) -> bool:
-    """Whether Spark writes without us in between; into a Python sink it writes no updates."""
-    return len(spec.sinks) == 1 and not outputs.mixed and spec.output != "update"
-
-
 def query_id(checkpoint: Path) -> str:
     """The id that a query has as long as its checkpoint lives."""
     return str(json.loads((checkpoint / "metadata").read_text("utf-8"))["id"])
 
 
 class BatchWriter:
-    """Writes a batch to all sinks, dead letters in the commit of the first topic."""
+    """Has a batch computed and written, and commits it in every sink that got rows of it.
 
-    def __init__(self, spec: Spec, outputs: Outputs, checkpoint: Path) -> None:
+    The first batch of a run may be one that was committed before, or come from a checkpoint that was rolled back: every
+    sink looks at its number, rows or not. Those behind it are new.
+    """
+
+    def __init__(
+        self, spec: Spec, writers: dict[str, Any], watermark: BatchWatermark, checkpoint: Path
+    ) -> None:
         self._spec = spec
-        self._outputs = outputs
+        self._writers = writers
+        self._watermark = watermark
         self._checkpoint = checkpoint
+        self._unseen = begun(checkpoint)
+        # Writes rows that are seen at once, when all of them are computed: an expectation that fails must do so before.
+        self.before: Any = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        query = query_id(self._checkpoint)
+        self._watermark.check(number)
+        nothing: dict[str, WriterCommitMessage] = {}
+        if self._unseen:
+            query = query_id(self._checkpoint)
+            nothing = {name: writer.nothing(query, number) for name, writer in self._writers.items()}
+        commit(self._writers, self._written(batch), number, nothing)
+        self._unseen = False
+        self._watermark.advance(number)
+
+    def _written(self, batch: DataFrame) -> list[Any]:
+        if self.before is None:
+            return batch.collect()
         batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            if len(self._spec.sinks) > 1:
-                batch.count()  # an expectation that fails must do so before anything is written
-            self._write(batch, number, query)
+            batch.count()
+            return batch.mapInArrow(self.before, RESULT).collect()
         finally:
             batch.unpersist()
-
-    def _write(self, batch: DataFrame, number: int, query: str) -> None:
-        spec = self._spec
-        dead = self._outputs.dead(batch)
-        waiting = dead_letters(dead) if dead is not None else None
-        for name, sink in spec.sinks.items():
-            rows = self._outputs.rows(batch, sink.input)
-            writer = f"{query}-{name}"
-            if sink.path:
-                _save(rows, TABLES, table_options(sink), writer, number)
-                continue
-            rows, options = topic_rows(spec, name, sink, rows), topic_options(spec, sink)
-            # Rows that name their topic cannot also say where they came from.
-            if waiting is not None and sink.topic:
-                rows, waiting = with_dead_letters(rows, waiting), None
-                options[DEAD_LETTERS] = spec.dead_letters
-            _save(rows, TOPICS, options, writer, number)
-        if waiting is not None:
-            options = server_options(spec.server) | dict.fromkeys(("topic", DEAD_LETTERS), spec.dead_letters)
-            _save(dead_letters_alone(waiting), TOPICS, options, f"{query}-{DEAD}", number)
-
-
-def _save(rows: DataFrame, format: str, options: dict[str, Any], writer: str, batch: int) -> None:
-    target = rows.write.format(format).mode("append").options(**options)
-    target.option("writer", writer).option("batch", str(batch)).save()
 
 
 def _deliveries(spec: Spec) -> list[str]:
@@ -141,8 +172,7 @@ class Checked(msgspec.Struct):
     views: dict[str, dict[str, str]]
     sinks: dict[str, dict[str, str]]
     plan: str
-    direct: bool
-    branches: int
+    readings: int  # how often a batch of a source is read
 
 
 def check(spec: Spec, spark: SparkSession) -> Checked:
@@ -154,17 +184,16 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
     folder.check_owner(spec)
     preflight(spec)
     session = session_for(spec, spark)
-    views = build_views(spec, session, folder.checkpoint)
+    views = build_views(spec, session, BatchWatermark(session, folder.checkpoint))
     outputs = collect_outputs(spec, views)
     sinks: dict[str, dict[str, str]] = {}
     for name, sink in spec.sinks.items():
         rows = views[sink.input].frame
-        sinks[name] = dict((rows if sink.path else topic_rows(spec, name, sink, rows)).dtypes)
+        sinks[name] = dict(rows.select(*sink_columns(spec, name, rows)).dtypes)
     check_streaming(spec, session, outputs.frame)
     return Checked(
         views={name: dict(view.frame.dtypes) for name, view in views.items()},
         sinks=sinks,
         plan="".join([outputs.frame._jdf.queryExecution().analyzed().treeString(), *_deliveries(spec)]),
-        direct=is_direct(spec, outputs),
-        branches=outputs.branches,
+        readings=outputs.readings,
     )

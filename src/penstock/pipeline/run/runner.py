@@ -24,6 +24,7 @@ from penstock.pipeline.spec.spec import Spec
 from . import events
 from .causes import Cause, cause_of
 from .folder import Folder, Owner
+from .lateness import BatchWatermark
 from .outputs import collect_outputs
 from .query import check_streaming, start_query
 from .views import build_views, session_for
@@ -54,14 +55,15 @@ class Runner:
         start = owner.start if owner is not None else None
         spec = self._spec if start is None else _with_start(self._spec, start)
         _be_active(self._spark)
-        views = build_views(spec, self._spark, self._folder.checkpoint)
+        watermark = BatchWatermark(self._spark, self._folder.checkpoint)
+        views = build_views(spec, self._spark, watermark)
         outputs = collect_outputs(spec, views)
         check_streaming(spec, self._spark, outputs.frame)
         self._folder.own(self._spec, start)
-        self._listener = _Listener(self._emit, outputs.branches, self._stopping, self._changed)
+        self._listener = _Listener(self._emit, self._stopping, self._changed)
         self._spark.streams.addListener(self._listener)
         try:
-            self._query = start_query(spec, views, outputs, self._folder.checkpoint, once=once)
+            self._query = start_query(spec, outputs, watermark, self._folder.checkpoint, once=once)
         except BaseException:
             self._spark.streams.removeListener(self._listener)
             if owner is None:  # nothing has begun
@@ -105,12 +107,9 @@ class Runner:
 class _Listener(StreamingQueryListener):
     """Spark's events of one query; called from a thread of py4j's."""
 
-    def __init__(
-        self, emit: Emit, branches: int, stopping: threading.Event, changed: threading.Event
-    ) -> None:
+    def __init__(self, emit: Emit, stopping: threading.Event, changed: threading.Event) -> None:
         super().__init__()
         self._emit = emit
-        self._branches = branches
         self._stopping = stopping
         self._changed = changed
         self.query = ""
@@ -126,7 +125,7 @@ class _Listener(StreamingQueryListener):
         if str(found.get("id")) != self.query:
             return
         self._idle_at = NEVER
-        made = events.batch_event(found, self._branches)
+        made = events.batch_event(found)
         if not found.get("numInputRows") and not made["rows"] and not made["written"]:
             made["state"] = events.IDLE
         self._emit(made)

@@ -3,7 +3,8 @@
 import importlib
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ import msgspec
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from penstock.pipeline.errors import PipelineError
@@ -20,7 +22,9 @@ from penstock.pipeline.spec.spec import Source, Spec, Step
 from penstock.pipeline.spec.times import mentions, windows_of
 
 from .causes import spark_sentence
-from .checks import passed, rejects, warned, with_reasons
+from .checks import DEAD, WHY, dead_column, dropped, makes_dead_letters, passed, rejects, warned, with_reasons
+from .lateness import BatchWatermark
+from .sharing import ROW, branch, read_twice, shareable, shared
 
 # Of a pipeline's session; the spec wins.
 _CONF: Final = {
@@ -31,14 +35,20 @@ _CONF: Final = {
 
 
 class View(msgspec.Struct):
-    """A source or step: the rows that passed its checks and, where it rejects rows, all rows with the reasons."""
+    """A source or step: the rows that passed its checks, and those of the others that become dead letters.
+
+    What goes out of a view that no step reads is `whole`, with the dead letters in column `dead`. Else `letters` are a
+    branch of their own, of that column alone.
+    """
 
     name: str
     frame: Any  # DataFrame; msgspec need not know it
-    checked: Any = None
+    whole: Any = None
+    letters: Any = None
+    shared: bool = False  # whether several branches read it, and it is computed once for all of them
 
 
-def build_views(spec: Spec, spark: SparkSession, checkpoint: Path) -> dict[str, View]:
+def build_views(spec: Spec, spark: SparkSession, watermark: BatchWatermark) -> dict[str, View]:
     """All sources and steps, analysed. Raises PipelineError, which names the place."""
     views: dict[str, View] = {}
     for name, table in spec.tables.items():
@@ -48,10 +58,10 @@ def build_views(spec: Spec, spark: SparkSession, checkpoint: Path) -> dict[str, 
         with _named(spec, f"[sources.{name}]"):
             reader_options = source_options(spec, name, source)
             stream = spark.readStream.format("penstock").options(**reader_options).load()
-            views[name] = _view(spec, name, source, stream, checkpoint)
+            views[name] = _view(spec, name, source, stream, watermark)
     for step in spec.steps:
         with _named(spec, f"[[steps]] {step.name}"):
-            views[step.name] = _view(spec, step.name, step, _made(spec, spark, step), checkpoint)
+            views[step.name] = _view(spec, step.name, step, _made(spec, spark, step), watermark)
     return views
 
 
@@ -65,28 +75,77 @@ def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
     return mine
 
 
-def feeds_steps(spec: Spec, name: str) -> bool:
-    """Whether some step reads a view."""
-    return any(mentions(step, name) for step in spec.steps if step.name != name)
+def readings(spec: Spec, views: Mapping[str, View], ends: Iterable[str]) -> int:
+    """How often a batch of a source is read, at most, for the views in which the query's branches end."""
+    counts: Counter[str] = Counter()
+    met: set[str] = set()
+    names = [*spec.sources, *(step.name for step in spec.steps)]
+    steps = {step.name: step for step in spec.steps}
+    waiting = list(ends)
+    while waiting:
+        name = waiting.pop()
+        if name in met:
+            continue
+        if views[name].shared:
+            met.add(name)
+        if name in steps:
+            waiting += [one for one in names[: names.index(name)] if mentions(steps[name], one)]
+        else:
+            counts[name] += 1
+    return max(counts.values(), default=0)
 
 
-def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, checkpoint: Path) -> View:
+def _readers(spec: Spec, name: str) -> tuple[int, bool]:
+    """How many steps read a view, and whether sinks do."""
+    steps = sum(mentions(step, name) for step in spec.steps if step.name != name)
+    return steps, any(sink.input == name for sink in spec.sinks.values())
+
+
+def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, watermark: BatchWatermark) -> View:
     if view.watermark is not None:
         _check_time(frame, view.watermark.column)
     for one in view.expect:  # each by itself, so that a refusal can name it
         with _named(spec, f"{_place(name, view)}: expect {one.name!r}"):
             frame.selectExpr(f"CAST(({one.predicate}) AS BOOLEAN)")
-    checked = None
+    found = View(name, frame)
+    steps, sunk = _readers(spec, name)
     if rejects(view) or any(one.action == "fail" for one in view.expect):
-        checked = with_reasons(frame, name, view, checkpoint, windows_of(spec, name))
+        late = None
+        if view.watermark is not None:
+            late = watermark.late(f.col(view.watermark.column), windows_of(spec, name))
+        checked = dropped(with_reasons(frame, name, view, late), name, view)
         checked = warned(checked, name, view.expect)
-        frame = passed(checked, view)
+        if makes_dead_letters(view):
+            _part(found, checked, view, steps)
+        else:
+            found.frame = passed(checked, view)
     else:
-        frame = warned(frame, name, view.expect)
+        found.frame = warned(frame, name, view.expect)
+    if found.letters is None and steps + sunk > 1:
+        frame, found.frame = found.frame, read_twice(found.frame)
+        found.shared = found.frame is not frame
     if view.watermark is not None:
-        frame = frame.withWatermark(view.watermark.column, view.watermark.delay)
-    frame.createOrReplaceTempView(name)
-    return View(name, frame, checked if rejects(view) else None)
+        found.frame = found.frame.withWatermark(view.watermark.column, view.watermark.delay)
+    found.frame.createOrReplaceTempView(name)
+    return found
+
+
+def _part(found: View, checked: DataFrame, view: Source | Step, steps: int) -> None:
+    """The rows of a view that passed, and its dead letters."""
+    dead = dead_column(checked)
+    good = passed(checked, view)
+    if not steps:
+        found.frame, found.whole = good, checked.withColumn(DEAD, dead)
+        return
+    found.shared = shareable(checked)
+    if not found.shared:
+        found.frame = good
+        found.letters = checked.where(f.col(WHY).isNotNull()).select(dead.alias(DEAD))
+        return
+    row = f.when(f.col(WHY).isNull(), f.struct(*(f.col(f"`{name}`") for name in good.columns)))
+    rows = shared(checked, **{ROW: row, DEAD: dead})
+    found.frame = branch(rows, f.col(ROW).isNotNull() & f.col(DEAD).isNull()).select(f"{ROW}.*")
+    found.letters = branch(rows, f.col(DEAD).isNotNull() & f.col(ROW).isNull()).select(DEAD)
 
 
 def _place(name: str, view: Source | Step) -> str:

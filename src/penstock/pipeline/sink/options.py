@@ -25,7 +25,13 @@ _NAMES: Final = (
     "deadLetterTopic",
     "value.encode",
 )
-_SPARKS: Final = ("checkpointlocation", "path", "queryname")
+_SPARKS: Final = ("checkpointlocation", "queryname")
+_TOPIC: Final = "the topic is named by option topic, or row by row in a column topic"
+_HINTS: Final = {
+    "path": f"save() and start() take no name; {_TOPIC}",
+    "subscribe": _TOPIC,
+    "includeheaders": "leave it out: a column headers, or properties, is written",
+}
 _BATCH_MAX: Final = 2**63 - 1
 
 
@@ -55,7 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     """Check the options of a write. Raises PipelineError, which names the option."""
-    texts = named(given, _NAMES, _SPARKS)
+    texts = named(given, _NAMES, _SPARKS, _HINTS)
     server = parse_server(texts)
     delivery = _delivery(texts)
     writer, batch = texts.get("writer", "").strip(), _batch(texts)

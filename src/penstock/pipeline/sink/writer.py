@@ -107,7 +107,10 @@ class Written(WriterCommitMessage):
 class TopicSink:
     """What both writers do. Made on the driver, pickled to the tasks."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType, *, streaming: bool) -> None:
+    def __init__(
+        self, given: Mapping[str, str], schema: StructType, *, streaming: bool, suffix: str = ""
+    ) -> None:
+        self._suffix = suffix  # of the query's id, where a query writes to several sinks
         self._options = options = parse_options(given, streaming=streaming)
         self._writer, self._number = options.writer, options.batch
         self._once = not streaming and not options.writer
@@ -153,14 +156,24 @@ class TopicSink:
         writer, number = self._writer, self._number
         if number < 0:
             batch = context.getLocalProperty(_BATCH)
-            writer = writer or context.getLocalProperty(_QUERY) or ""
-            if batch is None or not writer:
+            query = context.getLocalProperty(_QUERY)
+            if batch is None or not (writer or query):
                 raise PipelineError("Spark does not tell this task which batch of which query it is of")
+            writer = writer or f"{query}{self._suffix}"
             number = int(batch)
         partition = context.partitionId()
         # A driver that was started again counts its attempts from the start: hence the random part.
         stage = f"{partition}-{context.taskAttemptId()}-{secrets.token_hex(4)}"
         return Identity(writer, number, partition), stage
+
+    @property
+    def at_once(self) -> bool:
+        """Whether rows are seen as soon as a task writes them."""
+        return self._delivery is not Delivery.EXACTLY_ONCE
+
+    def nothing(self, query: str, batch: int) -> WriterCommitMessage:
+        """What the tasks of a batch say that has no rows for this sink: to be committed, so that its number is looked at."""
+        return Written(Identity(f"{query}{self._suffix}", batch, 0), None, {})
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
         """Make what was written visible to consumers, once: commit the stages of the attempts that won.
@@ -205,8 +218,8 @@ class TopicWriter(TopicSink, DataSourceArrowWriter):
 class TopicStreamWriter(TopicSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("penstock")`."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        super().__init__(given, schema, streaming=True)
+    def __init__(self, given: Mapping[str, str], schema: StructType, *, suffix: str = "") -> None:
+        super().__init__(given, schema, streaming=True, suffix=suffix)
 
 
 def _open_topics(options: Options) -> bool:

@@ -44,6 +44,13 @@ _NAMES: Final = (
     "archive",
     *TYPED_NAMES,
 )
+_TOPICS: Final = "topics are named by option subscribe"
+_HINTS: Final = {
+    "path": f"load() takes no name; {_TOPICS}",
+    "topic": _TOPICS,
+    "topics": _TOPICS,
+    "topicspattern": "a pattern of topics is option subscribePattern",
+}
 _STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "pollInterval", "subscription")
 _BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "archive")
 
@@ -91,7 +98,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Options:
     """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
     option."""
-    texts = named(given, _NAMES)
+    texts = named(given, _NAMES, hints=_HINTS)
     for names, refused, where in (
         (_STREAMS_ONLY, stream is False, "a stream only: a batch reads all that it asks for"),
         (_BATCHES_ONLY, stream is True, "a batch only: a stream has no end"),

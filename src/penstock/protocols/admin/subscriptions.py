@@ -135,6 +135,7 @@ async def delete(call: Call) -> None:
 async def skip(call: Call) -> None:
     """Count the next messages of the backlog as acknowledged."""
     count, found = call.number("count"), await of_one_partition(call, "skipping")
+    await found.refresh()
     await _skipped([found], [offset_in_backlog(found, count)])
 
 
@@ -142,6 +143,8 @@ async def skip(call: Call) -> None:
 async def skip_all(call: Call) -> None:
     """Count the whole backlog as acknowledged."""
     found = await _found(call)
+    for one in found:
+        await one.refresh()
     await _skipped(found, [one.topic.next_offset for one in found])
 
 

@@ -91,6 +91,7 @@ def _options(session: Session, command: pb.CommandSubscribe) -> ConsumerOptions:
         window=None,
         flow=True,
         whole_entries=True,
+        redirected=True,
         key_ranges=ranges,
         compacted=command.read_compacted,
         subscription_properties={pair.key: pair.value for pair in command.subscription_properties},

@@ -29,8 +29,7 @@ class BinaryEndpoint:
         """Listen on a bound socket. Lookups send clients to `url`, or to `advertised` (host:port)."""
         self._context.pulsar_url = f"pulsar://{advertised}" if advertised else url
         self._context.pulsar_advertised = bool(advertised)
-        loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_server(self._connected, sock=bound, backlog=BACKLOG))
+        await self.listen(bound)
 
     async def open_tls(
         self,
@@ -43,6 +42,16 @@ class BinaryEndpoint:
         """The same over TLS."""
         self._context.pulsar_tls_url = f"pulsar+ssl://{advertised}" if advertised else url
         self._context.pulsar_tls_advertised = bool(advertised)
+        await self.listen(bound, context, handshake_s)
+
+    async def listen(
+        self, bound: socket.socket, context: ssl.SSLContext | None = None, handshake_s: float = 10.0
+    ) -> None:
+        """Listen on a bound socket that lookups do not name."""
+        if context is None:
+            loop = asyncio.get_running_loop()
+            self._servers.append(await loop.create_server(self._connected, sock=bound, backlog=BACKLOG))
+            return
         self._tls.append(
             TlsServer(
                 self._connected,

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from penstock.broker.cluster import Owner
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
 from penstock.protocols.auth.proxies import Original
@@ -70,22 +71,27 @@ async def lookup(session: Session, command: pb.CommandLookupTopic, frame: Frame)
             raise broker.topics.missing(name)
         answer.response = kind.Connect
         answer.authoritative = True
-        if broker.cluster is not None and broker.cluster.administered:
-            owner = await broker.cluster.owner(name)
-            answer.brokerServiceUrl, answer.brokerServiceUrlTls = owner.url, owner.tls_url
-            session.send(answer)
-            return
-        # The client takes that of its own kind; some parse both, and an empty one is no URL.
-        if context.pulsar_url:
-            answer.brokerServiceUrl = context.pulsar_url
-        if context.pulsar_tls_url:
-            answer.brokerServiceUrlTls = context.pulsar_tls_url
+        if broker.cluster is not None:
+            owner = await broker.cluster.owner(name, session.client)
+            if broker.cluster.administered or owner.url or owner.tls_url:
+                _name(answer, owner)
+                session.send(answer)
+                return
+        _name(answer, Owner(context.pulsar_url, context.pulsar_tls_url))
         answer.proxy_through_service_url = True
     except PenstockError as error:
         answer.response = kind.Failed
         answer.error = error.kind.codes.server_error  # type: ignore[assignment]
         answer.message = error.message
     session.send(answer)
+
+
+def _name(answer: pb.CommandLookupTopicResponse, owner: Owner) -> None:
+    """The client takes the address of its own kind; some parse both, and an empty one is no URL."""
+    if owner.url:
+        answer.brokerServiceUrl = owner.url
+    if owner.tls_url:
+        answer.brokerServiceUrlTls = owner.tls_url
 
 
 async def topics_of_namespace(session: Session, command: pb.CommandGetTopicsOfNamespace) -> None:

@@ -43,6 +43,37 @@ def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
     assert (file.low, file.high) == ({"offset": 5}, {"offset": 14})
 
 
+def test_bounds_that_cannot_be_written_are_left_out(tmp_path: Path) -> None:
+    """Dates of the years before 1 and after 9999 are Spark's own; NaN is above all numbers there, and in no bound."""
+    late, early = 2_932_897, -800_000
+    days = pa.array([early, 0, late], pa.date32())
+    times = pa.array([0, 0, late * 86_400_000_000], US)
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "day": days,
+            "time": times,
+            "local": times.cast(pa.timestamp("us")),
+            "number": pa.array([1.5, 2.5, float("nan")]),
+            "none": pa.array([float("nan")] * 3),
+            "amount": pa.array(["1.5", "2.5", None]).cast(pa.decimal128(20, 4)),
+            "n": pa.array([1, 2, 3]),
+        }
+    )
+    writer = FileWriter(tmp_path, rows.schema, [])
+    writer.write(rows)
+    (file,) = writer.finish()
+    stats = json.loads(file.stats)
+    assert stats["minValues"] == {
+        "time": "1970-01-01T00:00:00.000Z",
+        "local": "1970-01-01T00:00:00.000",
+        "number": 1.5,
+        "n": 1,
+    }
+    assert stats["maxValues"] == {"n": 3}
+    assert set(stats["nullCount"]) >= {"day", "time", "number", "amount", "n"}
+    assert pq.read_table(tmp_path / file.path)["day"].combine_chunks().equals(days)
+
+
 def test_files_end_at_the_target_and_rows_keep_their_order(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(module, "GROUP_BYTES", 1 << 12)
     rows = batch(0, 100)

@@ -103,3 +103,13 @@ def test_values_come_back_as_they_were() -> None:
         ((text,), _), *rest = partitioning.part(batch, [PartitionColumn("p")])
         assert not rest
         assert partitioning.value(text, kind) == value
+
+
+def test_a_day_beyond_the_years_of_delta_is_no_partition() -> None:
+    days = pa.array([0, 2_932_897, -719_163, None], pa.date32())
+    times = pa.array([0, 2_932_897 * 86_400_000_000, None, 0], pa.timestamp("us", tz="UTC"))
+    batch = pa.RecordBatch.from_arrays([days, times], names=["d", "t"])
+    parts = {key: rows.num_rows for key, rows in partitioning.part(batch, partitioning.parse("day(t)"))}
+    assert parts == {("1970-01-01",): 2, (None,): 2}
+    with pytest.raises(PipelineError, match=r"column d has the date 10000-01-01"):
+        list(partitioning.part(batch, partitioning.parse("d")))

@@ -32,7 +32,7 @@ def progress(**more: Any) -> dict[str, Any]:
 
 
 def test_rows_are_counted_by_offsets_and_lag_by_heads() -> None:
-    event = batch_event(progress(), branches=2)
+    event = batch_event(progress())
     assert (event["rows"], event["rows_per_second"], event["lag"]) == (20, 40.0, 3 + 1 + 2)
     assert (event["batch"], event["batch_ms"], event["query"], event["watermark"]) == (3, 500, "q", None)
 
@@ -40,26 +40,29 @@ def test_rows_are_counted_by_offsets_and_lag_by_heads() -> None:
 def test_the_first_batch_has_no_start() -> None:
     found = progress()
     found["sources"][0]["startOffset"] = None
-    assert batch_event(found, branches=2)["rows"] == 20
+    found["sources"][0]["endOffset"]["starts"] = {T: {"0": 10, "1": 5}}
+    assert batch_event(found)["rows"] == 20
 
 
 def test_a_batch_of_the_watermark_alone_has_no_rows() -> None:
     found = progress()
     end = marks(p0=30) | {"starts": {T: {"0": 10}}}
     found["sources"][0] |= {"startOffset": end, "endOffset": end}
-    assert batch_event(found, branches=1)["rows"] == 0
+    assert batch_event(found)["rows"] == 0
 
 
 def test_counts_and_watermark() -> None:
     found = progress(
         eventTime={"watermark": "2026-01-31T08:00:00.000Z"},
         observedMetrics={
-            "penstock": {"written": 4, "dead_letters": 2, "dropped": 3},
+            "penstock": {"written": 4, "dead_letters": 2},
+            "drop v": {"rows": 1},
+            "drop w": {"rows": 2},
             "warn v": {"small": 5, "fine": 0},
         },
         stateOperators=[{"numRowsDroppedByWatermark": 1}],
     )
-    event = batch_event(found, branches=1)
+    event = batch_event(found)
     assert (event["written"], event["rejected"], event["dead_letters"], event["late_unseen"]) == (4, 5, 2, 1)
     assert event["warnings"] == {"v.small": 5}
     assert event["watermark"] == 1769846400000
@@ -67,5 +70,5 @@ def test_counts_and_watermark() -> None:
 
 def test_other_sources_are_counted_by_spark() -> None:
     found = progress(sources=[{"startOffset": 1, "endOffset": 5, "numInputRows": 8}])
-    event = batch_event(found, branches=2)
-    assert (event["rows"], event["lag"]) == (4, None)
+    event = batch_event(found)
+    assert (event["rows"], event["lag"]) == (8, None)

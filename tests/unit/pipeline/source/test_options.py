@@ -67,7 +67,10 @@ def test_patterns(text: str, name: str, matches: bool) -> None:
         ({"url": ""}, "option url is missing"),
         ({"url": "127.0.0.1:8080"}, "option url: "),
         ({"url": "ftp://x"}, "option url: "),
-        ({"subscribe": "t", "startingOffset": "latest"}, "unknown option startingOffset;"),
+        (
+            {"subscribe": "t", "startingOffset": "latest"},
+            "unknown option startingOffset: did you mean startingOffsets?",
+        ),
         ({}, "which topics"),
         ({"subscribe": "t", "assign": "{}"}, "options subscribe and assign exclude one another"),
         ({"subscribe": " , "}, "option subscribe: no topic"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.run.checks import watermark_ms
+from penstock.pipeline.run.lateness import watermark_ms
 
 
 def checkpoint(folder: Path, *watermarks: int) -> None:
@@ -20,19 +20,19 @@ def checkpoint(folder: Path, *watermarks: int) -> None:
 def test_a_batch_has_the_watermark_of_its_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     checkpoint(folder, 0, 1_000)
-    assert [watermark_ms(str(folder), batch) for batch in (-1, 0, 1, 1)] == [0, 0, 1_000, 1_000]
+    assert [watermark_ms(folder, batch) for batch in (-1, 0, 1, 1)] == [0, 0, 1_000, 1_000]
     with pytest.raises(FileNotFoundError):
-        watermark_ms(str(folder), 2)
+        watermark_ms(folder, 2)
 
 
 def test_a_checkpoint_that_was_deleted_and_made_again_has_its_own_watermarks(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     checkpoint(folder, 0, 90_000)  # another size: the disk may give the same number within one tick
-    assert watermark_ms(str(folder), 1) == 90_000
+    assert watermark_ms(folder, 1) == 90_000
     shutil.rmtree(folder)
     with pytest.raises(FileNotFoundError):
-        watermark_ms(str(folder), 1)
+        watermark_ms(folder, 1)
     checkpoint(folder, 0, 2_000)
-    assert watermark_ms(str(folder), 1) == 2_000
+    assert watermark_ms(folder, 1) == 2_000
     (folder / "offsets" / "1").rename(folder / "offsets" / "0")
-    assert watermark_ms(str(folder), 0) == 2_000
+    assert watermark_ms(folder, 0) == 2_000

@@ -1,0 +1,242 @@
+"""Spark over Penstock, beside Spark's own Kafka connector over Kafka: batches, streams, copies from topic to topic.
+
+    python -m benchmarks.spark_kafka [--rows 1000000] [--rounds 5] [--only WORD] [--connector 4.2.0] [--folder DIR]
+
+Both sides are measured in turns in one session of Spark, so that a ratio is that of neighbours in time; lines show medians
+and, of ratios, the least and the most. Kafka is that of the tests (`scripts/kafka.sh fetch`), one node whose data lies beside
+Penstock's; the connector comes from Maven Central. Both have the same rows, of 125 bytes, in 4 partitions, and write
+into topics of 4 partitions. Penstock's copies are exactly once, Kafka's connector knows at least once.
+"""
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+from tests.support import kafka_broker
+
+from penstock.client.http import HttpClient
+from penstock.model.names import TopicName
+from penstock.pipeline.session import session
+
+from . import servers
+
+CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+NEWEST: Final = "4.2.0"  # that Maven Central has; it works with Spark 4.3
+PARTITIONS: Final = 4
+VALUE_BYTES: Final = 125
+MICRO_BATCH: Final = 25_000
+TIMEOUT_S: Final = 60.0
+
+
+class Side(NamedTuple):
+    """One of the two: how Spark reaches it, and how its topics are made."""
+
+    name: str
+    server: dict[str, str]
+    make: Callable[[str], None]
+
+    def options(self, **more: str) -> dict[str, str]:
+        return self.server | more
+
+
+class Case(NamedTuple):
+    """What is measured: `work` returns seconds."""
+
+    name: str
+    unit: str  # rows/s or ms
+    work: Callable[[Side], float]
+
+
+def rows_of(spark: SparkSession, rows: int) -> DataFrame:
+    """The rows that are written: a value of 125 bytes, no key."""
+    return spark.range(0, rows, 1, PARTITIONS).selectExpr(
+        f"CAST(rpad(concat_ws('-', id, sha2(string(id), 256)), {VALUE_BYTES}, 'x') AS BINARY) AS value"
+    )
+
+
+class Bench:
+    """The cases over one session; topics that are written to are new for each run."""
+
+    def __init__(self, spark: SparkSession, rows: int, folder: Path) -> None:
+        self._spark = spark
+        self._rows = rows
+        self._folder = folder
+        self._numbers = iter(range(10_000))
+        self._source = rows_of(spark, rows).persist()
+        self._source.count()
+
+    def cases(self) -> list[Case]:
+        return [
+            Case("batch write", "rows/s", self.write),
+            Case("scan", "rows/s", self.scan),
+            Case("count(*)", "rows/s", self.count),
+            Case("stream to noop, available now", "rows/s", self.stream),
+            Case("topic to topic, available now", "rows/s", self.copy),
+            Case(f"batch of {MICRO_BATCH:,} to noop", "ms", self.micro),
+            Case(f"batch of {MICRO_BATCH:,} to a topic", "ms", self.micro_copy),
+        ]
+
+    def fill(self, side: Side) -> None:
+        """The topic that is read."""
+        side.make("filled")
+        self._save(side, "filled")
+
+    def write(self, side: Side) -> float:
+        topic = self._topic(side)
+        return timed(lambda: self._save(side, topic))
+
+    def scan(self, side: Side) -> float:
+        return timed(lambda: self._filled(side).write.format("noop").mode("overwrite").save())
+
+    def count(self, side: Side) -> float:
+        def work() -> None:
+            assert self._filled(side).count() == self._rows
+
+        return timed(work)
+
+    def stream(self, side: Side) -> float:
+        return timed(lambda: self._available(side, "noop", {}))
+
+    def copy(self, side: Side) -> float:
+        topic = self._topic(side)
+        taken = timed(lambda: self._available(side, side.name, side.options(topic=topic)))
+        read = self._spark.read.format(side.name).options(**side.options(subscribe=topic))
+        assert read.load().count() == self._rows
+        return taken
+
+    def micro(self, side: Side) -> float:
+        return self._micro(side, "noop", {})
+
+    def micro_copy(self, side: Side) -> float:
+        return self._micro(side, side.name, side.options(topic=self._topic(side)))
+
+    def _micro(self, side: Side, sink: str, options: dict[str, str]) -> float:
+        progress = self._available(side, sink, options, maxOffsetsPerTrigger=str(MICRO_BATCH))
+        ms = [each["durationMs"]["triggerExecution"] for each in progress if each["numInputRows"]]
+        return statistics.median(ms[1:]) / 1000
+
+    def _topic(self, side: Side) -> str:
+        topic = f"t{next(self._numbers)}"
+        side.make(topic)
+        return topic
+
+    def _save(self, side: Side, topic: str) -> None:
+        writer = self._source.write.format(side.name).options(**side.options(topic=topic))
+        writer.mode("append").save()
+
+    def _filled(self, side: Side) -> DataFrame:
+        return self._spark.read.format(side.name).options(**side.options(subscribe="filled")).load()
+
+    def _available(
+        self, side: Side, sink: str, options: dict[str, str], **reading: str
+    ) -> Sequence[dict[str, Any]]:
+        """Stream what there is, and end; returns the progress of each batch."""
+        source = side.options(subscribe="filled", startingOffsets="earliest", **reading)
+        frame = self._spark.readStream.format(side.name).options(**source).load()
+        if sink != "noop":
+            frame = frame.select("key", "value")
+        with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
+            writer = frame.writeStream.format(sink).options(**options)
+            writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+            query = writer.start()
+            query.awaitTermination()
+            progress = [dict(each) for each in query.recentProgress]
+        assert sum(each["numInputRows"] for each in progress) == self._rows
+        return progress
+
+
+def timed(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def compare(case: Case, sides: Sequence[Side], rounds: int, rows: int) -> None:
+    """Run both sides in turns, and print one line; the first round warms up."""
+    taken: dict[str, list[float]] = {side.name: [] for side in sides}
+    for number in range(rounds + 1):
+        for side in sides if number % 2 else sides[::-1]:
+            seconds = case.work(side)
+            if number:
+                taken[side.name].append(seconds)
+    ours, theirs = (taken[side.name] for side in sides)
+    ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+    shown = [
+        f"{statistics.median(each) * 1000:10,.0f} ms"
+        if case.unit == "ms"
+        else f"{rows / statistics.median(each):10,.0f}/s"
+        for each in (ours, theirs)
+    ]
+    print(
+        f"{case.name:34} Penstock {shown[0]}   Kafka {shown[1]}   speed ratio {statistics.median(ratios):5.2f}"
+        f" ({min(ratios):.2f} to {max(ratios):.2f})",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="cases whose name has this word")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--connector", default=NEWEST, help=f"its version (default: {NEWEST})")
+    parser.add_argument("--folder", type=Path, help="where data goes (default: the temporary folder)")
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir=given.folder))
+    conf = {"spark.driver.memory": "2g", "spark.jars.packages": f"{CONNECTOR}:{given.connector}"}
+    spark = session("benchmark", given.master, **conf)
+    try:
+        with (
+            kafka_broker.standalone(_made(folder / "kafka")) as cluster,
+            servers.penstock(folder=_made(folder / "penstock")) as server,
+        ):
+            sides = [_penstock(server.port), _kafka(cluster.bootstrap)]
+            bench = Bench(spark, given.rows, folder)
+            for side in sides:
+                bench.fill(side)
+            print(f"{given.rows:,} rows of {VALUE_BYTES} bytes, {PARTITIONS} partitions, {given.master}")
+            for case in bench.cases():
+                if given.only in case.name:
+                    compare(case, sides, given.rounds, given.rows)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _penstock(port: int) -> Side:
+    url = f"http://127.0.0.1:{port}"
+
+    def make(topic: str) -> None:
+        with HttpClient(url) as client:
+            client.create_topic(TopicName.parse(topic), PARTITIONS)
+
+    return Side("penstock", {"url": url}, make)
+
+
+def _kafka(bootstrap: str) -> Side:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def make(topic: str) -> None:
+        for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+            done.result(TIMEOUT_S)
+
+    return Side("kafka", {"kafka.bootstrap.servers": bootstrap}, make)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Which rows come too late, found exactly as Spark will find them, but before it drops them.
+
+A stateful operator drops, in batch N, what is not newer than the watermark of batch N-1. That watermark is in the
+checkpoint: Spark writes it to `offsets/N-1` before batch N-1 runs, and never changes it, so that a batch that is run
+again decides alike.
+
+Spark plans each batch anew from one analysed query, so that a constant of the query is one for all its batches. The
+watermark is therefore read by a scalar subquery from a table of one row in the driver's memory, whose row is changed
+between two batches: no job, no Python, and workers need not reach the checkpoint.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.spec.times import Window
+
+_VIEW: Final = "_penstock_watermark"
+_VALUE: Final = "(SELECT us FROM _penstock_watermark)"
+
+
+class BatchWatermark:
+    """The watermark that the rows of a batch are compared with."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        table = spark.sql("SELECT us FROM VALUES (CAST(0 AS BIGINT)) AS t(us)")
+        table.createOrReplaceTempView(_VIEW)
+        plan: Any = table._jdf.queryExecution().analyzed()
+        # InlineTable makes a LocalRelation: its row is shared by all plans that are made of this one.
+        self._row = plan.collectLeaves().apply(0).data().apply(0)
+        self._next = 0
+        self._set(last_committed(checkpoint))
+
+    def late(self, event_time: Column, windows: Iterable[Window]) -> Column:
+        """True for rows that a stateful operator of the batch would drop, and for those without an event time."""
+        return f.coalesce(bound_us(event_time, windows) <= f.expr(_VALUE), f.lit(True))
+
+    def check(self, batch: int) -> None:
+        """Raise PipelineError unless the rows of this batch were compared with its own watermark."""
+        if batch != self._next:
+            raise PipelineError(
+                f"batch {batch} came where batch {self._next} was expected: late rows are not known"
+            )
+
+    def advance(self, batch: int) -> None:
+        """A batch is written: what the next is compared with."""
+        self._set(batch)
+
+    def _set(self, batch: int) -> None:
+        self._row.setLong(0, watermark_ms(self._checkpoint, batch) * 1000)
+        self._next = batch + 1
+
+
+def bound_us(event_time: Column, windows: Iterable[Window]) -> Column:
+    """`times.late_us` as a column."""
+    event_us = f.unix_micros(event_time.cast("timestamp"))
+    ends = [
+        event_us
+        - f.pmod(event_us - f.lit(window.offset * 1000), f.lit(window.slide * 1000))
+        + f.lit(window.size * 1000)
+        for window in windows
+    ]
+    if not ends:
+        return event_us
+    return ends[0] if len(ends) == 1 else f.least(*ends)
+
+
+def last_committed(checkpoint: Path) -> int:
+    """The number of the last batch that is over; -1 before the first. The batch behind it is the next to run."""
+    return max(_numbers(checkpoint / "commits"), default=-1)
+
+
+def begun(checkpoint: Path) -> bool:
+    """Whether some batch may have been written, even where none is over."""
+    return bool(_numbers(checkpoint / "offsets"))
+
+
+def watermark_ms(checkpoint: Path, batch: int) -> int:
+    """The watermark that a batch ran with; 0 before the first."""
+    if batch < 0:
+        return 0
+    lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()
+    return int(json.loads(lines[1])["batchWatermarkMs"])
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.glob("[0-9]*") if path.name.isdigit()]
