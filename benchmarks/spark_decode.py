@@ -174,7 +174,7 @@ def alone(given: Any) -> None:
     from penstock.pipeline.decode.options import Typed
     from penstock.pipeline.decode.plan import Plan
     from penstock.pipeline.decode.typed import TypedRows
-    from penstock.pipeline.rows.rows import Place
+    from penstock.pipeline.rows.place import Place
 
     topic = "persistent://public/default/t"
     for name in SCHEMAS:

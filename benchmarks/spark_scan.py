@@ -25,7 +25,8 @@ from pyspark.sql import DataFrame
 
 from penstock.model.message import OutMessage
 from penstock.pipeline.rows.entries import Frame
-from penstock.pipeline.rows.rows import Place, decode
+from penstock.pipeline.rows.place import Place
+from penstock.pipeline.rows.rows import decode
 from penstock.pipeline.session import session
 from penstock.pipeline.source.offsets import Range
 from penstock.wire.entry import WireFormat

@@ -12,10 +12,13 @@ from tests.support.waiting import until_async
 
 from penstock.broker.settings import BrokerSettings, ClusterSettings
 from penstock.engines.kafka.broker import KafkaBroker
+from penstock.engines.kafka.policies import retention_of
 from penstock.engines.opening import open_kafka
 from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.message import OutMessage
+from penstock.model.message_id import EARLIEST, MessageId
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import Retention, TopicPolicies
+from penstock.model.policy import ConsumerOptions, Retention, TopicPolicies, TopicRate
 from penstock.model.schema import Compatibility, SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
 from penstock.wire.entry import WireFormat
@@ -205,3 +208,49 @@ async def test_a_cluster_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyP
     with pytest.raises(PenstockError) as caught:
         await open_kafka(settings, BrokerSettings(), WireFormat()).start()
     assert caught.value.kind is ErrorKind.UNAVAILABLE
+
+
+async def test_rates_are_kept_by_each_process(kafka_cluster: KafkaCluster, mark: str) -> None:
+    settings = ClusterSettings(url=kafka_cluster.service_url, learned_ms=0, documents_topic=f"__{mark}")
+    broker = KafkaBroker(settings, BrokerSettings(quota_hold_ms=10), WireFormat(), LoopClock())
+    await broker.start()
+    try:
+        name, rate = TopicName.parse(f"t-{mark}"), TopicRate(messages=1, period_s=86_400)
+        await broker.topics.create(name, 0)
+        producer = await broker.producer(name)
+
+        async def publish(count: int) -> list[object]:
+            return list(await producer.publish([OutMessage(payload=b"m")] * count))
+
+        await broker.policies.change_topic(name, lambda now: TopicPolicies(publish_rate=rate))
+        first, second = (await publish(50))[0], (await publish(1))[0]  # what begins within the rate goes
+        assert isinstance(first, MessageId)
+        assert isinstance(second, PenstockError)
+        assert second.kind is ErrorKind.TOO_MANY_REQUESTS
+        with pytest.raises(PenstockError):
+            await producer.publish_plain([b"m"], None)
+
+        await broker.policies.change_topic(name, lambda now: TopicPolicies(subscription_dispatch_rate=rate))
+        assert isinstance((await publish(1))[0], MessageId)
+        consumer = await broker.subscribe([name], f"s-{mark}", ConsumerOptions(start=EARLIEST))
+        (source,) = consumer.attached
+        assert source.throttle is not None
+        throttle = source.throttle
+        await until_async(lambda: throttle.wait_ms() > 1000)
+        assert len(consumer.outbox) < 51
+        await broker.policies.change_topic(name, lambda now: TopicPolicies())
+        await until_async(lambda: len(consumer.outbox) == 51)
+    finally:
+        await broker.close()
+
+
+async def test_the_retention_in_force_is_kafkas_where_no_policy_says_another(
+    pair: tuple[KafkaBroker, KafkaBroker], mark: str
+) -> None:
+    one, _ = pair
+    name = TopicName.parse(f"t-{mark}")
+    await one.topics.create(name, 0)
+    configs = await one.cluster.admin.configs(f"t-{mark}")
+    assert one.policies.in_force(name).retention == retention_of(configs)
+    await one.policies.change_topic(name, lambda now: TopicPolicies(retention=Retention(5, 6)))
+    assert one.policies.in_force(name).retention == Retention(5, 6)

@@ -1,12 +1,16 @@
 """What is done with a subscription through a process that has not its partitions."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from tests.support.kafka_bench import Bench, Client, bench
 from tests.support.kafka_broker import KafkaCluster
 from tests.support.waiting import until_async as until
 
+from penstock.engines.kafka.broker import KafkaBroker
+from penstock.engines.kafka.driver.record import At
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName
@@ -120,3 +124,50 @@ async def test_consumers_that_come_back_wait_until_a_subscription_is_deleted(
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(come_back())
             await second.subscriptions.delete(one.topic, one.group, force=True)
+
+
+async def test_two_processes_that_begin_at_the_end_begin_at_one_place(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have found no cursor, and one has answered its client, before the other one stores where it begins."""
+    async with bench(kafka_cluster) as one:
+        first, second = await one.broker(), await one.broker()
+        await one.publish(["before"])
+        found, go_on = asyncio.Event(), asyncio.Event()
+        agreed = second.subscriptions._beginnings.agreed
+
+        @asynccontextmanager
+        async def later(group: str, wanted: dict[At, int]) -> AsyncIterator[dict[At, int]]:
+            async with agreed(group, wanted) as starts:
+                found.set()
+                await go_on.wait()
+                yield starts
+
+        monkeypatch.setattr(second.subscriptions._beginnings, "agreed", later)
+        clients: list[Client] = []
+
+        async def begin(broker: KafkaBroker) -> None:
+            clients.append(await one.consume(broker, start=LATEST))
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(begin(second))
+            await found.wait()
+            await one.publish(["between"])
+            await begin(first)
+            await one.publish(["after"])
+            go_on.set()
+        await until(lambda: {text for one in clients for text in one.texts} >= {"between", "after"})
+        assert not any("before" in one.texts for one in clients)
+
+
+async def test_consumers_of_single_partitions_all_begin_where_they_say(kafka_cluster: KafkaCluster) -> None:
+    async with bench(kafka_cluster, 2) as one:
+        broker = await one.broker()
+        for partition in range(2):
+            await one.publish(["before"], partition)
+        names = broker.topics.logs(one.topic)
+        clients = [await one.consume(broker, topic=name, start=LATEST) for name in names]
+        for partition in range(2):
+            await one.publish([f"after{partition}"], partition)
+        await until(lambda: all(client.texts for client in clients))
+        assert [client.texts for client in clients] == [["after0"], ["after1"]]

@@ -1,145 +1,41 @@
 """Schemas in a real registry (Apicurio, which has Confluent's API): Penstock and clients with Confluent's framing read each other."""
 
 import asyncio
-import io
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+import contextlib
 from uuid import uuid4
 
-import fastavro
 import httpx
 import msgspec
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.support.kafka_broker import KafkaCluster
+from tests.support.registry_clients import (
+    Foreign,
+    avro,
+    broker_before,
+    encoded,
+    engine_of,
+    framed,
+    new_name,
+    stored,
+)
 from tests.support.relay import Relay
 from tests.support.schemas import Endpoints, b64
 from tests.support.waiting import until_async
 
-from penstock.broker.settings import BrokerSettings, ClusterSettings
+from penstock.broker.settings import BrokerSettings
 from penstock.engines.kafka.broker import KafkaBroker
-from penstock.engines.kafka.framing import BY_ID, DOCUMENTS
+from penstock.engines.kafka.versions import BY_ID, DOCUMENTS
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage
-from penstock.model.names import TopicName
 from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType
 from penstock.runtime.clock import LoopClock
 from penstock.testing.server import running
 from penstock.wire.entry import WireFormat
 
 
-def avro(*fields: str) -> SchemaInfo:
-    """A record of optional texts."""
-    inner = [{"name": one, "type": ["null", "string"], "default": None} for one in fields]
-    return SchemaInfo(
-        SchemaType.AVRO, msgspec.json.encode({"type": "record", "name": "R", "fields": inner}), "R"
-    )
-
-
-def encoded(schema: SchemaInfo, **values: str) -> bytes:
-    """A value, as another's Avro library writes it."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, msgspec.json.decode(schema.data), values)
-    return out.getvalue()
-
-
-def new_name() -> TopicName:
-    """Of a topic of the test's own."""
-    return TopicName.of("persistent", "public", "default", f"registry-{uuid4().hex[:12]}")
-
-
-class Foreign:
-    """A client of Kafka's and of the registry's that knows nothing of Penstock."""
-
-    def __init__(self, cluster: KafkaCluster, url: str) -> None:
-        self._cluster = cluster
-        self._url = url
-
-    def register(self, subject: str, text: str, kind: str = "AVRO") -> int:
-        """Register a schema; returns its id."""
-        body = {"schema": text, "schemaType": kind}
-        answer = httpx.post(f"{self._url}/subjects/{subject}/versions", json=body, timeout=60)
-        return int(answer.raise_for_status().json()["id"])
-
-    def get(self, path: str) -> Any:
-        """What the registry answers."""
-        return httpx.get(self._url + path, timeout=60).raise_for_status().json()
-
-    def be_compatible(self, subject: str, level: str) -> None:
-        """Have the registry check what follows."""
-        body = {"compatibility": level}
-        httpx.put(f"{self._url}/config/{subject}", json=body, timeout=60).raise_for_status()
-
-    def produce(self, topic: str, *values: bytes | None) -> None:
-        """Write records, in order."""
-        producer = Producer({"bootstrap.servers": self._cluster.bootstrap, "acks": "all"})
-        for value in values:
-            producer.produce(topic, value, partition=0)
-        assert producer.flush(60) == 0
-
-    def consume(self, topic: str, count: int) -> list[bytes | None]:
-        """The first values of a topic."""
-        own = {"bootstrap.servers": self._cluster.bootstrap, "group.id": "none", "enable.auto.commit": False}
-        consumer = Consumer(own)
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[bytes | None] = []
-        while len(found) < count:
-            found += [one.value() for one in consumer.consume(count - len(found), 60)]
-        consumer.close()
-        return found
-
-    def deserialize(self, value: bytes | None) -> Any:
-        """A framed Avro value, as Confluent's deserializer reads it."""
-        assert value is not None
-        assert value[0] == 0
-        writer = fastavro.parse_schema(
-            msgspec.json.decode(self.get(f"/schemas/ids/{int.from_bytes(value[1:5], 'big')}")["schema"])
-        )
-        return fastavro.schemaless_reader(io.BytesIO(value[5:]), writer, None)
-
-
-def framed(number: int, payload: bytes) -> bytes:
-    """A value as Confluent's serializers frame it."""
-    return b"\0" + number.to_bytes(4, "big") + payload
-
-
 @pytest.fixture
 def foreign(kafka_cluster: KafkaCluster, registry_url: str) -> Foreign:
     return Foreign(kafka_cluster, registry_url)
-
-
-def engine_of(cluster: KafkaCluster, url: str, documents: str = "") -> ClusterSettings:
-    """A server's before both."""
-    return ClusterSettings(
-        url=cluster.service_url,
-        learned_ms=0,
-        documents_topic=documents or f"__{uuid4().hex[:10]}",
-        schema_registry=url,
-    )
-
-
-@asynccontextmanager
-async def broker_before(cluster: KafkaCluster, url: str, documents: str = "") -> AsyncIterator[KafkaBroker]:
-    """A broker of this process before both."""
-    broker = KafkaBroker(engine_of(cluster, url, documents), BrokerSettings(), WireFormat(), LoopClock())
-    await broker.start()
-    try:
-        yield broker
-    finally:
-        await broker.close()
-
-
-async def stored(broker: KafkaBroker, name: TopicName) -> list[Message]:
-    """Every message of a topic, as endpoints see it."""
-    log = await broker.topics.get(name)
-    await log.refresh()
-    found: list[Message] = []
-    at = 0
-    while entries := await log.read(at, 1000):
-        found += [message for entry in entries for message in WireFormat().decode(entry)]
-        at = entries[-1].end
-    return found
 
 
 async def test_one_producer_has_many_schemas(
@@ -330,7 +226,7 @@ async def test_two_processes_register_at_once(
 async def test_while_the_registry_is_away(
     kafka_cluster: KafkaCluster, registry_url: str, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.engines.kafka.schema_registry.schemas.AWAY_MS", 200)
+    monkeypatch.setattr("penstock.engines.kafka.schema_registry.learning.AWAY_MS", 200)
     real = httpx.URL(registry_url)
     assert real.port is not None
     relay = Relay(real.port)
@@ -355,7 +251,9 @@ async def test_while_the_registry_is_away(
             relay.target = real.port
 
             def known() -> bool:
-                return any(one.version == BY_ID + number for one in broker.schemas.all(name, deleted=True))
+                with contextlib.suppress(PenstockError):
+                    return broker.schemas.version(name, BY_ID + number).version == BY_ID + number
+                return False
 
             await until_async(known)
             assert broker.schemas.version(name, BY_ID + number).schema.data == avro(*"ab").data

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.declared import HOUR, WAIT_S, Bench
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run import events
 from penstock.pipeline.run.folder import Folder, Lock, forget, reset
 from penstock.pipeline.run.redrive import Choice, run_redrive
 from penstock.pipeline.spec.parse import load_spec
@@ -58,6 +59,14 @@ key = "k"
 [sinks.table]
 input = "hourly"
 path = "table"
+
+[sinks.parsed]
+input = "parsed"
+path = "parsed"
+
+[sinks.flights]
+input = "flights"
+path = "flights"
 """
 
 
@@ -65,7 +74,27 @@ def flight(k: str, n: int, hours: float) -> dict[str, Any]:
     return {"k": k, "n": n, "s": int(hours * HOUR)}
 
 
-def test_every_row_is_counted_or_a_dead_letter(bench: Bench) -> None:
+def input_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What Spark says that it read, batch by batch, from now on."""
+    found: list[int] = []
+    event_of = events.batch_event
+
+    def heard(progress: dict[str, Any]) -> dict[str, Any]:
+        found.append(progress["numInputRows"])
+        return event_of(progress)
+
+    monkeypatch.setattr(events, "batch_event", heard)
+    return found
+
+
+def commits(folder: Path) -> list[set[str]]:
+    """What each commit of a table does."""
+    logs = sorted((folder / "_delta_log").glob("*.json"))
+    return [{key for line in log.read_text().splitlines() for key in json.loads(line)} for log in logs]
+
+
+def test_every_row_is_counted_or_a_dead_letter(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = input_rows(monkeypatch)
     bench.create("flights", 2)
     bench.publish(
         "flights",
@@ -100,6 +129,16 @@ def test_every_row_is_counted_or_a_dead_letter(bench: Bench) -> None:
         {(k, c, n): 1 for k, _, c, n in rows}
     )
 
+    # Five branches read the source, three of them behind the same checks: Spark reads it once.
+    assert sum(read) == 10
+    assert len(read) > 3, "batches that only close windows are among them"
+    assert len(bench.table("flights")) == 10
+    assert len(bench.table("parsed")) == 6
+    for table in ("table", "parsed", "flights"):
+        created, *others = commits(bench.folder / table)
+        assert "add" not in created
+        assert all("add" in commit for commit in others), "a batch without rows is no commit"
+
     dead = bench.messages("dead")
     reasons = {m["value"]: m["properties"]["x-dlq-error"] for m in dead}
     assert reasons["nonsense"] == "parsed: expectation readable: k IS NOT NULL"
@@ -125,7 +164,7 @@ def test_every_row_is_counted_or_a_dead_letter(bench: Bench) -> None:
 
     # Anew: the table is emptied in one commit, and has everything once again.
     forget(spec)
-    assert bench.table("table") == []
+    assert bench.table("table") == bench.table("parsed") == []
     assert not (spec.home / "checkpoint").exists()
 
 
@@ -241,9 +280,9 @@ def test_state_is_kept_between_runs_and_a_run_stops_between_batches(bench: Bench
     assert pipeline.progress["state"] == "stopped"
     totals = [(m["value"]["k"], m["value"]["total"]) for m in bench.messages("out")]
     assert sorted(totals) == [("a", 4), ("a", 9), ("b", 2)]
-    events = [json.loads(m["value"]) for m in bench.messages("persistent://penstock/system/pipelines")]
-    assert {"starting", "running", "stopped"} <= {event["state"] for event in events}
-    assert all(event["pipeline"] == "counter" for event in events)
+    told = [json.loads(m["value"]) for m in bench.messages("persistent://penstock/system/pipelines")]
+    assert {"starting", "running", "stopped"} <= {event["state"] for event in told}
+    assert all(event["pipeline"] == "counter" for event in told)
 
 
 def test_the_notebook_of_the_docs(

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.declared import HOUR, WAIT_S, Bench
 
+from penstock.pipeline.errors import PipelineError
 from penstock.testing.server import running
 
 
@@ -102,6 +103,15 @@ def test_output_modes(bench: Bench, mode: str) -> None:
     found = sorted((m["key"], m["value"]["n"]) for m in bench.messages(f"{mode}-out"))
     unchanged = [("b", 2)] if mode == "complete" else []  # said again
     assert found == sorted([("a", 1), ("b", 2), ("a", 6), *unchanged])
+    if mode == "complete":
+        return
+    # A topic joins: its messages from the first on, and what was counted before is known.
+    bench.create("more")
+    bench.publish("more", [row("a", 10, 0)])
+    bench.run_once(text.replace('["in"]', '["in", "more"]'))
+    assert [(m["key"], m["value"]["n"]) for m in bench.messages("update-out")][-1] == ("a", 16)
+    with pytest.raises(PipelineError, match=r"was made for s \(.*/more\), but"):
+        bench.run_once(text)
 
 
 TIMERS = f"""

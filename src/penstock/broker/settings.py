@@ -93,6 +93,11 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     schema_registry: str = ""
     schema_registry_username: str = ""
     schema_registry_password: Secret = Secret()
+    schema_registry_token: Secret = Secret()  # a bearer token
+    schema_registry_token_file: str = ""  # read for each request: a token may be renewed
+    # Which subject a schema is registered in: `{topic}-value`, the name of its record, or `{topic}-{record}`.
+    schema_registry_subjects: Literal["topic", "record", "topic-record"] = "topic"
+    schema_registry_normalize: bool = False  # have the registry compare schemas without their layout
     replies_topic: str = "__penstock_replies"  # replies to requests of other processes
     journals_topic: str = "__penstock_journals"  # what byte positions of Kafka REST are kept by
     replication_factor: int = -1  # of topics that are created; -1: as Kafka's brokers say

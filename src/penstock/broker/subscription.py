@@ -64,6 +64,10 @@ class SubscriptionFigures(Protocol):
     """What a subscription shows of itself; counters are since the server's start."""
 
     @property
+    def acks_left_out(self) -> int | None:
+        """Acknowledged messages that what was stored last has no room for: they may come again; None where there is room."""
+
+    @property
     def active(self) -> Receiver | None: ...
     @property
     def backlog(self) -> int: ...

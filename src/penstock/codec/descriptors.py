@@ -26,7 +26,19 @@ _PARSED_MAX: Final = 256
 # Sets may leave out what every protobuf library carries.
 _WELL_KNOWN: Final = frozenset(
     f"google/protobuf/{name}.proto"
-    for name in ("any", "descriptor", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
+    for name in (
+        "any",
+        "api",
+        "descriptor",
+        "duration",
+        "empty",
+        "field_mask",
+        "source_context",
+        "struct",
+        "timestamp",
+        "type",
+        "wrappers",
+    )
 )
 
 
@@ -109,10 +121,13 @@ def _pool(files: FileDescriptorSet) -> DescriptorPool:
         raise ValueError("a file is there twice")
     pool = DescriptorPool()
     loaded: set[str] = set()
-    for file in files.file:
+    looking = list(files.file)
+    for file in looking:
         for imported in file.dependency:
-            if imported in _WELL_KNOWN and imported not in waiting:
-                waiting[imported] = _well_known(imported)
+            found = None if imported in waiting else well_known(imported)
+            if found is not None:
+                waiting[imported] = found
+                looking.append(found)
     while waiting:
         ready = [file for file in waiting.values() if loaded.issuperset(file.dependency)]
         if not ready:
@@ -127,7 +142,10 @@ def _pool(files: FileDescriptorSet) -> DescriptorPool:
     return pool
 
 
-def _well_known(name: str) -> FileDescriptorProto:
+def well_known(name: str) -> FileDescriptorProto | None:
+    """A file that every protobuf library carries, by the name that it is imported by."""
+    if name not in _WELL_KNOWN:
+        return None
     module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
     file = FileDescriptorProto()
     module.DESCRIPTOR.CopyToProto(file)

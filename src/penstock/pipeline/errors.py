@@ -57,6 +57,17 @@ class BatchConflict(PipelineError):
         super().__init__(message if message.endswith(RECIPE) else f"{message}; {RECIPE}", kind)
 
 
+class SinkFailed(PipelineError):
+    """Rows could not be written to a sink. The message begins with a mark that holds the class of the trouble."""
+
+    @classmethod
+    def of(cls, trouble: str, sentence: str) -> "SinkFailed":
+        """`trouble` is a class of `run.causes`, by its name there."""
+        return cls(
+            f"[PENSTOCK_TROUBLE {trouble}] {' '.join(sentence.split())}"
+        )  # one line, as Spark hands on text
+
+
 @contextmanager
 def as_pipeline_errors() -> Iterator[None]:
     """Let what other packages raise of schemas and values be a PipelineError."""

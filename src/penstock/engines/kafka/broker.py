@@ -26,6 +26,7 @@ from penstock.model.policy import ProducerOptions
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
+from . import beginnings
 from . import properties as properties_module
 from .administration import KafkaAdministration
 from .calls import Calls
@@ -54,9 +55,7 @@ from .topics import KafkaTopics
 log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
-LEAVE_S: Final = (
-    6.0  # for the cluster to answer when the server stops: what is acknowledged is committed, groups are left
-)
+LEAVE_S: Final = 6.0  # for the cluster to answer when the server stops: for last commits, and leaving groups
 AGAIN_S: Final = 1.0  # then a task that waits for something as it ends is cancelled again
 LIST_S: Final = 10.0  # how often it is looked for topics that came, went or grew
 
@@ -90,7 +89,7 @@ class KafkaBroker:
             self.cluster,
             settings.documents_topic,
             settings.replication_factor,
-            once=(schemas_module.KIND,),
+            once=(schemas_module.KIND, beginnings.KIND),
         )
         self.namespaces = KafkaNamespaces(
             self.documents,
@@ -151,7 +150,7 @@ class KafkaBroker:
         hosting = Hosting(self._groups, self._flusher, encoder, self.tasks, letters.bury, give_reply)
         owners = Owners(self.topics, hosting)
         owners.calls = self._calls = Calls(self.documents, client_id, self.tasks.spawn, owners.perform)
-        self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners)
+        self.subscriptions = KafkaSubscriptions(self.topics, hosting, owners, self.documents)
         self.topics.learners.append(self.subscriptions.learn)
         self._consumers = Consumers(
             self.topics,
@@ -180,6 +179,7 @@ class KafkaBroker:
             await self.documents.start()
             await self.namespaces.load()
             await self.policies.load()
+            self.policies.learn_defaults(await self.documents.configs())
             await self.schemas.load()
             self._name_topics()
             await self.topics.load()

@@ -35,9 +35,6 @@ class Commits:
     def __init__(
         self, group: str, tasks: Tasks, send: Send, check: Callable[[GroupSubscription], None]
     ) -> None:
-        self.left_out = (
-            0  # acknowledged messages that did not fit into commits: they come again after a restart
-        )
         self._group = group
         self._tasks = tasks
         self._send = send
@@ -131,5 +128,5 @@ class Commits:
                     errors[source] = error
                 continue
             found[source] = committed
-            self.left_out += left
+            source.acks_left_out = left
         return found

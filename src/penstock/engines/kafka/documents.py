@@ -7,7 +7,7 @@ everywhere; of a kind that is stored once, the first one, and the other process 
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from penstock.model.errors import ErrorKind, PenstockError
@@ -62,6 +62,14 @@ class Documents:
         place = (self._topic, 0)
         await table.start((await admin.ends([place]))[place])
 
+    async def configs(self) -> Mapping[str, str]:
+        """The configuration of the topic: retention as the brokers say, for none is set; nothing where it may not be seen."""
+        try:
+            return await self._cluster.admin.configs(self._topic)
+        except PenstockError as error:
+            log.info("what Kafka keeps by default is not known", extra={"reason": error.message})
+            return {}
+
     async def load_meta(self, kind: str) -> dict[str, bytes]:
         """All documents of a kind."""
         return dict(self._documents[kind])
@@ -74,6 +82,9 @@ class Documents:
 
     async def save_meta(self, documents: Sequence[tuple[str, str, bytes | None]]) -> None:
         """Store documents, in order; an error may leave the first of them.
+
+        They are not one transaction: a process that is killed within one would keep every process from reading on until
+        Kafka ends it. So what is stored together has to make sense without its end.
 
         Raises ALREADY_EXISTS for one of a kind that is stored once, where another process was quicker.
         """

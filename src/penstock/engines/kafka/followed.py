@@ -1,7 +1,7 @@
 """Where a log of Kafka begins and ends, as it was learned last, and its newest entries while it has followers."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.engines.shared.followers import Followers
@@ -167,7 +167,7 @@ class FollowedLog:
                 framing = None if self.framings is None else self.framings.framing(self.name)
                 entries = entries_of(records[:count], first, self.ledger, framing)
             except UnknownSchemas as unknown:
-                self._learn_first(unknown.ids, records[-1].offset() + 1)
+                self._learn_first(unknown, records[-1].offset() + 1)
                 return
             self._gap(self._expected, first)
             self._fetcher.tails.put(self._tail, entries, self._measure(entries))
@@ -176,19 +176,19 @@ class FollowedLog:
         self.next_offset = max(self.next_offset, self._expected)
         self.wake()
 
-    def _learn_first(self, ids: Collection[bytes], end: int) -> None:
+    def _learn_first(self, unknown: UnknownSchemas, end: int) -> None:
         """Records name schemas that are not known here: they are read like all that is older, and so is what comes meanwhile."""
         self._live = False
         self._beginning = True
-        self._fetcher.tasks.spawn(self._learn_and_begin(ids), f"learn the schemas of {self.name}")
+        self._fetcher.tasks.spawn(self._learn_and_begin(unknown), f"learn the schemas of {self.name}")
         self.next_offset = max(self.next_offset, end)
         self.wake()
 
-    async def _learn_and_begin(self, ids: Collection[bytes]) -> None:
+    async def _learn_and_begin(self, unknown: UnknownSchemas) -> None:
         try:
             await self._fetcher.leave(self._at)
             if self.framings is not None:
-                await self.framings.learn_ids(self.name, ids)
+                await self.framings.learn_ids(self.name, unknown)
         finally:
             self._beginning = False
         if self.followers:

@@ -1,11 +1,11 @@
-"""Confluent's framing of a topic's values: which version of the topic's schema a value is of.
+"""Confluent's framing of a topic's values, and of keys that have schemas: which version of the topic's schema a record is of.
 
-    0x00 | the schema's id, 4 bytes, big-endian | payload
+    0x00 | the schema's id, 4 bytes, big-endian | (Protobuf: message indexes) | payload
 
 A value that only looks like it, as the registry has no such id, is taken as it is. Ids that are not known yet are reported, and
 learned before the records are handed on; while the registry is away they stand for themselves: the version is `BY_ID` + id, as
 it is for ids of another subject, and is found later. Values of ours with a schema that is not in the registry say so in a
-header, as do those without a schema that look framed.
+header, as do those without a schema that look framed. Keys are looked at where the topic has a key's subject.
 """
 
 from collections import OrderedDict
@@ -21,25 +21,27 @@ from penstock.runtime.clock import Clock
 
 from .driver.record import Header
 from .headers import ENTRY, SCHEMA_VERSION, UNVERSIONED, schema_header
+from .versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair, split_message, split_pair
 
 MAGIC: Final = b"\0"
 HEAD_BYTES: Final = 5
-BY_ID: Final = 1 << 32  # versions from here on are ids
-DOCUMENTS: Final = (
-    1 << 33
-)  # versions from here on are those of documents: of types that are not in the registry
+INDEXES_MAX: Final = 33  # in front of a Protobuf value: how many there are, and they
 IDS_MAX: Final = 10_000  # of a topic that are remembered
 NONE_MS: Final = 60_000  # so long an id that the registry has not is not asked for again
 
 _UNFRAMED: Final = frozenset((SCHEMA_VERSION, ENTRY))  # a record with one of these says itself what it is
+_FIRST: Final = (b"\0", b"\x02\0")  # both say: the first message of the file
+
+Framed = tuple[bytes | None, bytes | None, list[Header]]
 
 
 class UnknownSchemas(Exception):
-    """Records have ids of schemas that are to be learned first."""
+    """Records have ids of schemas that are to be learned first, of values and of keys."""
 
-    def __init__(self, ids: Collection[bytes]) -> None:
-        super().__init__(f"{len(ids)} unknown schemas")
+    def __init__(self, ids: Collection[bytes], keys: Collection[bytes] = ()) -> None:
+        super().__init__(f"{len(ids) + len(keys)} unknown schemas")
         self.ids = ids
+        self.keys = keys
 
 
 class Framings(Protocol):
@@ -51,8 +53,8 @@ class Framings(Protocol):
     async def learn(self, topic: TopicName) -> None:
         """Learn the versions of a topic's schema; never fails: what was learned last counts."""
 
-    async def learn_ids(self, topic: TopicName, heads: Collection[bytes]) -> None:
-        """Learn what ids in front of values mean; never fails, and afterwards each is known or guessed."""
+    async def learn_ids(self, topic: TopicName, unknown: UnknownSchemas) -> None:
+        """Learn what ids in front of values and keys mean; never fails, and afterwards each is known or guessed."""
 
     async def find_version(self, topic: TopicName, number: int) -> SchemaVersion:
         """As `broker.Schemas.find_version`; then its framing can write it."""
@@ -70,89 +72,208 @@ class UnknownVersion(PenstockError):
 
 
 class _Known(msgspec.Struct, frozen=True, gc=False):
-    """What an id means: a version, or no schema (None); 0: for good."""
+    """What an id means: a version, or no schema (None). `messages`: of Protobuf, by their indexes; `until_ms` 0: for good."""
 
     version: int | None
+    messages: dict[bytes, int] | None = None
     until_ms: int = 0
 
 
-class Framing:
-    """Of one topic."""
+class _Written(msgspec.Struct, frozen=True, gc=False):
+    """What stands in front of values of a version; `indexes` of each message, where it is Protobuf."""
 
-    def __init__(self, topic: TopicName, clock: Clock) -> None:
+    head: bytes
+    indexes: Sequence[bytes] | None = None
+
+
+class Framing:
+    """Of one topic. `keyed`: whether keys have schemas; None: not known yet."""
+
+    def __init__(self, topic: TopicName, clock: Clock, *, keyed: bool | None = None) -> None:
         self.topic = topic
+        self.keyed = keyed
         self._clock = clock
-        self._ids: OrderedDict[bytes, _Known] = OrderedDict()
-        self._heads: dict[int, bytes] = {}
+        self._values: OrderedDict[bytes, _Known] = OrderedDict()
+        self._keys: OrderedDict[bytes, _Known] = OrderedDict()
+        self._written: dict[int, _Written] = {}
+        self._key_heads: dict[int, bytes] = {}
 
     # -- what is known
 
-    def know(self, number: int, version: int) -> None:
-        """An id is a version of the topic."""
+    def know(self, number: int, version: int, indexes: Sequence[bytes] | None = None) -> None:
+        """An id is a version of the topic; `indexes`: of Protobuf, those of each message."""
         head = number.to_bytes(4, "big")
-        self._put(head, _Known(version))
-        if len(self._heads) >= IDS_MAX:
-            self._heads.clear()
-        self._heads[version] = MAGIC + head
+        messages = None if indexes is None else {one: at for at, one in enumerate(indexes)}
+        if messages is not None:
+            messages |= dict.fromkeys(_FIRST, 0)
+        _put(self._values, head, _Known(version, messages))
+        if len(self._written) >= IDS_MAX:
+            self._written.clear()
+        self._written[version] = self._written[BY_ID + number] = _Written(MAGIC + head, indexes)
+
+    def know_key(self, number: int, version: int) -> None:
+        """An id is a version of the keys' subject."""
+        head = number.to_bytes(4, "big")
+        _put(self._keys, head, _Known(version))
+        if len(self._key_heads) >= IDS_MAX:
+            self._key_heads.clear()
+        self._key_heads[version] = MAGIC + head
 
     def guess(self, head: bytes, version: int | None, for_ms: int = NONE_MS) -> None:
         """An id is taken for a version, or for no schema's, for some time."""
-        self._put(head, _Known(version, self._clock.monotonic_ms() + for_ms))
+        like = version is not None and any(one.indexes for one in self._written.values())
+        messages = dict.fromkeys(_FIRST, 0) if like else None  # the topic's other values are Protobuf, too
+        _put(self._values, head, _Known(version, messages, self._clock.monotonic_ms() + for_ms))
 
-    def _put(self, head: bytes, known: _Known) -> None:
-        self._ids.pop(head, None)
-        self._ids[head] = known
-        if len(self._ids) > IDS_MAX:
-            self._ids.popitem(last=False)
+    def guess_none(self, head: bytes) -> None:
+        """An id is taken for no schema's, for some time."""
+        self.guess(head, None)
+
+    def guess_key(self, head: bytes, for_ms: int | None = None) -> None:
+        """An id in front of a key is taken for no schema's, for some time."""
+        _put(self._keys, head, _Known(None, None, self._clock.monotonic_ms() + (for_ms or NONE_MS)))
+
+    def knows_key(self, head: bytes) -> bool:
+        """Whether an id is a version of the keys' subject."""
+        known = self._keys.get(head)
+        return known is not None and known.version is not None
 
     def knows(self, version: int) -> bool:
         """Whether `frame` can write this version."""
-        return version >= BY_ID or version in self._heads
+        parts = split_pair(version)
+        if parts is not None:
+            return parts[0] in self._key_heads and (not parts[1] or parts[1] in self._written)
+        return is_document(version) or split_message(version)[0] in self._written
 
-    # -- values out and in
+    # -- records out and in
 
-    def frame(self, value: bytes | None, version: int | None) -> tuple[bytes | None, list[Header]]:
-        """The value of a record, and its headers that concern it; raises UnknownVersion."""
-        if value is None:
-            return None, []
+    def frame(self, key: bytes | None, value: bytes | None, version: int | None) -> Framed:
+        """Key and value of a record, and its headers that concern them; raises UnknownVersion."""
         if version is None:
-            return value, [UNVERSIONED] if value[:1] == MAGIC and len(value) >= HEAD_BYTES else []
-        if version >= DOCUMENTS:
-            return value, schema_header(version - DOCUMENTS)
-        head = self._heads.get(version)
-        if head is None:
-            if version < BY_ID:
+            like = _looks_framed(value) or (self.keyed and _looks_framed(key))
+            return key, value, [UNVERSIONED] if like else []
+        if is_document(version):
+            return key, value, [] if value is None else schema_header(version - DOCUMENTS)
+        parts = split_pair(version)
+        if parts is not None:
+            if not self.knows(version):
                 raise UnknownVersion(self.topic, version)
-            head = MAGIC + (version - BY_ID).to_bytes(4, "big")
-        return head + value, []
+            if key is not None:
+                key = self._key_heads[parts[0]] + key
+            return (key, value, []) if not parts[1] else (key, self._framed(value, parts[1]), [])
+        return key, self._framed(value, version), []
+
+    def _framed(self, value: bytes | None, version: int) -> bytes | None:
+        if value is None:
+            return None
+        base, message = split_message(version)
+        written = self._written.get(base)
+        if written is None:
+            raise UnknownVersion(self.topic, version)
+        if written.indexes is None:
+            if message:
+                raise UnknownVersion(self.topic, version)
+            return written.head + value
+        if message >= len(written.indexes):
+            raise UnknownVersion(self.topic, version)
+        return written.head + written.indexes[message] + value
 
     def open(
-        self, values: list[bytes | None], headers: Sequence[Sequence[Header] | None]
+        self,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        headers: Sequence[Sequence[Header] | None],
     ) -> list[int | None] | None:
-        """Take the framing from values, in place; returns the versions, None where there is none.
+        """Take the framing from keys and values, in place; returns the versions, None where there is none.
 
         Raises UnknownSchemas, and changes nothing then.
         """
-        found: list[tuple[int, int]] = []
+        found: dict[int, int] = {}
+        opened: list[tuple[int, bytes]] = []
         unknown: set[bytes] = set()
         for at, value in enumerate(values):
-            if value is None or value[:1] != MAGIC or len(value) < HEAD_BYTES or _says(headers[at]):
+            if value is None or not _looks_framed(value) or _says(headers[at]):
                 continue
-            head = value[1:HEAD_BYTES]
-            known = self._ids.get(head)
-            if known is None or 0 < known.until_ms <= self._clock.monotonic_ms():
-                unknown.add(head)
+            known = self._known(self._values, value[1:HEAD_BYTES])
+            if known is None:
+                unknown.add(value[1:HEAD_BYTES])
             elif known.version is not None:
-                found.append((at, known.version))
+                message, end = 0, HEAD_BYTES
+                if known.messages is not None:
+                    message, end = _message(value, known.messages)
+                if message >= 0:
+                    found[at] = known.version + message * MESSAGE
+                    opened.append((at, value[end:]))
+        names = self._open_keys(keys, headers, found, unknown) if self.keyed is not False else ()
         if unknown:
             raise UnknownSchemas(unknown)
-        if not found:
-            return None
-        versions: list[int | None] = [None] * len(values)
-        for at, version in found:
-            versions[at] = version
-            values[at] = (values[at] or b"")[HEAD_BYTES:]
-        return versions
+        for at, key in names:
+            keys[at] = key
+        for at, value in opened:
+            values[at] = value
+        return [found.get(at) for at in range(len(values))] if found else None
+
+    def _open_keys(
+        self,
+        keys: Sequence[bytes | None],
+        headers: Sequence[Sequence[Header] | None],
+        found: dict[int, int],
+        unknown: Collection[bytes],
+    ) -> list[tuple[int, bytes]]:
+        """The keys without their framing; `found` gets the versions of pairs. Raises UnknownSchemas."""
+        opened: list[tuple[int, bytes]] = []
+        missing: set[bytes] = set()
+        for at, key in enumerate(keys):
+            if key is None or not _looks_framed(key) or _says(headers[at]):
+                continue
+            known = self._known(self._keys, key[1:HEAD_BYTES]) if self.keyed else None
+            if known is None:
+                missing.add(key[1:HEAD_BYTES])
+            elif known.version is not None:
+                version = pair(known.version, found.get(at, 0))
+                if version is not None:
+                    found[at] = version
+                    opened.append((at, key[HEAD_BYTES:]))
+        if missing:
+            raise UnknownSchemas(unknown, missing)
+        return opened
+
+    def _known(self, among: OrderedDict[bytes, _Known], head: bytes) -> _Known | None:
+        known = among.get(head)
+        return None if known is None or 0 < known.until_ms <= self._clock.monotonic_ms() else known
+
+
+def _put(among: OrderedDict[bytes, _Known], head: bytes, known: _Known) -> None:
+    among.pop(head, None)
+    among[head] = known
+    if len(among) > IDS_MAX:
+        among.popitem(last=False)
+
+
+def _message(value: bytes, messages: dict[bytes, int]) -> tuple[int, int]:
+    """Which message a Protobuf value is, and where it begins; -1 where it does not say."""
+    if value[HEAD_BYTES : HEAD_BYTES + 1] == MAGIC:
+        return 0, HEAD_BYTES + 1
+    count, at = _integer(value, HEAD_BYTES)
+    if count & 1 or count >> 1 > INDEXES_MAX:  # zigzag: an odd number is below 0
+        return -1, at
+    for _ in range(count >> 1):
+        _, at = _integer(value, at)
+    return messages.get(value[HEAD_BYTES:at], -1), at
+
+
+def _integer(value: bytes, at: int) -> tuple[int, int]:
+    """A varint of at most 5 bytes, and where it ends; -1 where there is none."""
+    number = 0
+    for shift, byte in enumerate(value[at : at + 5]):
+        number |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return number, at + shift + 1
+    return -1, at
+
+
+def _looks_framed(content: bytes | None) -> bool:
+    return content is not None and content[:1] == MAGIC and len(content) >= HEAD_BYTES
 
 
 def _says(headers: Sequence[Header] | None) -> bool:
@@ -166,10 +287,8 @@ def version_of(said: int | None, found: int | None) -> int | None:
     return said + DOCUMENTS if 0 <= said < DOCUMENTS else None
 
 
-def plain_value(
-    value: bytes | None, version: int | None, framing: Framing | None
-) -> tuple[bytes | None, list[Header]]:
-    """A record's value, and the headers that say of which schema it is; raises as `Framing.frame`."""
+def framed(key: bytes | None, value: bytes | None, version: int | None, framing: Framing | None) -> Framed:
+    """A record's key and value, and the headers that say of which schema it is; raises as `Framing.frame`."""
     if framing is not None:
-        return framing.frame(value, version)
-    return value, [] if version is None else schema_header(version)
+        return framing.frame(key, value, version)
+    return key, value, [] if version is None else schema_header(version)

@@ -35,7 +35,6 @@ class Group:
     def __init__(self, name: str, members: Members, outside: KafkaGroups, tasks: Tasks) -> None:
         self.name = name
         self.sources: dict[At, GroupSubscription] = {}
-        self.starts: dict[At, int] = {}  # where partitions begin that nothing was committed for
         self.assigned_at: dict[
             At, int
         ] = {}  # the partitions that this process has, and since which rebalance
@@ -208,8 +207,7 @@ class Group:
             saved = committed.get(source.at)
             cursor = None if saved is None else cursor_of(saved)
             if cursor is None:
-                saved, cursor = None, Cursor(self.starts.get(source.at, source.topic.first_offset))
-            self.starts.pop(source.at, None)
+                saved, cursor = None, Cursor(source.topic.first_offset)
             source.take_over(cursor, saved)
         self._take(
             [source.at for source in sources if source.at in self.assigned_at]

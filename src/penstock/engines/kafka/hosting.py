@@ -97,7 +97,7 @@ class Hosting:
             membership=self.groups,
             properties=properties,
         )
-        _bound(topic, made)
+        topic.bound(made)
         topic.subscriptions[name] = made
         self.groups.know(made)
         return made
@@ -120,7 +120,7 @@ class Hosting:
             compaction=Compaction(None),
             host=_Host(topic, self),
         )
-        _bound(topic, made)
+        topic.bound(made)
         topic.subscriptions[name] = made
         topic.followers.add(made.wake)
         return made
@@ -145,10 +145,6 @@ def check_type(topic: KafkaTopic, wanted: SubscriptionType) -> None:
             ErrorKind.BAD_PARAMETER,
             f"topic {topic.name} enables subscriptions of the types {names}, not {wanted.value}",
         )
-
-
-def _bound(topic: KafkaTopic, made: Subscription) -> None:
-    made.unacked_max = topic.policies.max_unacked_per_consumer
 
 
 def _check_room(most: int, count: int, what: str) -> None:

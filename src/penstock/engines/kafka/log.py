@@ -102,7 +102,7 @@ class KafkaLog(FollowedLog):
             try:
                 return entries_of(records, first, self.ledger, framings.framing(self.name))
             except UnknownSchemas as unknown:
-                await framings.learn_ids(self.name, unknown.ids)
+                await framings.learn_ids(self.name, unknown)
 
     async def read_at(self, offset: int, entries_max: int, bytes_max: int = READ_BYTES) -> list[Entry]:
         return await self.read(offset, entries_max, bytes_max)

@@ -1,13 +1,15 @@
 """Namespaces and policies before Kafka: kept as documents; what Kafka does itself is told it as the configuration of topics."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from penstock.engines.registry.namespaces import Namespaces
 from penstock.engines.registry.policies import Policies
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
-from penstock.model.policy import NamespacePolicies, Quota, Retention, TopicPolicies, TopicRate
+from penstock.model.policy import NamespacePolicies, Quota, Retention, TopicPolicies
 
 RETENTION_MS: Final = "retention.ms"
 RETENTION_BYTES: Final = "retention.bytes"
@@ -19,9 +21,6 @@ _REFUSED: Final = {
     "size_quota": "backlog quotas",
     "age_quota": "backlog quotas",
     "deduplication": "deduplication",
-    "publish_rate": "rates of publishing",
-    "dispatch_rate": "rates of delivery",
-    "subscription_dispatch_rate": "rates of delivery",
 }
 
 
@@ -35,8 +34,6 @@ def check_kept(policies: TopicPolicies) -> None:
 def _bounds(value: object) -> bool:
     if isinstance(value, Quota):
         return value.limit >= 0
-    if isinstance(value, TopicRate):
-        return value.bounded
     return bool(value)
 
 
@@ -56,6 +53,12 @@ def _retention_ms(kept: Retention) -> str:
 
 def _retention_bytes(kept: Retention) -> str:
     return "-1" if kept.mb < 0 else str(kept.mb << 20)
+
+
+def retention_of(configs: Mapping[str, str]) -> Retention:
+    """The retention that a topic's configuration means, in whole minutes and MiB; -1 is without bound."""
+    ms, size = int(configs.get(RETENTION_MS, -1)), int(configs.get(RETENTION_BYTES, -1))
+    return Retention(-(-ms // 60_000) if ms >= 0 else -1, -(-size >> 20) if size >= 0 else -1)
 
 
 def _cleanup(threshold: int, kept: Retention | None) -> str:
@@ -92,6 +95,11 @@ class KafkaPolicies(Policies):
     """`broker.Policies`. `apply` tells Kafka what other policies mean for a topic."""
 
     apply: Callable[[TopicName], Awaitable[None]]
+
+    def learn_defaults(self, configs: Mapping[str, str]) -> None:
+        """What Kafka's brokers keep of a topic that no policy says anything of, by the configuration of such a topic."""
+        retention = retention_of(configs)
+        self._defaults = msgspec.structs.replace(self._defaults, retention=retention)
 
     def configs(self, name: TopicName) -> dict[str, str]:
         """What Kafka is told of a topic's policies when it is created."""

@@ -22,7 +22,7 @@ from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.model.schema import SchemaInfo
 
 from .driver.record import NewRecord
-from .framing import plain_value
+from .framing import framed
 from .publishing import Posting, Publishing
 from .records import record_of
 from .topic import KafkaTopic
@@ -179,7 +179,7 @@ class Producer:
         topic = self._logs[self._router.choose(None, partition)]
         self.last_sequence_id = self._numbers.take(1)
         framing = await self._publishing.framing(self._topic, (schema_version,))
-        content, headers = plain_value(value, schema_version, framing)
+        _, content, headers = framed(None, value, schema_version, framing)
         offset = await self._publishing.one(topic, NewRecord(content, None, headers or None))
         self.published += 1
         return Placement(topic, topic.ledger, offset, offset, 1)

@@ -65,6 +65,8 @@ class Publishing:
     async def one(self, topic: KafkaTopic, record: NewRecord) -> int:
         """Store one record; returns its offset, or raises why it is not stored."""
         topic.check_open()
+        if topic.rates.publish is not None:
+            await topic.rates.publish.admit(1, record.size())
         began = _CLOCK.monotonic_ms()
         sent = self.records.send((topic.place.topic, topic.place.partition), (record,))
         (outcome,) = await finished(sent.future)
@@ -102,6 +104,8 @@ class Posting:
             topic = topics[partition]
             try:
                 topic.check_open()
+                if topic.rates.publish is not None:
+                    await topic.rates.publish.admit(len(records), sum(one.size() for one in records))
             except PenstockError as error:
                 for place in self._places[partition]:
                     self._results[place] = error

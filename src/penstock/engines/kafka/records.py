@@ -7,6 +7,7 @@ A record that no producer of ours numbered has its offset as sequence id, so tha
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final
 
 from penstock.model.entry import Entry, NewEntry
@@ -29,7 +30,7 @@ from penstock.wire.metadata import (
 )
 
 from .driver.record import Header, NewRecord, Record
-from .framing import Framing, plain_value, version_of
+from .framing import Framing, framed, version_of
 from .headers import (
     ENTRY,
     KEY,
@@ -41,6 +42,7 @@ from .headers import (
     read_properties,
     write_headers,
 )
+from .versions import PAIR
 
 _BEGIN: Final = b"\x0a\x00\x10"  # a producer without a name, and the tag of the sequence id
 _TIME_MAX: Final = 2**63 - 1
@@ -54,6 +56,8 @@ def _key_field(key: bytes) -> bytes:
 
 
 _KEYS: Final[Memo[bytes, bytes]] = Memo(_key_field)
+# Of keys that have a schema: they are base64, as Pulsar's are.
+_PAIR_KEYS: Final[Memo[bytes, bytes]] = Memo(lambda key: b"\x32" + sized(b64encode(key)) + b"\x88\x01\x01")
 _VERSIONS: Final[Memo[int, bytes]] = Memo(lambda version: b"\x82\x01" + sized(schema_version_bytes(version)))
 
 
@@ -71,7 +75,7 @@ def entries_of(
     values = [record.value() for record in records]
     keys = [record.key() for record in records]
     headers = [record.headers() for record in records]
-    versions = None if framing is None else framing.open(values, headers)
+    versions = None if framing is None else framing.open(keys, values, headers)
     if any(headers):
         data, delays = _data_of_each(first, times, keys, values, headers, versions, framing is not None)
     else:
@@ -100,7 +104,11 @@ def _plain_data(
         for number, time in zip(run_varints(first, len(times)), times, strict=True)
     ]
     if keys.count(None) < len(keys):
-        heads = [head if key is None else head + _KEYS[key] for head, key in zip(heads, keys, strict=True)]
+        pairs = repeat(False) if versions is None else map(_is_pair, versions)
+        heads = [
+            head if key is None else head + (_PAIR_KEYS if of_pair else _KEYS)[key]
+            for head, key, of_pair in zip(heads, keys, pairs, strict=False)
+        ]
     if versions is not None:
         heads = [
             head if version is None else head + _VERSIONS[version]
@@ -157,7 +165,7 @@ def _data_of(
     if given:
         head += properties(b"\x22", given)
     if key is not None:
-        head += _KEYS[key]
+        head += (_PAIR_KEYS if _is_pair(version) else _KEYS)[key]
     if version is not None:
         head += _VERSIONS[version]
     if value is None:
@@ -170,7 +178,10 @@ def _described(
 ) -> tuple[bytes, int]:
     message = said.message
     if key is not None:
-        message.key, message.key_is_base64 = _read_key(key, said.key_form)
+        of_pair = _is_pair(message.schema_version)
+        message.key, message.key_is_base64 = (
+            (b64encode(key).decode(), True) if of_pair else _read_key(key, said.key_form)
+        )
     message.null_value = value is None
     number = offset if message.sequence_id is None else message.sequence_id
     metadata = message_metadata(
@@ -186,6 +197,11 @@ def _kept_entry(head: bytes, payload: bytes | None) -> tuple[bytes, int] | None:
     except PenstockError:
         return None
     return join(head, payload or b""), max(0, signed(metadata.deliver_at_time))
+
+
+def _is_pair(version: int | None) -> bool:
+    """Whether a message's key has a schema, too."""
+    return version is not None and version >= PAIR
 
 
 def _read_key(key: bytes, form: bytes | None) -> tuple[str, bool]:
@@ -219,9 +235,10 @@ def record_of(
             return NewRecord(message.payload, _write_key(message)[0], [(ENTRY, metadata)])
         key, form = (None, None) if message.key is None else _write_key(message)
         headers = write_headers(message, producer, numbered=numbered)
-        value, more = plain_value(
-            None if message.null_value else message.payload, message.schema_version, framing
-        )
+        if _is_pair(message.schema_version):
+            form = None  # such a key is base64 for every reader
+        value = None if message.null_value else message.payload
+        key, value, more = framed(key, value, message.schema_version, framing)
         headers += more
         if form is not None:
             headers.append((KEY, form))
@@ -261,7 +278,7 @@ def records_of(entry: NewEntry, *, numbered: bool, framing: Framing | None = Non
     if plain is not None:
         made = []
         for payload in plain.payloads:
-            value, headers = plain_value(payload, plain.schema_version, framing)
+            _, value, headers = framed(None, payload, plain.schema_version, framing)
             made.append(NewRecord(value, None, headers or None, time))
         return made
     body, at = open_body(entry.data)

@@ -71,6 +71,7 @@ class GroupSubscription(Subscription):
         )
         self.suspended = True
         self.at: At = (topic.place.topic, topic.place.partition)
+        self.acks_left_out = 0  # of the last commit
         self.taking = False  # the cursor is being read: deliveries begin soon
         self.saved: Committed | None = None
         self.commits = False  # whether what the cursor says is to be committed here

@@ -14,7 +14,9 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 
+from .beginnings import Beginnings
 from .cursors import DELETED, Cursor, committed_cursor
+from .documents import Documents
 from .driver.record import At
 from .group import Group
 from .hosting import Hosting
@@ -33,9 +35,10 @@ LOOKS_MAX: Final = 8  # groups that are asked for their commits at once
 class KafkaSubscriptions:
     """`broker.Subscriptions`."""
 
-    def __init__(self, topics: KafkaTopics, hosting: Hosting, owners: Owners) -> None:
+    def __init__(self, topics: KafkaTopics, hosting: Hosting, owners: Owners, documents: Documents) -> None:
         self._topics = topics
         self._owners = owners
+        self._beginnings = Beginnings(documents)
         self._hosting = hosting
 
     # -- beginning
@@ -47,14 +50,16 @@ class KafkaSubscriptions:
         marks: Mapping[KafkaTopic, int],
         options: ConsumerOptions,
     ) -> bool:
-        """Have a cursor committed for each of these logs: where it is new to all, at its mark, else at the beginning.
+        """Have a cursor committed for each of these logs, at its mark; partitions that came since the others began at theirs
+        are begun at the beginning.
 
         Returns whether it is new. Raises SUBSCRIPTION_NOT_FOUND where a subscription is not made by consuming.
         """
         await self._owners.over(topics[0].name, name)
         group = self._hosting.groups.of(name)
         by_place = {_place(topic): topic for topic in topics}
-        committed = await group.committed(await self._every_place(topics))
+        every = await self._every_place(topics)
+        committed = await group.committed(every)
         missing = [place for place in by_place if place not in committed]
         if not missing:
             return False
@@ -64,10 +69,19 @@ class KafkaSubscriptions:
                 ErrorKind.SUBSCRIPTION_NOT_FOUND,
                 f"{topics[0].name} has no subscription {name}, and autoSubscriptionCreation is off",
             )
+        # Who names single partitions, as clients of Pulsar's protocol do, names all of them in turn.
+        came = known and len(every) == len(topics)
         starts = {
-            place: by_place[place].first_offset if known else marks[by_place[place]] for place in missing
+            place: by_place[place].first_offset if came else marks[by_place[place]] for place in missing
         }
-        await self._commit_starts(group, starts, options.type)
+        own = {place: mark for place, mark in starts.items() if mark != by_place[place].first_offset}
+        if not own:
+            await self._commit_starts(name, by_place, starts, options.type)
+            return not known
+        async with self._beginnings.agreed(group.name, own) as agreed:
+            there = await group.committed(starts)
+            starts = {place: mark for place, mark in (starts | agreed).items() if place not in there}
+            await self._commit_starts(name, by_place, starts, options.type)
         return not known
 
     async def _every_place(self, topics: Sequence[KafkaTopic]) -> list[At]:
@@ -78,17 +92,23 @@ class KafkaSubscriptions:
         return [(kafka, number) for number in range(max(1, len(names)))]
 
     async def _commit_starts(
-        self, group: Group, starts: Mapping[At, int], kind: SubscriptionType | None
+        self,
+        name: str,
+        topics: Mapping[At, KafkaTopic],
+        starts: Mapping[At, int],
+        kind: SubscriptionType | None,
     ) -> None:
+        group = self._hosting.groups.of(name)
         changes = {place: committed_cursor(OffsetSet(mark), kind)[0] for place, mark in starts.items()}
         try:
             await group.commit_outside(changes)
         except PenstockError as error:
             if error.kind is not ErrorKind.SUBSCRIPTION_BUSY:
                 raise
-            # Others are members: another process is beginning, or has consumers of other topics. Who gets a partition that
-            # has no cursor begins where it was told to, or at the beginning.
-            group.starts |= starts
+            # Others are members: another process has begun meanwhile, or has consumers of other topics.
+            there = await group.committed(starts)
+            for place in starts.keys() - there.keys():
+                await self._owners.move(self._hosting.durable(topics[place], name), starts[place], skip=False)
 
     # -- as an administrator sees them
 

@@ -1,7 +1,11 @@
 """A topic or partition as this server uses it: its log, and who publishes and consumes here."""
 
+from typing import cast
+
 from penstock.broker.topic import MetaStore
 from penstock.engines.shared.cluster_topic import ClusterTopic
+from penstock.engines.shared.topic_rates import TopicRates
+from penstock.engines.subscription import Subscription
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.policy import InForce
@@ -23,10 +27,27 @@ class KafkaTopic(KafkaLog, ClusterTopic):
         clock: Clock,
         policies: InForce,
         documents: MetaStore,
+        hold_ms: int,
     ) -> None:
         super().__init__(name, place, fetcher, clock)
         ClusterTopic.__init__(self, clock, policies)
         self.documents = documents
+        self.rates = TopicRates(clock, hold_ms)  # in this process
+        self.apply(policies)
+
+    def apply(self, policies: InForce) -> None:
+        """Have these policies bound the topic from now on."""
+        self.policies = policies
+        self.rates.apply(policies)
+        for subscription in self.subscriptions.values():
+            self.bound(cast(Subscription, subscription))
+
+    def bound(self, subscription: Subscription) -> None:
+        """Have the topic's policies bound a subscription."""
+        subscription.unacked_max = self.policies.max_unacked_per_consumer
+        self.rates.bound(self.policies, subscription)
+        for consumer in subscription.consumers:
+            consumer.bound_unacked()
 
     @property
     def in_use(self) -> bool:

@@ -121,7 +121,8 @@ class KafkaTopics(KnownTopics):
             raise self.missing(name)
         partition = max(0, name.partition) if of != name else 0
         place = Place(self.naming.kafka_name(of), partition, ledger_of(found.id, partition))
-        topic = KafkaTopic(name, place, self._fetcher, self._clock, self._in_force(name), self._documents)
+        policies, hold_ms = self._in_force(name), self._settings.quota_hold_ms
+        topic = KafkaTopic(name, place, self._fetcher, self._clock, policies, self._documents, hold_ms)
         topic.framings = self.registry
         await topic.refresh()
         there = self._open.setdefault(name, topic)  # another call may have been quicker
@@ -248,7 +249,7 @@ class KafkaTopics(KnownTopics):
         """Have the policies of now bound the open topics that they concern."""
         for topic in self.open_topics:
             if concerns(topic.name):
-                topic.policies = self._in_force(topic.name)
+                topic.apply(self._in_force(topic.name))
 
     def _tell(self, name: TopicName) -> None:
         for listener in list(self.listeners):
@@ -285,6 +286,7 @@ def _close(topic: KafkaTopic, *, deleted: bool) -> None:
     """A topic is used no more: one that was deleted takes its producers and consumers along."""
     topic.end(deleted=deleted)
     gone = PenstockError(ErrorKind.TOPIC_NOT_FOUND, f"{topic.name} was deleted")
+    topic.rates.end(gone)
     for producer in list(topic.producers.values()):
         producer.close(gone)
     for subscription in list(topic.subscriptions.values()):

@@ -54,6 +54,8 @@ class SeekingConsumer(Receiver, Protocol):
 class Subscription:
     """`broker.Subscription`. Its figures are what `refresh` learned last, and what goes through this process."""
 
+    acks_left_out: int | None = None
+
     def __init__(self, admin: Admin, topic: Topic, name: str) -> None:
         self.topic = topic
         self.name = name

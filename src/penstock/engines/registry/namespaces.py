@@ -103,9 +103,10 @@ class Namespaces:
 
     async def update(self, name: NamespaceName, policies: NamespacePolicies) -> None:
         """Set a namespace's policies, durably before they count."""
-        documents: list[tuple[str, str, bytes | None]] = [(KIND, str(name), msgspec.json.encode(policies))]
+        documents: list[tuple[str, str, bytes | None]] = []
         if name.tenant not in self._tenants:
             documents.append((TENANT, name.tenant, b"{}"))
+        documents.append((KIND, str(name), msgspec.json.encode(policies)))
         await self._store.save_meta(documents)
         self._policies[name] = policies
         self._tenants.setdefault(name.tenant, TenantInfo())

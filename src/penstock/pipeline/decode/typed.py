@@ -11,7 +11,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import one_version
-from penstock.pipeline.rows.rows import Place
+from penstock.pipeline.rows.columns import VERSION
+from penstock.pipeline.rows.place import Place
 
 from .arrays import at_rows
 from .decoders import decoder_for
@@ -19,8 +20,6 @@ from .payloads import PairDecoder, decode, padded
 from .plan import ERROR, KEY, RAW, Plan
 from .raw import Ints
 from .shapes import arrow_type
-
-VERSION = "schema_version"  # the raw rows must have this column
 
 RUN_ROWS: Final = 50  # of one version in a row: fewer are cheaper to take one by one
 

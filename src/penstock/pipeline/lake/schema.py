@@ -69,7 +69,10 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Any] 
         if constants is not None and field.name in constants:
             arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows))
         elif field.name in names:
-            arrays.append(_cast(batch.column(names[field.name]), field.type))
+            try:
+                arrays.append(_cast(batch.column(names[field.name]), field.type))
+            except pa.ArrowInvalid as error:
+                raise PipelineError(f"column {field.name}: {error}") from None
         else:
             arrays.append(pa.nulls(batch.num_rows, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

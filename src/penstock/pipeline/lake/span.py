@@ -14,7 +14,7 @@ from penstock.pipeline.decode.plan import Plan
 from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.http.logs import Log
 from penstock.pipeline.rows import columns
-from penstock.pipeline.rows.rows import Place
+from penstock.pipeline.rows.place import Place
 from penstock.pipeline.source.offsets import Range, ranges
 from penstock.pipeline.source.query import TopicReader
 from penstock.pipeline.source.tasks import Split, raw_include, splits_for

@@ -12,6 +12,8 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
+VERSION: Final = "schema_version"  # which decoding starts from
+
 BASIC: Final[dict[str, t.DataType]] = {
     "key": t.BinaryType(),
     "value": t.BinaryType(),
@@ -28,7 +30,7 @@ INCLUDABLE: Final[dict[str, t.DataType]] = {
     "message_id": t.StringType(),
     "producer_name": t.StringType(),
     "sequence_id": t.LongType(),
-    "schema_version": t.LongType(),
+    VERSION: t.LongType(),
     "ordering_key": t.BinaryType(),
     "deliver_at": t.TimestampType(),
 }

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -19,21 +18,13 @@ from . import columns
 from .entries import Frame, Opened, open_entry
 from .fields import Fields, Ints, find_values, read_fields
 from .ids import message_ids
+from .place import Place
 from .properties import properties
 
 BLOCK_ROWS: Final = 16_384  # makes the calls of numpy and Arrow cheap; twice as many gain nothing
 BLOCK_BYTES: Final = 4 << 20
 
 _US: Final = 1000  # us in a ms
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Whose entries they are."""
-
-    topic: str
-    partition: int
-    ledger: int
-    partitioned: bool = True  # whether message ids name the partition
 
 
 def decode(

@@ -4,6 +4,7 @@ Spark hands on what Python raised as text: in a query's exception, around a job'
 traceback. What matters is the last line of that traceback, and in whose code it was raised.
 """
 
+import errno
 import re
 from enum import Enum
 from typing import Final, NamedTuple
@@ -34,10 +35,11 @@ class ErrorClass(Enum):
 
 
 class Cause(NamedTuple):
-    """Why a pipeline failed."""
+    """Why a pipeline failed. `code` is what tells the place: the part of a query, or the file of a function."""
 
     kind: ErrorClass
     sentence: str
+    code: str = ""
 
 
 _DEPTH_MAX: Final = 20
@@ -52,7 +54,16 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\.?")
 _POSITION: Final = re.compile(r"[;,]?\s*\(?line (\d+),? pos (\d+)\)?;?")
 _CONDITION: Final = re.compile(r"^\[[\w.]+\]\s*")
-_MARK: Final = re.compile(r"^(\[PENSTOCK_\w+\]\s*)+")
+_MARK: Final = re.compile(r"^(\[PENSTOCK_[\w ]+\]\s*)+")
+_TROUBLE: Final = re.compile(r"^\[PENSTOCK_TROUBLE (\w+)\] ")
+
+# A value that an expression of the user's does not take, or an error that it raises: the same next time.
+_DATA: Final = re.compile(r"SQLSTATE: (?:22\w{3}|P0001)")
+_QUERY: Final = re.compile(r"^== SQL.* ==\n(.*)\n( *)(\^+)", re.MULTILINE)
+
+_LIBRARIES: Final = ("/lib/python3", "/site-packages/", "/pyspark/", "/pyspark.zip/")
+_ERRNO: Final = re.compile(r"\[Errno (\d+)\] (.*?)(?:: '(.*?)')?(?: -> '(.*?)')?$")
+_REFUSED: Final = (errno.EPERM, errno.EACCES, errno.EROFS)
 _EXPECTATION: Final = re.compile(r"expectation '.*' of \w+ does not hold: .*")
 
 # Spark's names for state that the steps, or the schema of what they read, no longer fit.
@@ -79,11 +90,13 @@ _CLASSES: Final = {
 def cause_of(error: BaseException) -> Cause:
     """The class and the sentence of whatever a pipeline failed with."""
     if isinstance(error, PenstockError):
-        return Cause(_kind(error), _MARK.sub("", error.message))
+        return _marked(error.message) or Cause(_kind(error), _MARK.sub("", error.message))
     if isinstance(error, PySparkException):
         return _spark_cause(error)
     if (java := getattr(error, "java_exception", None)) is not None:  # which has no exception of Python's
         return Cause(ErrorClass.UNKNOWN, _first_line(str(java.getMessage())))
+    if isinstance(error, OSError):
+        return _of_system(type(error).__name__, str(error))
     return Cause(
         ErrorClass.UNKNOWN, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     )
@@ -116,6 +129,8 @@ def _spark_cause(error: PySparkException) -> Cause:
         return Cause(ErrorClass.EXPECTATION, _STATE.sub("", found[0]).strip())
     if _TRACEBACK in text:
         return _python_cause(text.rpartition(_TRACEBACK)[2])
+    if _DATA.search(text):
+        return _of_query(text)
     plan = isinstance(error, AnalysisException) and not isinstance(error, StreamingQueryException)
     return Cause(ErrorClass.PLAN if plan else ErrorClass.UNKNOWN, _first_line(text))
 
@@ -145,12 +160,51 @@ def _python_cause(trace: str) -> Cause:
     name = full.rpartition(".")[2]
     if full.startswith("penstock.") and "(option onNewSchema=fail)" in said:
         return Cause(ErrorClass.SCHEMA, said)
+    if full.startswith("penstock.") and (marked := _marked(raised[-1][2] or "")):
+        return marked
     if full.startswith("penstock."):
         return Cause(_CLASSES.get(name, _remote(said)), said or name)
-    if places and any(part in places[-1][0] for part in ("/penstock/", "/pyspark/", "/pyspark.zip/")):
-        return Cause(ErrorClass.UNKNOWN, f"{name}: {said}")
-    where = f" ({places[-1][0]}, line {places[-1][1]}, in {places[-1][2]})" if places else ""
-    return Cause(ErrorClass.USER_CODE, f"{name}: {said}{where}" if said else f"{name}{where}")
+    if full.startswith("pyspark.errors.") and _DATA.search(trace):
+        return _of_query(trace[raised[-1].start(2) :])
+    place = next((place for place in reversed(places) if not _is_library(place[0])), None)
+    place = place or (places[-1] if places else None)
+    if place and any(part in place[0] for part in ("/penstock/", "/pyspark/", "/pyspark.zip/")):
+        return _of_system(name, said)
+    where = f" ({place[0]}, line {place[1]}, in {place[2]})" if place else ""
+    sentence = f"{name}: {said}{where}" if said else f"{name}{where}"
+    return Cause(ErrorClass.USER_CODE, sentence, place[0] if place else "")
+
+
+def _is_library(file: str) -> bool:
+    """Whether a place in a traceback says less than the one that called it."""
+    if "/penstock/" in file:
+        return False
+    return not file.startswith("/") or any(part in file for part in _LIBRARIES)
+
+
+def _marked(message: str) -> Cause | None:
+    """The cause that was told where it happened."""
+    found = _TROUBLE.match(message)
+    return Cause(ErrorClass(found[1]), message[found.end() :]) if found else None
+
+
+def _of_system(name: str, said: str) -> Cause:
+    """What the system refused to our own code, and whatever else was raised there."""
+    found = _ERRNO.match(said)
+    if found is None:
+        return Cause(ErrorClass.UNKNOWN, f"{name}: {said}" if said else name)
+    kind = ErrorClass.ACCESS if int(found[1]) in _REFUSED else ErrorClass.UNKNOWN
+    place = f"{found[3]}: " if found[3] else ""
+    return Cause(kind, f"{place}{found[2]}" if place else f"{name}: {said}")
+
+
+def _of_query(text: str) -> Cause:
+    """A value that a query does not take, with the part of the query that says so."""
+    sentence, found = _first_line(text), _QUERY.search(text)
+    if found is None:
+        return Cause(ErrorClass.USER_CODE, sentence)
+    part = found[1][len(found[2]) : len(found[2]) + len(found[3])]
+    return Cause(ErrorClass.USER_CODE, f"{sentence} (in {part})", part)
 
 
 def _remote(said: str) -> ErrorClass:

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.spec.spec import Spec, fingerprint, source_topics
+from penstock.pipeline.spec.spec import Spec, fingerprint, goes_on, source_topics
 
 T = TypeVar("T")
 
@@ -65,7 +65,8 @@ class Folder:
                 " folder"
             )
         begun = (self.checkpoint / "metadata").exists()  # before, nothing of the sources is remembered
-        if begun and owner.fingerprint != fingerprint(spec):
+        same = owner.fingerprint == fingerprint(spec)
+        if begun and not same and not goes_on(owner.sources, source_topics(spec)):
             raise PipelineError(
                 f"the checkpoint in {self.home} was made for {_listed(owner.sources)}, but {spec.file} now reads"
                 f" {_listed(source_topics(spec))}: give the pipeline another name, or run full-refresh"

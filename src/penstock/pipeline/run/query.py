@@ -26,10 +26,12 @@ from penstock.pipeline.spec.spec import Source, Spec, Step
 
 from .causes import spark_sentence
 from .checks import DEAD, rejects
+from .failures import BatchSinks, at_sink, of_batch, sink_place
 from .folder import Folder
 from .lateness import BatchWatermark, begun
 from .outputs import Outputs, collect_outputs, sink_columns
 from .preflight import preflight
+from .tables import check_tables
 from .views import build_views, session_for
 from .writing import RESULT, commit, row_writer
 
@@ -42,7 +44,7 @@ def start_query(
 ) -> StreamingQuery:
     """Start it; from here on the checkpoint is in use."""
     sinks = open_sinks(spec, outputs)
-    write = row_writer(sinks)
+    write = row_writer(sinks, {name: sink_place(spec, name) for name in sinks})
     writer = BatchWriter(spec, {name: sink for name, (sink, _) in sinks.items()}, watermark, checkpoint)
     frame = outputs.frame
     if any(sink.at_once for sink, _ in sinks.values()):
@@ -73,15 +75,17 @@ def open_sinks(spec: Spec, outputs: Outputs) -> dict[str, tuple[Any, tuple[str, 
         if sink.path:
             from penstock.pipeline.lake.sink import StreamWriter
 
-            table = StreamWriter(table_options(sink), schema, overwrite=False, suffix=suffix)
-            table.create()
+            with at_sink(f"{spec.file}: {sink_place(spec, name)}"):
+                table = StreamWriter(table_options(sink), schema, overwrite=False, suffix=suffix)
+                table.create()
             sinks[name] = table, (column,)
             continue
         columns: tuple[str, ...] = (column,)
         options = topic_options(spec, sink)
         if waiting and sink.topic:
             waiting, options[DEAD_LETTERS], columns = False, spec.dead_letters, (column, DEAD)
-        sinks[name] = TopicStreamWriter(options, schema, suffix=suffix), columns
+        with at_sink(f"{spec.file}: {sink_place(spec, name)}"):
+            sinks[name] = TopicStreamWriter(options, schema, suffix=suffix), columns
     if waiting:
         options = server_options(spec.server) | dict.fromkeys(("topic", DEAD_LETTERS), spec.dead_letters)
         schema = StructType([StructField("value", BinaryType())])
@@ -133,14 +137,18 @@ class BatchWriter:
         self.before: Any = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
+        with of_batch(self._spec, number, at_once=self.before is not None) as sinks:
+            self._write(batch, number, sinks)
+        self._unseen = False
+        self._watermark.advance(number)
+
+    def _write(self, batch: DataFrame, number: int, sinks: BatchSinks) -> None:
         self._watermark.check(number)
         nothing: dict[str, WriterCommitMessage] = {}
         if self._unseen:
             query = query_id(self._checkpoint)
             nothing = {name: writer.nothing(query, number) for name, writer in self._writers.items()}
-        commit(self._writers, self._written(batch), number, nothing)
-        self._unseen = False
-        self._watermark.advance(number)
+        commit(self._writers, self._written(batch), number, nothing, sinks.writing)
 
     def _written(self, batch: DataFrame) -> list[Any]:
         if self.before is None:
@@ -191,6 +199,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
         rows = views[sink.input].frame
         sinks[name] = dict(rows.select(*sink_columns(spec, name, rows)).dtypes)
     check_streaming(spec, session, outputs.frame)
+    check_tables(spec, views)
     return Checked(
         views={name: dict(view.frame.dtypes) for name, view in views.items()},
         sinks=sinks,

@@ -23,6 +23,7 @@ from penstock.pipeline.spec.spec import Spec
 
 from . import events
 from .causes import Cause, cause_of
+from .failures import told
 from .folder import Folder, Owner
 from .lateness import BatchWatermark
 from .outputs import collect_outputs
@@ -101,7 +102,7 @@ class Runner:
         with suppress(Exception):  # of a JVM that is gone
             self._spark.streams.removeListener(listener)
         error = query.exception()
-        return None if error is None else cause_of(error)
+        return None if error is None else told(self._spec, cause_of(error))
 
 
 class _Listener(StreamingQueryListener):

@@ -52,7 +52,9 @@ def read_twice(frame: DataFrame) -> DataFrame:
     """The same rows, to be read by several branches; `frame` itself where that cannot be."""
     if not shareable(frame):
         return frame
-    rows = shared(frame, **{ROW: f.struct(*(f.col(f"`{name}`") for name in frame.columns))})
+    row = f.struct(*(f.col(f"`{name}`") for name in frame.columns))
+    # What can be null, as far as the optimizer knows: else it would forget the filter and choose columns again.
+    rows = shared(frame, **{ROW: f.when(f.spark_partition_id() >= 0, row)})
     found = branch(rows, f.col(ROW).isNotNull()).select(f"{ROW}.*")
     # A watermark lives in the columns' metadata.
     kept = [each.metadata for each in found.schema] == [each.metadata for each in frame.schema]

@@ -11,13 +11,15 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql.datasource import WriterCommitMessage
+
+from .failures import at_sink
 
 RESULT: Final = "sink STRING, message BINARY"
 _SCHEMA: Final = pa.schema([("sink", pa.string()), ("message", pa.binary())])
@@ -27,11 +29,16 @@ Rows = Iterator[pa.RecordBatch]
 Write = Callable[[Rows], WriterCommitMessage]
 
 
-def row_writer(sinks: Mapping[str, tuple[Any, tuple[str, ...]]]) -> Callable[[Rows], Rows]:
-    """For `mapInArrow`: a task's rows to each sink's writer, which takes those of its columns of structs."""
+def row_writer(
+    sinks: Mapping[str, tuple[Any, tuple[str, ...]]], places: Mapping[str, str]
+) -> Callable[[Rows], Rows]:
+    """For `mapInArrow`: a task's rows to each sink's writer, which takes those of its columns of structs.
+
+    `places` name the sinks in what the task raises.
+    """
 
     def write_rows(batches: Rows) -> Rows:
-        lanes = {name: _Lane(writer.write) for name, (writer, _) in sinks.items()}
+        lanes = {name: _Lane(writer.write, places[name]) for name, (writer, _) in sinks.items()}
         try:
             for batch in batches:
                 for name, (_, columns) in sinks.items():
@@ -53,9 +60,14 @@ def row_writer(sinks: Mapping[str, tuple[Any, tuple[str, ...]]]) -> Callable[[Ro
 
 
 def commit(
-    writers: Mapping[str, Any], found: list[Row], batch: int, nothing: Mapping[str, WriterCommitMessage]
+    writers: Mapping[str, Any],
+    found: list[Row],
+    batch: int,
+    nothing: Mapping[str, WriterCommitMessage],
+    writing: Callable[[str], AbstractContextManager[None]],
 ) -> None:
-    """Make visible what the tasks wrote, in all sinks at once; `nothing` is what those say that got no rows.
+    """Make visible what the tasks wrote, in all sinks at once; `nothing` is what those say that got no rows; `writing`
+    is told of each sink.
 
     Raises the first error, when all are done: a sink that has the batch takes it for a repeat the next time.
     """
@@ -67,8 +79,13 @@ def commit(
         messages.setdefault(name, [message])
     if not messages:
         return
+
+    def one(name: str, said: list[WriterCommitMessage]) -> None:
+        with writing(name):
+            writers[name].commit(said, batch)
+
     with ThreadPoolExecutor(len(messages), "commit") as threads:
-        done = [threads.submit(writers[name].commit, said, batch) for name, said in messages.items()]
+        done = [threads.submit(one, name, said) for name, said in messages.items()]
     for each in done:
         each.result()
 
@@ -82,8 +99,9 @@ def _rows(column: Any) -> pa.RecordBatch:
 class _Lane:
     """A sink's writer in a thread of its own, which begins with the first rows."""
 
-    def __init__(self, write: Write) -> None:
+    def __init__(self, write: Write, place: str) -> None:
         self._write = write
+        self._place = place
         self._waiting: queue.Queue[pa.RecordBatch | None] = queue.Queue(_WAITING_MAX)
         self._thread: threading.Thread | None = None
         self._message: WriterCommitMessage | None = None
@@ -121,7 +139,8 @@ class _Lane:
 
     def _work(self) -> None:
         try:
-            self._message = self._write(self._rows())
+            with at_sink(self._place):
+                self._message = self._write(self._rows())
         except BaseException as error:
             self._error = error
 

@@ -22,6 +22,7 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import StageKey
 from penstock.pipeline.errors import BatchConflict, PipelineError
+from penstock.pipeline.garbage import freeze_modules
 from penstock.pipeline.http.retry import AWAY_S, retrying
 from penstock.pipeline.http.stages import StageCount, Stages
 
@@ -128,6 +129,7 @@ class TopicSink:
                 "%s is written at least once: the server has no staged publishing, as the Pulsar cluster behind it has no transactions",
                 options.topic or "what column topic names",
             )
+        freeze_modules("write planning")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
@@ -146,6 +148,7 @@ class TopicSink:
         count = None
         if isinstance(entry_writer, StagingWriter) and entry_writer.parts:
             count = entry_writer.count(task.messages.total())
+        freeze_modules("write")
         return Written(identity, count, task.messages)
 
     def _identify(self) -> tuple[Identity, str]:

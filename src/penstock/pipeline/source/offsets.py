@@ -39,7 +39,13 @@ class Listed(msgspec.Struct, frozen=True):
     offsets: dict[str, dict[int, int]]
 
 
-Where = End | Time | Listed
+class ListedTimes(msgspec.Struct, frozen=True):
+    """A time, as of `Time`, for each partition of each topic that is listed."""
+
+    times: dict[str, dict[int, int]]
+
+
+Where = End | Time | Listed | ListedTimes
 
 
 class Range(msgspec.Struct, frozen=True, order=True):
@@ -65,6 +71,14 @@ def parse_where(option: str, text: str) -> Where:
         case "latest":
             return End.LATEST
     return Listed(parse(option, text))
+
+
+def parse_times(option: str, text: str) -> ListedTimes:
+    """Times in ms since the epoch from JSON, by full topic name."""
+    found = parse(option, text)
+    if any(ms < 0 for times in found.values() for ms in times.values()):
+        raise PipelineError(f"option {option}: a time is ms since the epoch, from 0 on")
+    return ListedTimes(found)
 
 
 def parse(option: str, text: str) -> dict[str, dict[int, int]]:
@@ -98,7 +112,11 @@ def write(offsets: Mapping[str, Mapping[int, int]]) -> str:
 
 def times(*wheres: Where) -> list[int]:
     """The times whose offsets `ranges` will need."""
-    return sorted({where.ms for where in wheres if isinstance(where, Time)})
+    found = {where.ms for where in wheres if isinstance(where, Time)}
+    for where in wheres:
+        if isinstance(where, ListedTimes):
+            found.update(ms for listed in where.times.values() for ms in listed.values())
+    return sorted(found)
 
 
 def ranges(logs: Iterable[Log], start: Where, end: Where, *, fail_on_data_loss: bool = True) -> list[Range]:
@@ -133,10 +151,11 @@ def ranges(logs: Iterable[Log], start: Where, end: Where, *, fail_on_data_loss: 
 
 def check_listed(option: str, where: Where, logs: list[Log]) -> None:
     """What an option lists must be part of the query: a slip of the pen would read too much or nothing."""
-    if not isinstance(where, Listed):
+    if not isinstance(where, Listed | ListedTimes):
         return
+    listed = where.offsets if isinstance(where, Listed) else where.times
     there = {(log.topic, log.partition) for log in logs}
-    for topic, partitions in where.offsets.items():
+    for topic, partitions in listed.items():
         for partition in partitions:
             if (topic, partition) not in there:
                 raise PipelineError(
@@ -153,6 +172,9 @@ def resolve(where: Where, log: Log, unlisted: int) -> int:
             return log.latest
         case Time(ms):
             return log.at[ms]
+        case ListedTimes(listed):
+            time = listed.get(log.topic, {}).get(log.partition)
+            return unlisted if time is None else log.at[time]
         case Listed(offsets):
             offset = offsets.get(log.topic, {}).get(log.partition, unlisted)
             return {EARLIEST_MARK: log.earliest, LATEST_MARK: log.latest}.get(offset, offset)

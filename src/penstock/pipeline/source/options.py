@@ -16,7 +16,7 @@ from penstock.pipeline.options import NAMES as SERVER_NAMES
 from penstock.pipeline.options import flag, named, number, parse_server
 from penstock.pipeline.rows import columns
 
-from .offsets import End, Time, Where, parse_where
+from .offsets import End, Time, Where, parse_times, parse_where
 
 POLL_MS_MAX: Final = 20_000  # a server's answer is waited for no longer than 30 s
 POLL_MS: Final = 100  # Spark itself would ask 75 times a second
@@ -33,6 +33,8 @@ _NAMES: Final = (
     "endingOffsets",
     "startingTimestamp",
     "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
     "include",
     "minPartitions",
     "maxRecordsPerPartition",
@@ -52,7 +54,7 @@ _HINTS: Final = {
     "topicspattern": "a pattern of topics is option subscribePattern",
 }
 _STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "pollInterval", "subscription")
-_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "archive")
+_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "archive")
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -237,9 +239,12 @@ def _subscription(text: str) -> str:
 
 
 def _where(texts: dict[str, str], which: str, default: Where) -> Where:
-    offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
-    if offsets in texts and timestamp in texts:
-        raise PipelineError(f"options {offsets} and {timestamp} exclude one another")
+    offsets, timestamp, by_time = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
+    named = [name for name in (offsets, timestamp, by_time) if name in texts]
+    if len(named) > 1:
+        raise PipelineError(f"options {' and '.join(named)} exclude one another")
     if timestamp in texts:
         return Time(number(texts, timestamp, 0, least=0))
+    if by_time in texts:
+        return parse_times(by_time, texts[by_time])
     return parse_where(offsets, texts[offsets]) if offsets in texts else default

@@ -7,7 +7,7 @@ So the schema carries the options, as metadata of its first column. Only the sch
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -16,14 +16,17 @@ from pyspark.sql.types import StructField, StructType
 from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.pipeline.decode.plan import Plan, make_plan
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.garbage import freeze_modules
 from penstock.pipeline.http.logs import Log, Look, look
 from penstock.pipeline.rows import columns
 
 from .offsets import ranges, times
 from .options import Options, parse_options
 from .tasks import read_split, splits_for
+
+if TYPE_CHECKING:
+    from penstock.pipeline.decode.plan import Plan
 
 _METADATA: Final = "penstock.options"
 
@@ -100,10 +103,11 @@ def table_schema(given: Mapping[str, str]) -> StructType:
     options, declared = given_options(given)
     parsed = parse_options(options)
     schema = _table_columns(parsed, plan_for(parsed))
+    freeze_modules("schema")
     return carry(schema, options) if declared else schema
 
 
-def check_schema(schema: StructType, options: Options, plan: Plan | None = None) -> None:
+def check_schema(schema: StructType, options: Options, plan: "Plan | None" = None) -> None:
     """A schema that the user gave must be the table's own: columns are chosen with `include`."""
     given, expected = schema.simpleString(), _table_columns(options, plan).simpleString()
     if given != expected:
@@ -113,7 +117,7 @@ def check_schema(schema: StructType, options: Options, plan: Plan | None = None)
         )
 
 
-def plan_for(options: Options, given: StructType | None = None) -> Plan | None:
+def plan_for(options: Options, given: StructType | None = None) -> "Plan | None":
     """How the query's values are decoded, planned once on the driver; None where they stay bytes.
 
     `given` is the schema that an earlier plan made: Spark asks for it first, and reads with it later. Raises
@@ -121,6 +125,8 @@ def plan_for(options: Options, given: StructType | None = None) -> Plan | None:
     """
     if options.typed is None:
         return None
+    from penstock.pipeline.decode.plan import make_plan
+
     with HttpClient(options.server) as client:
         topics = [str(topic) for topic in options.topics]
         if options.pattern is not None:
@@ -130,7 +136,7 @@ def plan_for(options: Options, given: StructType | None = None) -> Plan | None:
         return make_plan(client, options.typed, options.server, topics, given)
 
 
-def _table_columns(options: Options, plan: Plan | None) -> StructType:
+def _table_columns(options: Options, plan: "Plan | None") -> StructType:
     plain = columns.spark_schema(options.include)
     return plain if plan is None else plan.columns(plain)
 
@@ -151,7 +157,9 @@ class TopicReader(DataSourceReader):
         options = self._options
         with HttpClient(options.server) as client:
             found = ask(client, options, times=times(options.start, options.end))
-        return self.tasks(check_there(options, found))
+        tasks = self.tasks(check_there(options, found))
+        freeze_modules("read planning")
+        return tasks
 
     def tasks(self, logs: Sequence[Log]) -> list[InputPartition]:
         """The tasks that read what the options want of these logs."""

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,7 +19,6 @@ from pyspark.sql.types import StructType
 from penstock.client.http import HttpClient
 from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
-from penstock.pipeline.decode.plan import Watch
 from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.http.logs import Look, Size, sizes
 from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, retrying
@@ -43,6 +42,9 @@ from .options import parse_options
 from .query import ask, carried, check_schema, check_there, plan_for
 from .tasks import read_split, splits_for
 
+if TYPE_CHECKING:
+    from penstock.pipeline.decode.plan import Plan, Watch
+
 log = logging.getLogger(__name__)
 
 
@@ -57,7 +59,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = parse_options(carried(schema, given), stream=True)
         self._plan = plan_for(self._options, schema)
         check_schema(schema, self._options, self._plan)
-        self._watch = Watch(self._plan)
+        self._watch = None if self._plan is None else _watch(self._plan)
         self._client: HttpClient | None = None
         self._poll_interval = PollInterval(self._options.poll_ms)
         self._follower = Follower(self._options.subscription)
@@ -110,7 +112,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _next(self, start: dict[str, Any], before: Marks, limit: ReadLimit) -> dict[str, Any]:
-        self._watch.look(self._http)
+        if self._watch is not None:
+            self._watch.look(self._http)
         if not before.initial:
             self._follower.follow(self._http, before)
         seen = self._look(self._poll_interval.wait_ms if start == self._idle_at else 0)
@@ -223,3 +226,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             key: min(takes[key], cuts[key].end - found.begins[key])
             for key in fit({key: cut.bytes for key, cut in cuts.items()}, size, turn)
         }
+
+
+def _watch(plan: "Plan") -> "Watch":
+    from penstock.pipeline.decode.plan import Watch
+
+    return Watch(plan)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from penstock.pipeline.errors import PipelineError
@@ -65,16 +66,36 @@ def _start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:
     if start in ("earliest", "latest"):
         return {"startingOffsets": str(start)}
     if isinstance(start, Mapping):
+        option = "startingOffsets"
+        if times := _listed_times(start):
+            start, option = times, "startingOffsetsByTimestamp"
         for topic, partitions in start.items():
             if not isinstance(partitions, Mapping) or not all(
                 str(p).isdigit() and type(offset) is int for p, offset in partitions.items()
             ):
                 raise PipelineError(
-                    f"{spec.file}: [sources.{name}] start: expected offsets by partition, like"
-                    f" {{ {topic} = {{ 0 = 123 }} }}"
+                    f"{spec.file}: [sources.{name}] start: expected offsets or times by partition, like"
+                    f" {{ {topic} = {{ 0 = 123 }} }} or {{ {topic} = {{ 0 = 2026-01-31T08:00:00Z }} }}"
                 )
-        return {"startingOffsets": json.dumps(start, sort_keys=True)}
+        return {option: json.dumps(start, sort_keys=True)}
     return {"startingTimestamp": str(time_ms(start))}
+
+
+def _listed_times(start: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
+    """Times by partition, in ms; None where something else is listed."""
+    try:
+        return {
+            topic: {str(p): time_ms(_time(at)) for p, at in partitions.items()}
+            for topic, partitions in start.items()
+        }
+    except (ValueError, AttributeError):
+        return None
+
+
+def _time(given: Any) -> str | datetime:
+    if not isinstance(given, str | datetime):
+        raise ValueError(f"{given!r} is no time")
+    return given
 
 
 def topic_options(spec: Spec, sink: Sink) -> dict[str, str]:

@@ -133,11 +133,26 @@ def source_topics(spec: Spec) -> dict[str, str]:
     }
 
 
+def goes_on(before: dict[str, str], now: dict[str, str]) -> bool:
+    """Whether a checkpoint of sources (`source_topics`) can go on with others: each has its topics still, perhaps more.
+
+    What a topic was left with is not known when it comes back: so none is left out.
+    """
+    return before.keys() == now.keys() and all(
+        topics == now[name]
+        or (
+            not any(each.startswith("pattern ") for each in (topics, now[name]))
+            and set(topics.split(",")) <= set(now[name].split(","))
+        )
+        for name, topics in before.items()
+    )
+
+
 def fingerprint(spec: Spec) -> str:
     """What a checkpoint belongs to, 16 hexadecimal digits: the topics that its offsets are of.
 
-    The server's address, limits, steps and sinks may change under a checkpoint; what Spark cannot carry over, it
-    refuses itself.
+    The server's address, limits, steps and sinks may change under a checkpoint, and topics may join (`goes_on`); what
+    Spark cannot carry over, it refuses itself.
     """
     text = json.dumps(source_topics(spec), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -105,9 +105,9 @@ async def schema(call: Call) -> dict[str, Any]:
 @table.on("GET", f"{_TOPIC}/schema/{{version}}", query=("deleted",))
 async def schema_version(call: Call) -> dict[str, Any]:
     """One version of a topic's schema since it was last deleted; with `deleted` also one before it."""
-    schemas = call.broker.schemas
-    read = schemas.version if call.flag("deleted") else schemas.get
-    return _described(read(call.seen_topic, call.number("version")))
+    schemas, topic, number = call.broker.schemas, call.seen_topic, call.number("version")
+    found = await schemas.find_version(topic, number)
+    return _described(found if call.flag("deleted") else schemas.get(topic, number))
 
 
 @table.on("GET", f"{_TOPIC}/schemas", query=("deleted",))

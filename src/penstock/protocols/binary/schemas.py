@@ -37,7 +37,7 @@ def schema_data(topic: TopicName, schema: SchemaInfo) -> pb.Schema:
     )
 
 
-def get_schema(session: Session, command: pb.CommandGetSchema, frame: Frame) -> None:
+async def get_schema(session: Session, command: pb.CommandGetSchema, frame: Frame) -> None:
     """Answer one version of a topic's schema, or the newest."""
     answer = pb.CommandGetSchemaResponse(request_id=command.request_id)
     try:
@@ -47,7 +47,10 @@ def get_schema(session: Session, command: pb.CommandGetSchema, frame: Frame) -> 
             # The Go client's BytesSchema puts the empty version of the answer into its messages, and asks for it.
             answer.schema.CopyFrom(schema_data(topic, SchemaInfo(SchemaType.NONE)))
         else:
-            found = session.broker.schemas.get(topic, schema_version_number(command.schema_version))
+            schemas, number = session.broker.schemas, schema_version_number(command.schema_version)
+            if number is not None:
+                await schemas.find_version(topic, number)  # which another process may have met
+            found = schemas.get(topic, number)
             answer.schema.CopyFrom(schema_data(topic, found.schema))
             answer.schema_version = schema_version_bytes(found.version)
     except PenstockError as error:

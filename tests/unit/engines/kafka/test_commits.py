@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.engines.kafka.commits import Commits
+from penstock.engines.kafka.cursors import cursor_of
 from penstock.engines.kafka.driver.groups import Committed
 from penstock.engines.kafka.driver.member import Rebalanced
 from penstock.engines.kafka.driver.record import At
@@ -130,3 +131,16 @@ async def test_what_the_cluster_refuses_is_raised_by_all_who_wait_for_it() -> No
         with pytest.raises(PenstockError, match="no"):
             await task
     assert one.saved is None
+
+
+async def test_what_has_no_room_in_a_commit_is_counted_until_there_is_room() -> None:
+    told, one = Sent(), source(0)
+    for offset in range(1, 200_000, 2):
+        one.cursor.add(offset, 1)
+    (change,) = told.commits.changes([one]).values()
+    kept = cursor_of(change)
+    assert kept is not None
+    assert one.acks_left_out == 100_000 - sum(last + 1 - first for first, last in kept.ranges) > 0
+    one.cursor.add_range(0, 200_000)
+    told.commits.changes([one])
+    assert one.acks_left_out == 0

@@ -8,6 +8,7 @@ from penstock.codec.codec import Codec
 from penstock.codec.lookup import codec_for
 from penstock.engines.kafka.schema_registry.client import Definition
 from penstock.engines.kafka.schema_registry.definitions import of_registry, to_registry
+from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 
 TREE = {
@@ -36,6 +37,12 @@ def json_schema(definition: object) -> SchemaInfo:
     return SchemaInfo(SchemaType.JSON, msgspec.json.encode(definition))
 
 
+def registered(schema: SchemaInfo) -> Definition:
+    found = to_registry(schema)
+    assert found is not None
+    return found.definition
+
+
 @pytest.mark.parametrize(
     ("value", "fits"),
     [
@@ -51,9 +58,9 @@ def json_schema(definition: object) -> SchemaInfo:
 )
 def test_the_json_schema_takes_what_the_definition_takes(value: object, *, fits: bool) -> None:
     schema = json_schema(TREE)
-    registered = to_registry(schema)
-    assert registered.type == "JSON"
-    validator = jsonschema_rs.validator_for(registered.text)
+    definition = registered(schema)
+    assert definition.type == "JSON"
+    validator = jsonschema_rs.validator_for(definition.text)
     assert validator.is_valid(value) is fits
     if fits:
         codec: Codec = codec_for(schema)
@@ -64,22 +71,30 @@ def test_the_json_schema_takes_what_the_definition_takes(value: object, *, fits:
 
 def test_definitions_come_back() -> None:
     for data in (b"", msgspec.json.encode(TREE)):
-        back = of_registry(to_registry(SchemaInfo(SchemaType.JSON, data)))
-        assert back is not None
+        back = of_registry(registered(SchemaInfo(SchemaType.JSON, data)), {})
         assert (back.type, back.data) == (SchemaType.JSON, data)
     avro = SchemaInfo(SchemaType.AVRO, msgspec.json.encode(TREE))
-    back = of_registry(to_registry(avro))
-    assert back is not None
+    back = of_registry(registered(avro), {})
     assert (back.type, back.data) == (avro.type, avro.data)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "true", '{"type": "object"}', '{"x-pulsar-schema": 1}'])
 def test_another_json_schema_takes_any_json(text: str) -> None:
-    found = of_registry(Definition("JSON", text))
-    assert found is not None
+    found = of_registry(Definition("JSON", text), {})
     assert codec_for(found).decode(b'{"a":[1]}') == {"a": [1]}
     assert found.properties == {"json-schema": text}
 
 
-def test_types_that_are_not_known() -> None:
-    assert of_registry(Definition("PROTOBUF", 'syntax = "proto3";')) is None
+@pytest.mark.parametrize(
+    "definition",
+    [
+        Definition("XML", "<a/>"),
+        Definition("PROTOBUF", 'syntax = "proto3";'),
+        Definition("PROTOBUF", 'syntax = "proto3"; message A { missing.B b = 1; }'),
+        Definition("PROTOBUF", 'edition = "2023"; message A {}'),
+    ],
+)
+def test_what_is_not_understood(definition: Definition) -> None:
+    with pytest.raises(PenstockError) as caught:
+        of_registry(definition, {})
+    assert caught.value.kind is ErrorKind.BAD_VALUE_SCHEMA

@@ -1,13 +1,17 @@
 """Confluent's framing: taken from values whose ids are known, put before those that are published."""
 
+from base64 import b64encode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engines.kafka.test_records import Read
 
 from penstock.engines.kafka.driver.record import Header, NewRecord
-from penstock.engines.kafka.framing import BY_ID, DOCUMENTS, Framing, UnknownSchemas, UnknownVersion
+from penstock.engines.kafka.framing import Framing, UnknownSchemas, UnknownVersion
 from penstock.engines.kafka.records import entries_of, record_of, records_of
+from penstock.engines.kafka.schema_registry.indexes import encode_indexes
+from penstock.engines.kafka.versions import BY_ID, DOCUMENTS, MESSAGE, pair
 from penstock.model.message import Message, OutMessage
 from penstock.model.names import TopicName
 from penstock.testing.clock import ManualClock
@@ -18,7 +22,7 @@ TOPIC = TopicName.parse("t")
 
 
 def framing(clock: ManualClock | None = None) -> Framing:
-    made = Framing(TOPIC, clock or ManualClock())
+    made = Framing(TOPIC, clock or ManualClock(), keyed=False)
     made.know(258, 3)
     return made
 
@@ -66,11 +70,11 @@ def test_what_is_not_known_is_reported_and_nothing_is_changed() -> None:
     by = framing()
     values: list[bytes | None] = [b"\0\0\0\1\2x", b"\0\0\0\0\1y"]
     with pytest.raises(UnknownSchemas) as unknown:
-        by.open(values, [None, None])
+        by.open([None, None], values, [None, None])
     assert unknown.value.ids == {b"\0\0\0\1"}
     assert values == [b"\0\0\0\1\2x", b"\0\0\0\0\1y"]
     with pytest.raises(UnknownVersion) as missing:
-        by.frame(b"x", 9)
+        by.frame(None, b"x", 9)
     assert missing.value.version == 9
 
 
@@ -85,6 +89,118 @@ async def test_a_guess_ends() -> None:
         read(by, record)
     by.know(1, 4)
     assert (read(by, record)[0].payload, read(by, record)[0].schema_version) == (b"y", 4)
+
+
+def protobuf(clock: ManualClock | None = None) -> Framing:
+    """Of a file with the messages [0], [0, 1] and [300]."""
+    made = Framing(TOPIC, clock or ManualClock(), keyed=False)
+    made.know(258, 3, [encode_indexes(one) for one in ((0,), (0, 1), (300,))])
+    return made
+
+
+# What Confluent's serializers write: confluent_kafka.schema_registry.protobuf, without the deprecated format.
+@pytest.mark.parametrize(
+    ("indexes", "version"),
+    [
+        (b"\0", 3),
+        (b"\x02\0", 3),
+        (b"\x04\0\x02", 3 + MESSAGE),
+        (b"\x02\xd8\x04", 3 + 2 * MESSAGE),
+    ],
+)
+def test_message_indexes(indexes: bytes, version: int) -> None:
+    (found,) = read(protobuf(), NewRecord(b"\0\0\0\1\2" + indexes + b"\x08\x01"))
+    assert (found.payload, found.schema_version) == (b"\x08\x01", version)
+    record = record_of(found.again(), "", numbered=False, framing=protobuf())
+    expected = b"\0" if indexes == b"\x02\0" else indexes
+    assert record.value == b"\0\0\0\1\2" + expected + b"\x08\x01"
+
+
+@pytest.mark.parametrize(
+    "rest", [b"", b"\x02", b"\x02\x02", b"\x01\0", b"\xff\xff\xff\xff\xff", b"\x80", b"\x7e\0"]
+)
+def test_message_indexes_that_say_nothing(rest: bytes) -> None:
+    """The value stays as it came."""
+    value = b"\0\0\0\1\2" + rest
+    (found,) = read(protobuf(), NewRecord(value))
+    assert (found.payload, found.schema_version) == (value, None)
+
+
+def test_an_unknown_id_beside_protobuf_is_taken_for_protobuf() -> None:
+    by = protobuf()
+    by.guess(b"\0\0\0\7", BY_ID + 7, 1000)
+    (found,) = read(by, NewRecord(b"\0\0\0\0\7\0x"))
+    assert (found.payload, found.schema_version) == (b"x", BY_ID + 7)
+
+
+def test_a_message_that_the_file_does_not_have() -> None:
+    for version in (3 + 3 * MESSAGE, BY_ID + 9):
+        with pytest.raises(UnknownVersion):
+            protobuf().frame(None, b"x", version)
+    with pytest.raises(UnknownVersion):
+        framing().frame(None, b"x", 3 + MESSAGE)
+
+
+def keyed() -> Framing:
+    made = framing()
+    made.keyed = True
+    made.know_key(9, 2)
+    return made
+
+
+VERSION = pair(2, 3) or 0
+NO_VALUE = pair(2, 0) or 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "version"),
+    [
+        (b"k", b"v", VERSION),
+        (b"k", None, NO_VALUE),
+        (b"k", b"plain", NO_VALUE),
+        (None, b"v", 3),
+        (b"", b"v", VERSION),
+    ],
+)
+@pytest.mark.parametrize("properties", [{}, {"a": "b"}])
+def test_keys_with_schemas(
+    key: bytes | None, value: bytes | None, version: int, properties: dict[str, str]
+) -> None:
+    text = None if key is None else b64encode(key).decode()
+    message = OutMessage(
+        payload=value or b"",
+        null_value=value is None,
+        key=text,
+        key_is_base64=text is not None,
+        schema_version=version,
+        properties=properties,
+    )
+    record = record_of(message, "", numbered=False, framing=keyed())
+    assert record.key == (None if key is None else b"\0\0\0\0\x09" + key)
+    assert record.value == (b"\0\0\0\1\2v" if value == b"v" else value)
+    (found,) = read(keyed(), record)
+    assert (found.key, found.key_is_base64, found.properties) == (text, text is not None, properties)
+    assert (found.payload, found.null_value, found.schema_version) == (value or b"", value is None, version)
+
+
+def test_keys_are_looked_at_where_they_have_schemas() -> None:
+    record = NewRecord(b"v", b"\0\0\0\0\x09k")
+    assert read(framing(), record)[0].schema_version is None
+    unknown = Framing(TOPIC, ManualClock())
+    for by, head in ((unknown, b"\0\0\0\x09"), (keyed(), b"\0\0\0\x08")):
+        with pytest.raises(UnknownSchemas) as caught:
+            read(by, NewRecord(b"v", b"\0" + head + b"k"))
+        assert (set(caught.value.ids), set(caught.value.keys)) == (set(), {head})
+    by = keyed()
+    by.guess_key(b"\0\0\0\x08")
+    (found,) = read(by, NewRecord(b"v", b"\0\0\0\0\x08k"))
+    assert (found.key, found.schema_version) == ("\0\0\0\0\x08k", None)
+
+
+def test_a_key_that_looks_framed_says_that_it_is_not() -> None:
+    message = OutMessage(payload=b"v", key="\0\0\0\0\x09k")
+    (found,) = read(keyed(), record_of(message, "", numbered=False, framing=keyed()))
+    assert (found.key, found.schema_version) == ("\0\0\0\0\x09k", None)
 
 
 @pytest.mark.parametrize("said", [b"%d" % (2**63 - 1), b"-1", b"none", b"x", None])

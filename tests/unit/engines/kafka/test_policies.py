@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.kafka.policies import check_kept, configs_of, decided
+from penstock.engines.kafka.policies import check_kept, configs_of, decided, retention_of
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.policy import NamespacePolicies, Quota, Retention, TopicPolicies, TopicRate
 
@@ -41,9 +41,6 @@ def test_a_topics_own_counts_before_its_namespaces() -> None:
         {"size_quota": Quota(1)},
         {"age_quota": Quota(1)},
         {"deduplication": True},
-        {"publish_rate": TopicRate(1)},
-        {"dispatch_rate": TopicRate(1)},
-        {"subscription_dispatch_rate": TopicRate(1)},
     ],
 )
 def test_what_nobody_keeps_is_refused(refused: dict[str, Any]) -> None:
@@ -54,5 +51,18 @@ def test_what_nobody_keeps_is_refused(refused: dict[str, Any]) -> None:
 
 def test_what_bounds_nothing_is_kept() -> None:
     check_kept(
-        TopicPolicies(message_ttl_s=0, size_quota=Quota(), deduplication=False, publish_rate=TopicRate())
+        TopicPolicies(message_ttl_s=0, size_quota=Quota(), deduplication=False, publish_rate=TopicRate(1))
     )
+
+
+@pytest.mark.parametrize(
+    ("configs", "meant"),
+    [
+        ({"retention.ms": "604800000", "retention.bytes": "-1"}, Retention(10080, -1)),
+        ({"retention.ms": "-1", "retention.bytes": "1048577"}, Retention(-1, 2)),
+        ({"retention.ms": "1", "retention.bytes": "0"}, Retention(1, 0)),
+        ({}, Retention(-1, -1)),
+    ],
+)
+def test_what_kafka_keeps_by_default_is_shown(configs: dict[str, str], meant: Retention) -> None:
+    assert retention_of(configs) == meant

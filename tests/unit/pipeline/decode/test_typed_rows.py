@@ -22,7 +22,7 @@ from penstock.pipeline.decode.options import Typed
 from penstock.pipeline.decode.plan import Plan
 from penstock.pipeline.decode.typed import TypedRows
 from penstock.pipeline.errors import DataLoss, PipelineError, SchemaChanged, classify
-from penstock.pipeline.rows.rows import Place
+from penstock.pipeline.rows.place import Place
 
 TOPIC = "persistent://public/default/t"
 PLACE = Place(TOPIC, 3, 1)

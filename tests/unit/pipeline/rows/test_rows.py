@@ -14,7 +14,8 @@ from penstock.model.message import Message, OutMessage
 from penstock.model.message_id import MessageId
 from penstock.pipeline.rows import columns, rows
 from penstock.pipeline.rows.entries import Frame
-from penstock.pipeline.rows.rows import Place, decode
+from penstock.pipeline.rows.place import Place
+from penstock.pipeline.rows.rows import decode
 from penstock.wire import pulsar_pb2 as pb
 from penstock.wire.entry import WireFormat
 

@@ -119,7 +119,7 @@ def test_what_analysis_refuses_is_the_plans_fault() -> None:
     error = AnalysisException(
         "[UNRESOLVED_COLUMN] A column with name `a` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'Project ['a]"
     )
-    assert cause_of(error) == (
+    assert cause_of(error)[:2] == (
         ErrorClass.PLAN,
         "A column with name `a` cannot be resolved (line 1, column 8)",
     )
@@ -128,3 +128,63 @@ def test_what_analysis_refuses_is_the_plans_fault() -> None:
 @pytest.mark.parametrize("kind", list(ErrorClass))
 def test_only_what_may_pass_is_tried_again(kind: ErrorClass) -> None:
     assert kind.retried == (kind in (ErrorClass.NEW_SCHEMA, ErrorClass.BROKER, ErrorClass.UNKNOWN))
+
+
+SQL = """[CAST_INVALID_INPUT] The value 'a' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018
+== SQL (line 1, position 11) ==
+SELECT *, CAST(text AS INT) AS n FROM first
+          ^^^^^^^^^^^^^^^^^
+
+"""
+
+CALLED = """Traceback (most recent call last):
+  File "/x/site-packages/py4j/clientserver.py", line 644, in _call_proxy
+  File "/x/penstock/pipeline/run/query.py", line 9, in __call__
+pyspark.errors.exceptions.captured.NumberFormatException: {}"""
+
+
+@pytest.mark.parametrize("text", [SQL, CALLED.format(SQL)])
+def test_a_value_that_a_query_does_not_take_is_the_users(text: str) -> None:
+    cause = cause_of(Spark(text))
+    assert (cause.kind, cause.code) == (ErrorClass.USER_CODE, "CAST(text AS INT)")
+    assert cause.sentence == (
+        'The value \'a\' of the type "STRING" cannot be cast to "INT" (in CAST(text AS INT))'
+    )
+
+
+def test_the_place_is_the_users_own_line() -> None:
+    """Not that of a library which it calls."""
+    trace = """Traceback (most recent call last):
+  File "/x/pyspark/worker.py", line 12, in main
+  File "/home/me/steps.py", line 7, in half
+  File "/usr/lib/python3.11/json/decoder.py", line 3, in decode
+json.decoder.JSONDecodeError: Expecting value
+"""
+    cause = cause_of(Spark(trace))
+    assert (cause.kind, cause.code) == (ErrorClass.USER_CODE, "/home/me/steps.py")
+    assert cause.sentence == "JSONDecodeError: Expecting value (/home/me/steps.py, line 7, in half)"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "sentence"),
+    [
+        (
+            "PermissionError: [Errno 13] Permission denied: '/d/t'",
+            ErrorClass.ACCESS,
+            "/d/t: Permission denied",
+        ),
+        (
+            "OSError: [Errno 28] No space left on device",
+            ErrorClass.UNKNOWN,
+            "OSError: [Errno 28] No space left on device",
+        ),
+    ],
+)
+def test_what_the_system_refuses_to_us(said: str, kind: ErrorClass, sentence: str) -> None:
+    trace = f"""Traceback (most recent call last):
+  File "/x/penstock/pipeline/lake/files.py", line 7, in __init__
+  File "/usr/lib/python3.11/pathlib.py", line 3, in mkdir
+{said}
+"""
+    cause = cause_of(Spark(trace))
+    assert (cause.kind, cause.sentence) == (kind, sentence)

@@ -11,7 +11,7 @@ import pytest
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.run.folder import Folder, Lock, in_use
 from penstock.pipeline.spec.parse import parse_spec
-from penstock.pipeline.spec.spec import Spec, fingerprint
+from penstock.pipeline.spec.spec import Spec, fingerprint, goes_on
 
 
 def spec(folder: Path, name: str = "p", topics: str = '["a", "b"]') -> Spec:
@@ -40,6 +40,15 @@ def test_a_folder_is_its_owners(tmp_path: Path) -> None:
     (folder.checkpoint / "metadata").write_text("{}")
     with pytest.raises(PipelineError, match=r"was made for s \(.*/a,.*/b\), but p.toml now reads s \(.*/c\)"):
         folder.check_owner(spec(tmp_path, topics='["c"]'))
+
+
+def test_topics_may_join_a_checkpoint_and_none_may_leave_it() -> None:
+    a, b = "persistent://public/default/a", "persistent://public/default/b"
+    assert goes_on({"s": a}, {"s": f"{a},{b}"})
+    assert not goes_on({"s": f"{a},{b}"}, {"s": a})
+    assert not goes_on({"s": a}, {"s": a, "t": b})
+    assert not goes_on({"s": a}, {"s": "pattern a|b"})
+    assert not goes_on({"s": "pattern a"}, {"s": "pattern a,b"})
 
 
 def test_a_checkpoint_of_nobody_is_nobodys(tmp_path: Path) -> None:

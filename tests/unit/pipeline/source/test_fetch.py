@@ -14,8 +14,8 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import DataLoss
 from penstock.pipeline.http.retry import AWAY_S, BACKOFF_MAX_S
+from penstock.pipeline.source.fetch import ATTEMPTS_MAX, fetch
 from penstock.pipeline.source.offsets import Range
-from penstock.pipeline.source.tasks import ATTEMPTS_MAX, fetch
 
 SERVER = Access(url="http://127.0.0.1:9")
 WANTED = Range("persistent://public/default/t", 0, False, 5, 10, 40)

@@ -7,9 +7,11 @@ from penstock.pipeline.http.logs import Log
 from penstock.pipeline.source.offsets import (
     End,
     Listed,
+    ListedTimes,
     Range,
     Time,
     parse,
+    parse_times,
     parse_where,
     ranges,
     times,
@@ -51,6 +53,18 @@ def test_ends() -> None:
     assert parse_where("o", " Earliest ") is End.EARLIEST
     assert one(End.EARLIEST, End.LATEST) == (10, 100)
     assert one(End.LATEST, End.LATEST) is None
+
+
+def test_listed_times() -> None:
+    where = parse_times("o", '{"t": {"0": 77}}')
+    assert times(where, Time(5)) == [5, 77]
+    assert one(where, End.LATEST) == (40, 100)
+    assert one(End.EARLIEST, where) == (10, 40)
+    assert one(ListedTimes({}), End.LATEST) == (10, 100)
+    with pytest.raises(PipelineError, match="partition 3, is not part of the query"):
+        one(ListedTimes({T: {3: 77}}), End.LATEST)
+    with pytest.raises(PipelineError, match="option o: a time is ms since the epoch"):
+        parse_times("o", '{"t": {"0": -1}}')
 
 
 def test_listed() -> None:

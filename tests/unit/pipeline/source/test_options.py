@@ -3,7 +3,7 @@ import pytest
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.rows.columns import spark_schema
-from penstock.pipeline.source.offsets import End, Listed, Time
+from penstock.pipeline.source.offsets import End, Listed, ListedTimes, Time
 from penstock.pipeline.source.options import parse_options
 from penstock.pipeline.source.query import carried, carry, given_options
 
@@ -32,6 +32,13 @@ def test_names_in_any_case() -> None:
     assert options.start == Listed({str(T): {0: 4}})
     assert options.end == Time(5)
     assert options.fail_on_data_loss is False
+
+
+def test_times_by_partition() -> None:
+    by_time = {"startingOffsetsByTimestamp": '{"t": {"0": 4}}'}
+    assert parse_options(URL | {"subscribe": "t"} | by_time).start == ListedTimes({str(T): {0: 4}})
+    with pytest.raises(PipelineError, match="startingOffsets and startingOffsetsByTimestamp exclude"):
+        parse_options(URL | {"subscribe": "t", "startingOffsets": "latest"} | by_time)
 
 
 def test_topics() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pipeline.source.offsets import Range
-from penstock.pipeline.source.tasks import split
+from penstock.pipeline.source.tasks import TOGETHER_RANGES, TOGETHER_ROWS, split, together
 
 ranges = st.lists(
     st.tuples(st.integers(0, 9), st.integers(0, 10**9), st.integers(1, 10**6)),
@@ -29,3 +29,25 @@ def test_pieces_cover_the_ranges_exactly(several: list[Range], rows_max: int, pi
 
 def test_nothing_to_read() -> None:
     assert split([], rows_max=10, pieces_min=4) == []
+
+
+@given(ranges, st.integers(1, 300))
+def test_small_ranges_share_a_task(several: list[Range], pieces_min: int) -> None:
+    pieces = split(several, rows_max=5_000, pieces_min=pieces_min)
+    groups = list(together(pieces, pieces_min=pieces_min))
+    assert [piece for group in groups for piece in group] == pieces
+    assert len(groups) >= min(pieces_min, len(pieces))
+    for group in groups:
+        assert len(group) <= TOGETHER_RANGES
+        assert len(group) == 1 or sum(piece.size for piece in group) <= TOGETHER_ROWS
+    for one, next_one in pairwise(groups):
+        # None is cut off early: where the next range would fit, it is there.
+        fits = (
+            len(one) < TOGETHER_RANGES and sum(piece.size for piece in [*one, next_one[0]]) <= TOGETHER_ROWS
+        )
+        assert not fits or pieces_min > 1
+
+
+def test_a_small_batch_of_four_partitions_is_two_tasks() -> None:
+    several = [Range("t", number, True, number, 0, 6_250) for number in range(4)]
+    assert [len(group) for group in together(several)] == [2, 2]

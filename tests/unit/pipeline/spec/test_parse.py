@@ -140,6 +140,23 @@ compact = false
     }
 
 
+def test_a_start_by_partition() -> None:
+    def start(text: str) -> dict[str, str]:
+        spec = parse(LEAST.replace('"t"]', f'"t"]\nstart = {text}'))
+        options = source_options(spec, "s", spec.sources["s"])
+        return {name: value for name, value in options.items() if name.startswith("starting")}
+
+    assert start("{ t = { 0 = 123 } }") == {"startingOffsets": '{"t": {"0": 123}}'}
+    times = {"startingOffsetsByTimestamp": '{"t": {"0": 1769846400000}}'}
+    assert (
+        start('{ t = { 0 = "2026-01-31T08:00:00Z" } }')
+        == start("{ t = { 0 = 2026-01-31T08:00:00Z } }")
+        == times
+    )
+    with pytest.raises(PipelineError, match="start: expected offsets or times by partition"):
+        start('{ t = { 0 = "2026-01-31", 1 = 5 } }')
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

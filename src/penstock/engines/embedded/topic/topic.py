@@ -12,17 +12,17 @@ from penstock.engines.embedded.log.sequences import Sequences
 from penstock.engines.embedded.log.transient import Kept
 from penstock.engines.embedded.ports import LogState, Store
 from penstock.engines.shared.tail import TailCache, stored
+from penstock.engines.shared.topic_rates import TopicRates
 from penstock.engines.subscription import Subscription
 from penstock.engines.subscription.compaction import Compaction
 from penstock.model.entry import AppendResult, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.model.policy import InForce, SubscriptionType, TopicRate
+from penstock.model.policy import InForce, SubscriptionType
 from penstock.model.stage import Span
 from penstock.runtime.clock import Clock
 from penstock.runtime.statistics import LATENCY_MS, Histogram, Rate
 from penstock.runtime.tasks import finished
-from penstock.runtime.throttle import PublishThrottle, Throttle
 
 from .access import Access
 from .backlog import Backlog
@@ -86,10 +86,8 @@ class Topic(TopicLog):
         self.measure_backlog = self.backlog.measure
         self.last_publish_ms = 0
         self.write_latency: Histogram | None = None  # ms until durable, once something was appended
-        self._hold_ms = parts.hold_ms
         self._kept = None if parts.bytes_max is None else Kept(parts.bytes_max)
-        self._publish_throttle: PublishThrottle | None = None  # rates that policies bound
-        self._dispatch_throttle: Throttle | None = None
+        self._rates = TopicRates(clock, parts.hold_ms)
         self.apply(parts.policies)
 
     def check_shared(self) -> None:
@@ -123,8 +121,8 @@ class Topic(TopicLog):
         if self._quotas and not self.backlog.surely_room:
             await self.backlog.admit()
             self.check_open()
-        if self._publish_throttle is not None:
-            await self._publish_throttle.admit(
+        if self._rates.publish is not None:
+            await self._rates.publish.admit(
                 sum(new.count for new in entries), sum(len(new.data) for new in entries)
             )
             self.check_open()
@@ -247,34 +245,21 @@ class Topic(TopicLog):
         self.policies = self.backlog.policies = policies
         self.bounded = self.name.persistent and not policies.keeps_all
         self._quotas = policies.size_quota.limit >= 0 or policies.age_quota.limit >= 0
-        if self._publish_throttle is not None:
-            if self._publish_throttle.rate != policies.publish_rate:
-                self._publish_throttle.change(policies.publish_rate)
-        elif policies.publish_rate.bounded:
-            self._publish_throttle = PublishThrottle(policies.publish_rate, self.clock, self._hold_ms)
-        self._dispatch_throttle = self._throttle(self._dispatch_throttle, policies.dispatch_rate)
+        self._rates.apply(policies)
         for subscription in self.subscriptions.values():
             self.bound(subscription)
 
     def bound(self, subscription: Subscription) -> None:
         """Have the topic's policies bound a subscription."""
         subscription.unacked_max = self.policies.max_unacked_per_consumer
-        rate = self.policies.subscription_dispatch_rate
-        own = subscription.throttle = self._throttle(subscription.throttle, rate)
-        subscription.limit_rate(tuple(one for one in (self._dispatch_throttle, own) if one is not None))
+        self._rates.bound(self.policies, subscription)
         for consumer in subscription.consumers:
             consumer.bound_unacked()
-
-    def _throttle(self, had: Throttle | None, rate: TopicRate) -> Throttle | None:
-        if not rate.bounded:
-            return None
-        return had if had is not None and had.rate == rate else Throttle(rate, self.clock)
 
     def refuse_waiting(self, why: PenstockError) -> None:
         """Publishes that wait for a quota or a rate fail with `why`, now and later."""
         self.backlog.end(why)
-        if self._publish_throttle is not None:
-            self._publish_throttle.end(why)
+        self._rates.end(why)
 
     def terminate(self) -> None:
         """Take no more messages."""

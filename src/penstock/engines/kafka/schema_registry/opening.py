@@ -8,7 +8,9 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import Tasks
 
 from .client import RegistryClient
+from .learning import Learning
 from .schemas import RegistrySchemas
+from .topic import SubjectNames
 
 
 def open_registry(
@@ -23,12 +25,7 @@ def open_registry(
     """None where the settings name no registry; raises BAD_PARAMETER for settings that cannot be used."""
     if not settings.schema_registry:
         return None
-    return RegistrySchemas(
-        documents,
-        namespaces,
-        clock,
-        own.max_schema_bytes,
-        RegistryClient(settings),
-        lambda topic: f"{naming.kafka_name(topic)}-value",
-        tasks,
-    )
+    client = RegistryClient(settings)
+    names = SubjectNames(settings.schema_registry_subjects, naming.kafka_name)
+    learning = Learning(client, names, clock, tasks)
+    return RegistrySchemas(documents, namespaces, clock, own.max_schema_bytes, client, names, learning)

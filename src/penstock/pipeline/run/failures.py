@@ -1,0 +1,118 @@
+"""What a failure means for the user: in which pipeline, step and sink it happened, and what of the batch is written.
+
+A failure passes from a task to the driver, and from the driver's callback to Spark and back, as text. So what is known
+where it happens is put into the sentence there (`SinkFailed`), with its class.
+"""
+
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from penstock.pipeline.errors import SinkFailed
+from penstock.pipeline.spec.spec import Source, Spec, Step
+
+from .causes import Cause, cause_of
+
+AGAIN = "the next run repeats the batch, and a sink that writes exactly once and has it changes nothing"
+
+
+class BatchSinks:
+    """The sinks of a batch, as they are written. Threads may write several at once."""
+
+    def __init__(self, spec: Spec, number: int, *, at_once: bool) -> None:
+        self._spec = spec
+        self._number = number
+        self._at_once = at_once
+        self._begun: list[str] = []
+        self._written: list[str] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[None]:
+        """Write the batch to a sink. What goes wrong is raised as SinkFailed, which names it."""
+        with self._lock:
+            self._begun.append(name)
+        with at_sink(sink_place(self._spec, name)):
+            yield
+        with self._lock:
+            self._written.append(name)
+
+    def failed(self, error: Exception) -> SinkFailed:
+        """`error` with the batch's number, and what was written of it before."""
+        cause = placed(self._spec, cause_of(error))
+        has, lack = _listed(self._written), _listed(set(self._begun) - set(self._written))
+        if has:
+            state = f"{has} batch {self._number}, {lack} not: {AGAIN}"
+        else:
+            state = f"no sink has batch {self._number}: the next run repeats it"
+        if self._at_once:
+            state += "; a sink that writes at once may have some of its rows"
+        return SinkFailed.of(cause.kind.value, f"{cause.sentence}; {state}")
+
+
+@contextmanager
+def of_batch(spec: Spec, number: int, *, at_once: bool = False) -> Iterator[BatchSinks]:
+    """A batch that is written. Raises SinkFailed, which says what of it was written.
+
+    `at_once`: some sink's rows are seen before the batch is committed.
+    """
+    sinks = BatchSinks(spec, number, at_once=at_once)
+    try:
+        yield sinks
+    except Exception as error:
+        raise sinks.failed(error) from None
+
+
+@contextmanager
+def at_sink(place: str) -> Iterator[None]:
+    """Let what goes wrong be a SinkFailed that names the sink; on the driver and in tasks."""
+    try:
+        yield
+    except Exception as error:
+        cause = cause_of(error)
+        raise SinkFailed.of(cause.kind.value, f"{place}: {cause.sentence}") from None
+
+
+def sink_place(spec: Spec, name: str) -> str:
+    """A sink as messages name it; that of dead letters, which the file does not list, too."""
+    sink = spec.sinks.get(name)
+    if sink is None:
+        return f"dead_letters (topic {spec.dead_letters})"
+    if sink.path:
+        return f"[sinks.{name}] (table {sink.path})"
+    where = f"topic {sink.topic}" if sink.topic else f"topics by column {sink.topic_column}"
+    return f"[sinks.{name}] ({where})"
+
+
+def placed(spec: Spec, cause: Cause) -> Cause:
+    """The cause, its sentence beginning with the source or step whose code failed, where that is known."""
+    if not cause.code or cause.sentence.startswith("["):
+        return cause
+    sources = [f"[sources.{name}]" for name, source in spec.sources.items() if _says(source, cause.code)]
+    steps = [
+        f"[[steps]] {step.name}"
+        for step in spec.steps
+        if _says(step, cause.code) or cause.code in step.sql or _made_by(spec, step, cause.code)
+    ]
+    found = " or ".join(sources + steps)
+    return cause._replace(sentence=f"{found}: {cause.sentence}", code="") if found else cause
+
+
+def told(spec: Spec, cause: Cause) -> Cause:
+    """The cause as a user gets it: with the pipeline's name, and the place."""
+    cause = placed(spec, cause)
+    return cause._replace(sentence=f"pipeline {spec.name}: {cause.sentence}")
+
+
+def _says(view: Source | Step, code: str) -> bool:
+    return any(code in one.predicate or one.predicate in code for one in view.expect)
+
+
+def _made_by(spec: Spec, step: Step, file: str) -> bool:
+    """Whether a step's Python is in a file."""
+    module = (step.python or step.stateful).partition(":")[0]
+    return bool(module) and file == str(spec.folder.joinpath(*module.split("."))) + ".py"
+
+
+def _listed(names: Collection[str]) -> str:
+    return f"{', '.join(sorted(names))} {'has' if len(names) == 1 else 'have'}" if names else ""

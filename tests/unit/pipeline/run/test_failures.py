@@ -1,0 +1,84 @@
+"""A failed batch is told with its pipeline, step and sink, and with what of it is written."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from penstock.pipeline.errors import PipelineError, SinkFailed
+from penstock.pipeline.run.causes import Cause, ErrorClass, cause_of
+from penstock.pipeline.run.failures import AGAIN, of_batch, placed, told
+from penstock.pipeline.spec.parse import parse_spec
+from penstock.pipeline.spec.spec import Spec
+
+
+@pytest.fixture
+def spec() -> Spec:
+    content = {
+        "name": "sales",
+        "dead_letters": "dead",
+        "sources": {"s": {"topics": ["in"], "expect": [{"name": "e", "predicate": "CAST(key AS INT) > 0"}]}},
+        "steps": [
+            {"name": "one", "sql": "SELECT CAST(value AS INT) AS n, value\nFROM s"},
+            {"name": "two", "python": "mine.steps:f", "inputs": ["one"]},
+        ],
+        "sinks": {
+            "results": {"input": "two", "topic": "out"},
+            "history": {"input": "two", "path": "h"},
+        },
+    }
+    return parse_spec(content, "p.toml", Path("/home/me"))
+
+
+def test_what_of_a_batch_is_written(spec: Spec) -> None:
+    def write() -> None:
+        with of_batch(spec, 7) as sinks:
+            with sinks.writing("results"):
+                pass
+            with sinks.writing("history"):
+                raise PermissionError(13, "Permission denied", "/home/me/h/part-1")
+
+    with pytest.raises(SinkFailed) as caught:
+        write()
+    cause = told(spec, cause_of(caught.value))
+    assert cause.kind is ErrorClass.ACCESS
+    assert cause.sentence == (
+        "pipeline sales: [sinks.history] (table /home/me/h): /home/me/h/part-1: Permission denied;"
+        f" results has batch 7, history has not: {AGAIN}"
+    )
+
+
+def test_before_anything_is_written(spec: Spec) -> None:
+    with pytest.raises(SinkFailed) as caught, of_batch(spec, 0):
+        raise PipelineError("wrong")
+    assert cause_of(caught.value) == (
+        ErrorClass.PLAN,
+        "wrong; no sink has batch 0: the next run repeats it",
+        "",
+    )
+
+
+def test_the_class_survives_as_text(spec: Spec) -> None:
+    with pytest.raises(SinkFailed) as caught, of_batch(spec, 0) as sinks, sinks.writing("dead-letters"):
+        raise ValueError("two\nlines")
+    trace = f"""Traceback (most recent call last):
+  File "/x/penstock/pipeline/run/failures.py", line 1, in of_batch
+penstock.pipeline.errors.SinkFailed: {caught.value}
+"""
+    cause = cause_of(PySparkException(trace))
+    assert cause.kind is ErrorClass.UNKNOWN
+    assert cause.sentence.startswith("dead_letters (topic dead): ValueError: two lines; no sink has batch 0")
+
+
+@pytest.mark.parametrize(
+    ("code", "place"),
+    [
+        ("CAST(value AS INT)", "[[steps]] one: "),
+        ("CAST(key AS INT)", "[sources.s]: "),
+        ("/home/me/mine/steps.py", "[[steps]] two: "),
+        ("/home/me/steps.py", ""),
+        ("", ""),
+    ],
+)
+def test_the_step_is_known_by_its_code(spec: Spec, code: str, place: str) -> None:
+    assert placed(spec, Cause(ErrorClass.USER_CODE, "wrong", code)).sentence == f"{place}wrong"
