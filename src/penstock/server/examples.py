@@ -67,7 +67,7 @@ EXAMPLES: Final[dict[tuple[str, str], Any]] = {
     ("POST", _SHIPPED_REST): _SHIPPED,
     ("POST", f"{_SHIPPED_REST}/partitions/{{partition}}"): _SHIPPED,
     ("POST", f"{_REST}/request"): {"messages": [{"value": "what time is it?"}]},
-    ("POST", f"{_SHIPPED_REST}/request"): {"messages": [{"payload": "what time is it?"}]},
+    ("POST", f"{_SHIPPED_REST}/request"): {"messages": [{"value": "what time is it?"}]},
     **{("POST", f"{rest}/subscription/{{subscription}}"): _CONSUMER for rest in (_REST, _SHIPPED_REST)},
     **{
         ("POST", f"{rest}/subscription/{{subscription}}/cursor"): {"type": "seek", "publish_time": 0}

@@ -26,10 +26,6 @@ class Event(msgspec.Struct):
 
     pipeline: str
     state: str = ""
-    run_id: str = ""
-    watermark: str | int | None = None
-    error: str | None = None
-    error_class: str | None = None
     batch: int | None = None
     rows: int | None = None
     rows_per_second: float | None = None
@@ -37,6 +33,10 @@ class Event(msgspec.Struct):
     batch_ms: float | None = None
     rejected: int | None = None
     at: int = 0
+    run_id: str = ""
+    watermark: str | int | None = None
+    error: str | None = None
+    error_class: str | None = None
 
 
 _GAUGES: Final = {

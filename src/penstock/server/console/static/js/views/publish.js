@@ -5,7 +5,7 @@ import { pretty } from "../format.js";
 import { useLoad } from "../hooks.js";
 import { html, useState } from "../lib.js";
 import { topicLink } from "../router.js";
-import { Command, Field, Form } from "../ui.js";
+import { Command, Field, Form, Loaded } from "../ui.js";
 
 const FREE = [["text", "a text"], ["json", "JSON"], ["base64", "bytes, in base64"]];
 
@@ -38,11 +38,16 @@ function parsed(text, what) {
   }
 }
 
-export function Publish({ name, topic, stats }) {
-  const schemas = useLoad(async (signal) => (await get(`${schemaPath(name)}/schemas`, {}, signal)).getSchemaResponses.filter((each) => each.type !== "NONE"), [name, topic.schemaVersion]);
+export function Publish(props) {
+  const schemas = useLoad(
+    async (signal) => (await get(`${schemaPath(props.name)}/schemas`, {}, signal)).getSchemaResponses.filter((each) => each.type !== "NONE"),
+    [props.name, props.topic.schemaVersion]);
+  return html`<${Loaded} of=${schemas}>${(known) => html`<${Sending} known=${known} ...${props} />`}</${Loaded}>`;
+}
+
+function Sending({ known, name, topic, stats }) {
   const [version, setVersion] = useState(null);
   const [last, setLast] = useState(null);
-  const known = schemas.value ?? [];
   const schema = known.find((each) => each.version === (version ?? known.at(-1)?.version));
 
   const send = (request) => async (values) => {
@@ -66,7 +71,7 @@ export function Publish({ name, topic, stats }) {
       ${known.length
         ? html`<${Field} label="Schema"><select value=${schema?.version} onChange=${(event) => setVersion(Number(event.target.value))}>
             ${known.map((each) => html`<option key=${each.version} value=${each.version}>version ${each.version}: ${each.type}</option>`)}</select></${Field}>`
-        : html`<${Field} label="The value is" hint="The topic has no schema yet. A text or JSON value registers one."><select name="kind">${FREE.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select></${Field}>`}
+        : html`<${Field} label="Written as" hint="The topic has no schema yet. A text or JSON value registers one."><select name="kind">${FREE.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select></${Field}>`}
       <${Field} label="Value"><textarea name="value" rows="8" spellcheck="false" placeholder=${schema && schema.type !== "STRING" ? example(schema) : "hello, world"}></textarea></${Field}>
       <div class="toolbar">
         <${Field} label="Key"><input name="key" /></${Field}>
