@@ -214,7 +214,7 @@ def test_schemas_are_compared_checked_and_registered(page: Page) -> None:
     expect(page.get_by_text("It may not follow")).to_be_visible()
     page.get_by_label("Definition").fill(json.dumps(draft))
     page.get_by_role("button", name="Check whether it may follow").click()
-    expect(page.get_by_text("It may follow")).to_be_visible()
+    expect(page.get_by_text("It may follow (FULL)")).to_be_visible()
     page.get_by_label("Do").select_option("register")
     page.get_by_role("button", name="Register").click()
     expect(page.locator(".diff .new").first).to_contain_text('"name": "note"', ignore_case=True)

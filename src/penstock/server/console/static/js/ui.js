@@ -14,7 +14,7 @@ export function Loaded({ of, children }) {
 
 // Says what to do where there is nothing yet.
 export const Empty = ({ title, children, command }) => html`
-  <div class="empty"><h3>${title}</h3>${children}${command && html`<${Command} text=${command} />`}</div>`;
+  <div class="empty"><h2>${title}</h2>${children}${command && html`<${Command} text=${command} />`}</div>`;
 
 export function Copy({ text, label = "Copy" }) {
   const [copied, set] = useState(false);

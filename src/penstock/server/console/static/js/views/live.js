@@ -112,7 +112,7 @@ export function Live({ name, topic }) {
     </div>
     <${Problem} error=${state.error} />
     ${state.messages.length === 0
-      ? html`<div class="empty"><h3>Waiting for messages</h3><p>What is published from now on appears here. From a terminal:</p>
+      ? html`<div class="empty"><h2>Waiting for messages</h2><p>What is published from now on appears here. From a terminal:</p>
           <${Command} text=${curl("GET", `${partitionPath(name, 0)}/messages`, { accept: "text/event-stream", values: { message_id: "latest" } })} /></div>`
       : html`<div class="scroll"><table class="messages"><thead><tr><th scope="col">Published</th><th scope="col" class="number">Partition</th><th scope="col">Key</th><th scope="col">Value</th></tr></thead>
           <tbody>${state.messages.map((message) => html`

@@ -13,11 +13,13 @@ const PLACES = [["latest", "newest first"], ["earliest", "oldest first"], ["offs
 export function Messages({ name, topic, route, server }) {
   const numbered = server.capabilities.includes("offsets");
   const values = { from: numbered ? "latest" : "earliest", at: "", partition: "", limit: "50", key: "", property: "", text: "", where: "", open: "", ...route.values };
+  const [draft, setDraft] = useState(values); // what the form holds, until it is submitted
   const [state, set] = useState({ messages: [], error: null, busy: true, scanned: 0, ended: false });
   const running = useRef(null);
   const shown = JSON.stringify({ ...values, open: "" });
 
   useEffect(() => {
+    setDraft(values);
     load();
     return () => running.current?.abort();
   }, [name, shown]);
@@ -42,28 +44,30 @@ export function Messages({ name, topic, route, server }) {
   const change = (more) => go(["topic", name, "messages"], { ...route.values, open: undefined, ...more }, true);
   const submitted = (event) => {
     event.preventDefault();
-    change(Object.fromEntries(new FormData(event.currentTarget)));
+    const { open: _, ...wanted } = draft;
+    change(wanted);
   };
+  const field = (name) => ({ name, value: draft[name], onInput: (event) => setDraft({ ...draft, [name]: event.target.value }) });
   const path = `${partitionPath(name, values.partition || 0)}/messages`;
   const places = numbered ? PLACES : PLACES.filter(([place]) => !["latest", "offset"].includes(place));
   return html`
     <form class="toolbar" onSubmit=${submitted} key=${name}>
       <${Field} label="Show">
-        <select name="from" value=${values.from} onChange=${(event) => change({ from: event.target.value, at: "" })}>
+        <select name="from" value=${draft.from} onChange=${(event) => setDraft({ ...draft, from: event.target.value, at: "" })}>
           ${places.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
         </select>
       </${Field}>
-      ${values.from === "offset" && html`<${Field} label="Offset"><input name="at" type="number" min="0" value=${values.at} required /></${Field}>`}
-      ${values.from === "time" && html`<${Field} label="Time"><input name="at" type="datetime-local" step="0.001" value=${values.at} required /></${Field}>`}
-      ${values.from === "id" && html`<${Field} label="Message id"><input name="at" value=${values.at} required /></${Field}>`}
+      ${draft.from === "offset" && html`<${Field} label="Offset"><input ...${field("at")} type="number" min="0" required /></${Field}>`}
+      ${draft.from === "time" && html`<${Field} label="Time"><input ...${field("at")} type="datetime-local" step="0.001" required /></${Field}>`}
+      ${draft.from === "id" && html`<${Field} label="Message id"><input ...${field("at")} required /></${Field}>`}
       ${topic.partitions > 0 && html`<${Field} label="Partition">
-        <select name="partition" value=${values.partition}><option value="">all</option>
+        <select ...${field("partition")}><option value="">all</option>
           ${Array.from({ length: topic.partitions }, (_, each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></${Field}>`}
-      <${Field} label="Key"><input name="key" value=${values.key} /></${Field}>
-      <${Field} label="Property"><input name="property" placeholder="name=value" value=${values.property} /></${Field}>
-      <${Field} label="Text"><input name="text" value=${values.text} /></${Field}>
-      <${Field} label="JSON path"><input name="where" placeholder="$.price > 3" value=${values.where} /></${Field}>
-      <${Field} label="At most"><input name="limit" type="number" min="1" max="1000" value=${values.limit} /></${Field}>
+      <${Field} label="Key"><input ...${field("key")} /></${Field}>
+      <${Field} label="Property"><input ...${field("property")} placeholder="name=value" /></${Field}>
+      <${Field} label="Text"><input ...${field("text")} /></${Field}>
+      <${Field} label="JSON path"><input ...${field("where")} placeholder="$.price > 3" /></${Field}>
+      <${Field} label="At most"><input ...${field("limit")} type="number" min="1" max="1000" /></${Field}>
       <button class="primary">Show</button>
     </form>
     <div class="buttons">

@@ -22,6 +22,7 @@ export function Overview({ server }) {
     ${history.error?.status === 403
       ? html`<p class="dim">The charts of the whole server are for its administrators.</p>`
       : html`
+        <h2>Figures over time</h2>
         <div class="buttons" role="group" aria-label="Time shown">
           ${SPANS.map(([value, label]) => html`<button type="button" class="small" aria-pressed=${value === hours} onClick=${() => setHours(value)}>${label}</button>`)}
         </div>

@@ -78,7 +78,7 @@ function Sending({ known, name, topic, stats }) {
         <${Field} label="Properties (JSON)"><input name="properties" placeholder='{"lang": "en"}' /></${Field}>
         ${topic.partitions > 0 && html`<${Field} label="Partition"><input name="partition" type="number" min="0" max=${topic.partitions - 1} placeholder="by key" /></${Field}>`}
         ${request
-          ? html`<${Field} label="Wait at most (ms)"><input name="timeout" type="number" min="1" value="10000" /></${Field}>`
+          ? html`<${Field} label="Wait at most (ms)"><input name="timeout" type="number" min="1" defaultValue="10000" /></${Field}>`
           : html`<${Field} label="Deliver after (ms)"><input name="deliverAfterMs" type="number" min="0" /></${Field}>`}
       </div>
     </${Form}>

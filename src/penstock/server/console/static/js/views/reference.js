@@ -113,7 +113,7 @@ function Try({ document, about }) {
       <div class="toolbar">${parameters.map((each) => html`
         <${Field} key=${each.in + each.name} label=${`${each.name}${each.required ? "" : " (optional)"}`} hint=${[each.in === "path" ? "" : each.in, each.description].filter(Boolean).join(": ")}>
           ${each.schema?.enum
-            ? html`<select name=${`${each.in}:${each.name}`} defaultValue=${each.required ? GUESS[each.name] : ""}>${!each.required && html`<option value=""></option>`}${each.schema.enum.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>`
+            ? html`<select name=${`${each.in}:${each.name}`}>${!each.required && html`<option value=""></option>`}${each.schema.enum.map((one) => html`<option key=${one} value=${one} selected=${each.required && one === GUESS[each.name]}>${one}</option>`)}</select>`
             : html`<input name=${`${each.in}:${each.name}`} required=${each.required} defaultValue=${each.required ? GUESS[each.name] ?? "" : ""} placeholder=${each.schema?.default ?? ""} />`}
         </${Field}>`)}</div>
       ${media && html`<${Field} label="Body" hint=${media}><textarea name="body" rows="6" spellcheck="false" defaultValue=${content.example === undefined ? "" : JSON.stringify(content.example, null, 2)}></textarea></${Field}>

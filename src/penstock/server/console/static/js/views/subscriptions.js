@@ -107,7 +107,7 @@ function Subscription({ name, topic, subscription, one, stats, reload }) {
     </${Form}>
     ${topic.partitions === 0 && html`
       <${Form} submit="Skip" action=${then(({ number }) => post(`${path}/skip/${number}`))}>
-        <${Field} label="Skip so many messages"><input name="number" type="number" min="1" value="1" required /></${Field}>
+        <${Field} label="Skip so many messages"><input name="number" type="number" min="1" defaultValue="1" required /></${Field}>
       </${Form}>`}
     <div class="buttons">
       <${Action} label="Skip the whole backlog" danger confirm=${`Count all ${count(one.msgBacklog)} messages as acknowledged for ${subscription}?`} action=${then(() => post(`${path}/skip_all`))} />

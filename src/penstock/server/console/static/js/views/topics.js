@@ -83,7 +83,7 @@ function Create({ namespace, close, created }) {
     <${Dialog} title="Create a topic" close=${close}>
       <${Form} submit="Create" action=${create}>
         <${Field} label="Name"><input name="name" required autofocus /></${Field}>
-        <${Field} label="Partitions" hint="0: one log without partitions. Partitions can be added later."><input name="partitions" type="number" min="0" value="0" /></${Field}>
+        <${Field} label="Partitions" hint="0: one log without partitions. Partitions can be added later."><input name="partitions" type="number" min="0" defaultValue="0" /></${Field}>
         <${Field} label="Kept"><select name="domain"><option value="persistent">on disk</option><option value="non-persistent">in memory only</option></select></${Field}>
       </${Form}>
     </${Dialog}>`;
