@@ -38,16 +38,22 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of what is there now."""
-        from penstock.pipeline.source.query import TopicReader, names_archive
+        from penstock.pipeline.source.query import names_archive, reader_for
 
         if not names_archive(self.options, schema):
-            return TopicReader(self.options, schema)
+            return reader_for(self.options, schema)
         from penstock.pipeline.lake.span import ArchiveReader
 
         return ArchiveReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of what comes."""
+        from penstock.pipeline.versions import Feature, has
+
+        if not has(Feature.LIMITS):
+            from penstock.pipeline.source.unasked import UnaskedStreamReader
+
+            return UnaskedStreamReader(self.options, schema)
         from penstock.pipeline.source.stream import TopicStreamReader
 
         return TopicStreamReader(self.options, schema)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.topics import TopicServer
+from tests.support.object_store import ObjectStore, serving
 
 from penstock.pipeline.session import session
 
@@ -24,6 +25,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     started = session("tests", "local[2,4]", **{"spark.sql.warehouse.dir": str(warehouse)})
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[ObjectStore]:
+    """An object store, empty where a test looks."""
+    with serving() as started:
+        yield started
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from penstock.pipeline.lake.archive_plan import Progress
 from penstock.pipeline.lake.options import snapshot_of
 from penstock.pipeline.lake.replay import ORIGIN, ReplaySpec, run_replay
 from penstock.pipeline.lake.replay_plan import FOLDER, ranges
+from penstock.pipeline.lake.store import Location
 from penstock.pipeline.lake.values import Position
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.testing.server import running
@@ -96,7 +97,7 @@ def test_the_archive_is_the_topic(spark: SparkSession, server: TopicServer, spec
     original = live(spark, server)
     assert rows(table(spark, given).select(original.columns)) == rows(original)
     assert [row.timestamp_day.isoformat() for row in table(spark, given).limit(1).collect()] == ["2023-11-14"]
-    now = snapshot_of(Path(given.table))
+    now = snapshot_of(Location.of(given.table))
     assert [now.position(TOPIC, n) for n in range(3)] == [
         Position(0, 70, server.ledger("t", 0)),
         Position(0, 41, server.ledger("t", 1)),
@@ -144,7 +145,7 @@ def test_two_archivers_at_once(spark: SparkSession, server: TopicServer, spec: A
     fill(server, 2)
     run_archive(spark, spec())
     fill(server, 2)
-    now = snapshot_of(Path(spec().table))
+    now = snapshot_of(Location.of(spec().table))
     with HttpClient(server.url) as client:
         logs = archiving._look(client, archiving._checked(spec()), None, 0).logs
     steps = archiving.plan(spec(), now, logs or [], None)
@@ -160,7 +161,7 @@ def test_interleaved_schema_versions_make_no_small_files(
     server.create("t")
     fill(server, 300, size=1)
     run_archive(spark, spec())
-    files = snapshot_of(Path(spec().table)).files()
+    files = snapshot_of(Location.of(spec().table)).files()
     assert [file.rows for file in files] == [300]
     versions = [row.schema_version for row in rows(table(spark, spec()))]
     assert versions == [n % 2 for n in range(300)]
@@ -328,11 +329,11 @@ def test_a_replay_by_times(spark: SparkSession, server: TopicServer, spec: Archi
     server.create("t")
     fill(server, 5)
     run_archive(spark, spec())
-    now = snapshot_of(Path(spec().table))
+    now = snapshot_of(Location.of(spec().table))
 
     def asked(**options: object) -> list[tuple[int, int]]:
         given = {"server": spec().server, "table": spec().table, "topic": "x", "id": "r"} | options
-        pieces = ranges(ReplaySpec(**given), Path(spec().table), now)  # type: ignore[arg-type]
+        pieces = ranges(ReplaySpec(**given), Location.of(spec().table), now)  # type: ignore[arg-type]
         return [(piece.start, piece.end) for piece in pieces]
 
     assert asked() == [(0, 50)]

@@ -1,6 +1,7 @@
 """Topics read as tables by a real Spark session."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -214,3 +215,23 @@ def test_times_are_utc(server: TopicServer, read: Read) -> None:
     server.append("t", lone(b"", publish_time=0))
     table = read(subscribe="t").toArrow()
     assert table["timestamp"].to_pylist() == [datetime(1970, 1, 1, tzinfo=UTC)]
+
+
+def test_filters_are_pushed_down(spark: SparkSession, server: TopicServer, read: Read) -> None:
+    server.create("pushed", 3)
+    for partition in range(3):
+        fill(server, "pushed", 4, partition=partition)
+    where = f"partition IN (0, 2) AND offset >= 5 AND offset < 25 AND timestamp >= timestamp_millis({TIME + 1000})"
+    pushed = read(subscribe="pushed").where(where)
+    plan = pushed._jdf.queryExecution().executedPlan().toString()
+    # Spark does not apply again what the source applies.
+    assert not re.search(r"\bFilter\b", plan)
+    assert all(name in plan for name in ("partition", "offset", "timestamp", "PushedFilters"))
+    assert offsets(pushed) == [("pushed", number, at) for number in (0, 2) for at in range(10, 25)]
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        unpushed = read(subscribe="pushed").where(where)
+        assert re.search(r"\bFilter\b", unpushed._jdf.queryExecution().executedPlan().toString())
+        assert offsets(unpushed) == offsets(pushed)
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

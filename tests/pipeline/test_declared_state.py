@@ -92,9 +92,17 @@ key = "k"
 """
 
 
+UPDATED = """
+[sinks.table]
+input = "counted"
+path = "table"
+keys = ["k"]
+"""
+
+
 @pytest.mark.parametrize("mode", ["update", "complete"])
 def test_output_modes(bench: Bench, mode: str) -> None:
-    text = MODES.format(mode=mode)
+    text = MODES.format(mode=mode) + (UPDATED if mode == "update" else "")
     bench.create("in")
     bench.publish("in", [row("a", 1, 0), row("b", 2, 0)])
     bench.run_once(text)
@@ -110,6 +118,7 @@ def test_output_modes(bench: Bench, mode: str) -> None:
     bench.publish("more", [row("a", 10, 0)])
     bench.run_once(text.replace('["in"]', '["in", "more"]'))
     assert [(m["key"], m["value"]["n"]) for m in bench.messages("update-out")][-1] == ("a", 16)
+    assert sorted(tuple(each.values()) for each in bench.table("table")) == [("a", 16), ("b", 2)]
     with pytest.raises(PipelineError, match=r"was made for s \(.*/more\), but"):
         bench.run_once(text)
 

@@ -1,4 +1,4 @@
-"""The source behind Spark's other front ends: Spark Connect and `spark-pipelines`, each in a process of its own."""
+"""The formats behind Spark's other front ends: Spark Connect and `spark-pipelines`, each in a process of its own."""
 
 import os
 import sys
@@ -27,10 +27,13 @@ print(spark.read.format("penstock").options(**options).load().selectExpr("count(
 spark.sql(f"CREATE TABLE messages USING penstock OPTIONS (url '{url}', subscribe 't')")
 print(spark.sql("SELECT count(*) FROM messages WHERE offset >= 5").first())
 stream = spark.readStream.format("penstock").options(startingOffsets="earliest", **options).load()
-writer = stream.selectExpr("offset", "CAST(value AS STRING) AS text").writeStream.format("parquet")
+writer = stream.selectExpr("offset", "CAST(value AS STRING) AS text").writeStream.format("penstock_lake")
 query = writer.option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True).start(folder + "/out")
 assert query.awaitTermination(120)
-print(spark.read.parquet(folder + "/out").selectExpr("count(*)", "max(offset)").first())
+table = spark.read.format("penstock_lake").load(folder + "/out")
+print(table.selectExpr("count(*)", "max(offset)").first())
+table.selectExpr("text AS value").write.format("penstock").options(url=url, topic="again").mode("append").save()
+print(spark.read.format("penstock").options(url=url, subscribe="again").load().selectExpr("count(*)").first())
 spark.stop()
 """
 
@@ -105,6 +108,7 @@ def test_spark_connect(done: Done) -> None:
         "Row(count(1)=30, max(offset)=29)",
         "Row(count(1)=25)",
         "Row(count(1)=30, max(offset)=29)",
+        "Row(count(1)=30)",
     ]
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.options import snapshot_of
 from penstock.pipeline.lake.partitioning import PartitionColumn
+from penstock.pipeline.lake.store import Location
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_a_batch_of_a_writer_counts_once(spark: SparkSession, path: str) -> None
     save(spark.range(10, 15), path, writer="w", batch=1)
     assert ids(load(spark, path)) == list(range(15))
     files = [str(file) for file in Path(path).rglob("*.parquet")]
-    now = snapshot_of(Path(path))
+    now = snapshot_of(Location.of(path))
     assert len(files) == len(now.files()), "what a repeat wrote is gone"
 
 
@@ -158,7 +159,7 @@ def test_what_cannot_be_read(spark: SparkSession, path: str, options: dict[str, 
 
 def test_a_table_in_sql_and_as_it_was(spark: SparkSession, path: str) -> None:
     save(spark.range(4), path)
-    before = snapshot_of(Path(path)).version
+    before = snapshot_of(Location.of(path)).version
     save(spark.range(4, 9), path)
     spark.sql(f"CREATE TABLE kept USING penstock_lake OPTIONS (path '{path}')")
     spark.sql(f"CREATE TABLE old USING penstock_lake OPTIONS (path '{path}', version '{before}')")
@@ -242,7 +243,7 @@ def test_a_driver_that_dies_before_the_tables_commit(
     stream()
     feed(spark, tmp_path, 10, 10)
     stream()
-    version = snapshot_of(Path(path)).version
+    version = snapshot_of(Location.of(path)).version
     (Path(path) / "_delta_log" / f"{version:020d}.json").unlink()
     for name in ("1", ".1.crc"):
         (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
@@ -257,7 +258,7 @@ def test_small_files_are_put_together_as_they_come(
     for n in range(18):
         feed(spark, tmp_path, 10 * n, 10)
     stream()
-    now = snapshot_of(Path(path))
+    now = snapshot_of(Location.of(path))
     assert len(now.files()) == 3
     assert ids(load(spark, path)) == list(range(180))
     assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == list(range(180))
@@ -271,7 +272,7 @@ def test_compaction_may_be_off(spark: SparkSession, tmp_path: Path, path: str, s
     for n in range(17):
         feed(spark, tmp_path, n, 1)
     stream(compact=False)
-    assert len(snapshot_of(Path(path)).files()) == 17
+    assert len(snapshot_of(Location.of(path)).files()) == 17
 
 
 def test_foreach_batch_is_once_too(spark: SparkSession, tmp_path: Path, path: str) -> None:
@@ -329,7 +330,7 @@ def old_commit(folder: Path, name: str, numbers: list[int], **more: object) -> l
     """A commit in the log of a Parquet table of an earlier version; returns the paths of its files."""
     columns = pa.schema([("id", pa.int64()), ("day", pa.date32())])
     days = [date(2024, 1, 1 + n % 2) for n in numbers]
-    writer = FileWriter(folder, columns, [PartitionColumn("day")])
+    writer = FileWriter(Location.of(folder), columns, [PartitionColumn("day")])
     writer.write(pa.RecordBatch.from_pydict({"id": numbers, "day": days}, schema=columns))
     files = writer.finish()
     grown = columns.append(pa.field("more", pa.string()))
@@ -357,6 +358,6 @@ def test_a_parquet_table_of_an_earlier_version_becomes_delta_as_the_docs_say(
     back = load(spark, new)
     assert back.columns == ["id", "day", "more"]
     assert rows(back) == [(n, date(2024, 1, 1 + n % 2), None) for n in (0, 1, 4, 5)]
-    assert snapshot_of(Path(new)).partition_by == ("day",)
+    assert snapshot_of(Location.of(new)).partition_by == ("day",)
     with pytest.raises(PySparkException, match="is a Parquet table, and tables are Delta only: see"):
         load(spark, str(old))

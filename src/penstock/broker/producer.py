@@ -103,14 +103,15 @@ class Item(msgspec.Struct, Generic[T], gc=False):
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
-    """Where plain messages were stored. Of a batch, message i has the batch index i (none when alone); else it has
-    the entry `entry_id + i`."""
+    """Where plain messages were stored. `batched`: in one entry, where message i has the batch index i (none when alone);
+    else message i is the entry `entry_id + i`."""
 
     topic: Log
     ledger: int
     entry_id: int
     offset: int
     count: int
+    batched: bool
 
 
 class Publishing(Protocol):
@@ -136,9 +137,13 @@ class Publishing(Protocol):
         partition: int | None = None,
         *,
         batch: bool = True,
-    ) -> Placement:
-        """Store messages that are nothing but payloads, all or none, where `takes_plain` says so: as one entry with
-        `batch`, else as an entry each."""
+    ) -> Placement | list[Result]:
+        """Store messages that are nothing but payloads, all of them in one partition, where `takes_plain` says so: with `batch`
+        as one entry, where the engine has such, else as an entry each.
+
+        They are stored all or none, or each has a result of its own: where one cluster's order has others between them, or took
+        some of them only. Raises why none was stored.
+        """
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         """Whether `publish_plain` fits, for so many payloads of at most `size_bytes` together."""

@@ -11,6 +11,7 @@ from penstock.client.access import Access
 from penstock.pipeline.run.folder import Folder, in_use
 from penstock.pipeline.run.process import Job
 from penstock.pipeline.run.supervise import Supervisor
+from penstock.pipeline.spec.options import future_starts
 from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
@@ -20,7 +21,7 @@ from . import (
 )
 from .connection import by_reference
 from .pipeline_group import declared, parse_time, pipeline_command, spark_session
-from .pipeline_show import Display, show_check
+from .pipeline_show import Display, show_check, with_times
 
 LOOK_S: Final = 0.2
 
@@ -29,16 +30,20 @@ _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a t
 
 @pipeline_command.command()
 @declared
+@click.option("--plan", is_flag=True, help="Show Spark's plan, too.")
 @_json
-def check(spec: Spec, as_json: bool) -> None:
+def check(spec: Spec, plan: bool, as_json: bool) -> None:
     """Check FILE against live topics, and show what would run. Touches nothing."""
     from penstock.pipeline.run.preflight import preflight
-    from penstock.pipeline.run.query import check as checked
 
     Folder(spec.home).check_owner(spec)
     preflight(spec)  # before Spark is started: most mistakes show here
+    from penstock.pipeline.run.early import check_early
+    from penstock.pipeline.run.query import check as checked
+
+    check_early(spec)
     with spark_session(spec.name, spec.master, spec.spark) as spark:
-        show_check(spec, checked(spec, spark), as_json=as_json)
+        show_check(spec, checked(spec, spark), as_json=as_json, plan=plan)
 
 
 @pipeline_command.command()
@@ -92,6 +97,10 @@ def reset(spec: Spec, to: str, yes: bool) -> None:
     assert start is not None
     _sure(yes, f"forget the checkpoint of {spec.name} and begin at {to}")
     again(spec, start)
+    if start > time.time() * 1000:
+        click.echo(
+            f"warning: {to} is in the future: what is published before the next run is passed over", err=True
+        )
     output.done(f"{spec.name} begins at {to} when it runs next", pipeline=spec.name, start=start)
 
 
@@ -121,8 +130,8 @@ def status(file: str | None, state: Path | None, server: Access) -> None:
     if file is None:
         from penstock.pipeline.run.events import last_events
 
-        columns = ("pipeline", "state", "batch", "rows", "rows_per_second", "lag", "rejected", "error")
-        output.rows(columns, last_events(server), "no pipeline has run")
+        columns = ("pipeline", "state", "at", "batch", "rows", "rows_per_second", "lag", "rejected", "error")
+        output.rows(columns, map(with_times, last_events(server)), "no pipeline has run")
         return
     spec = load_spec(file, state=state)
     folder = Folder(spec.home)
@@ -134,10 +143,13 @@ def status(file: str | None, state: Path | None, server: Access) -> None:
     running = in_use(folder)
     if not running and found.get("state") not in ("stopped", "failed"):
         found["state"] = "killed"
-    output.record({"running": running, **found})
+    output.record({"running": running, **with_times(found)})
 
 
 def _run(spec: Spec, *, once: bool | None, as_json: bool) -> None:
+    if Folder(spec.home).owner() is None:
+        for warning in future_starts(spec, round(time.time() * 1000)):
+            click.echo(f"warning: {warning}", err=True)
     job = Job(file=spec.file, url=spec.server.url, state=str(spec.state), master=spec.master, once=once)
     with Display(spec, as_json=as_json or not output.for_people()) as display:
         supervisor = Supervisor(spec, job, display)

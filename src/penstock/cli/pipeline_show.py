@@ -2,12 +2,15 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
 import click
 
+from penstock.pipeline.run.folder import Folder
+from penstock.pipeline.spec.options import future_starts
 from penstock.pipeline.spec.spec import Spec
 
 from . import output
@@ -58,8 +61,13 @@ class Display:
             if event["state"] != "starting":
                 self._waiting = ""
         self._news.set()
-        if self._as_json and "waiting" not in event:
-            output.line(event)
+        if self._as_json:
+            output.line(event if "waiting" not in event else self._waits())
+
+    def _waits(self) -> dict[str, Any]:
+        state = self._event.get("state", "starting")
+        at = time.time_ns() // 1_000_000
+        return {"pipeline": self._spec.name, "state": state, "waiting": self._waiting, "at": at}
 
     def _draw(self) -> None:
         while not self._over:
@@ -105,7 +113,26 @@ def _number(name: str) -> Any:
 
 def _watermark(event: dict[str, Any]) -> str:
     value = event.get("watermark")
-    return "-" if value is None else datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        "-" if value is None else datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    )
+
+
+def with_times(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event of `status` with its times as times: for people here and now, in JSON as ISO 8601."""
+    return {name: _time(value) if name in _TIMES else value for name, value in event.items()}
+
+
+def _time(ms: int | None) -> str | None:
+    if ms is None:
+        return None
+    at = datetime.fromtimestamp(ms / 1000, UTC)
+    if output.for_people():
+        return at.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_TIMES: Final = ("at", "watermark")
 
 
 _FIELDS: dict[str, Any] = {
@@ -119,8 +146,9 @@ _FIELDS: dict[str, Any] = {
 }
 
 
-def show_check(spec: Spec, checked: Any, *, as_json: bool) -> None:
-    """What `check` found: columns and plan."""
+def show_check(spec: Spec, checked: Any, *, as_json: bool, plan: bool) -> None:
+    """What `check` found: columns, warnings and, where it is asked for, Catalyst's plan."""
+    warnings = future_starts(spec, round(time.time() * 1000)) if Folder(spec.home).owner() is None else []
     if as_json or not output.for_people():
         output.line(
             {
@@ -128,7 +156,9 @@ def show_check(spec: Spec, checked: Any, *, as_json: bool) -> None:
                 "views": checked.views,
                 "sinks": checked.sinks,
                 "readings": checked.readings,
-                "plan": checked.plan,
+                "deliveries": checked.deliveries,
+                "warnings": warnings,
+                **({"plan": checked.plan} if plan else {}),
             }
         )
         return
@@ -139,6 +169,12 @@ def show_check(spec: Spec, checked: Any, *, as_json: bool) -> None:
             for column, type_ in columns.items():
                 click.echo(f"  {column:{width}}  {type_}")
     reads = "once" if checked.readings == 1 else f"{checked.readings} times"
-    click.echo(click.style("plan", bold=True) + f" (each batch is read {reads})")
-    click.echo(checked.plan.rstrip())
+    click.echo(f"each batch is read {reads}")
+    for line in checked.deliveries:
+        click.echo(line)
+    if plan:
+        click.echo(click.style("plan", bold=True))
+        click.echo(checked.plan.rstrip())
+    for warning in warnings:
+        click.secho(f"warning: {warning}", fg="yellow")
     click.echo(click.style(f"{spec.name} is fine", fg="green"))

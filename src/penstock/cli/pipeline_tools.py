@@ -4,7 +4,6 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.extras import need_extras
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.spec.spec import Spec
@@ -30,6 +30,7 @@ from .pipeline_group import declared, parse_time, pipeline_command, spark_sessio
 @click.option("--until", metavar="TIME", help="Only letters that died before it.")
 def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> None:
     """Publish the dead letters of FILE again where they came from, each once."""
+    need_extras()
     from penstock.pipeline.run.preflight import preflight
     from penstock.pipeline.run.redrive import Choice, run_redrive
 
@@ -53,6 +54,15 @@ def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> Non
     )
 
 
+_table = click.option(
+    "--table", required=True, metavar="PATH", help="The table's folder, or its URL (s3://…)."
+)
+_storage = click.option(
+    "--storage",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the table's object store; VALUE env:VARIABLE is looked up.",
+)
 _master = click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 
 
@@ -66,7 +76,8 @@ def _check_there(server: Access, topics: Sequence[str], so: str = "") -> None:
 
 @pipeline_command.command()
 @click.argument("topics", nargs=-1, required=True)
-@click.option("--table", required=True, type=click.Path(path_type=Path), help="The table's folder.")
+@_table
+@_storage
 @click.option("--format", "kind", default="delta", hidden=True)  # of earlier versions: now Delta alone
 @click.option("--decode", type=click.Choice(["none", "struct", "flat"]), default="none", show_default=True)
 @click.option("--partition-by", default="day(timestamp)", show_default=True)
@@ -75,7 +86,8 @@ def _check_there(server: Access, topics: Sequence[str], so: str = "") -> None:
 @by_reference
 def archive(
     topics: tuple[str, ...],
-    table: Path,
+    table: str,
+    storage: tuple[str, ...],
     kind: str,
     decode: str,
     partition_by: str,
@@ -84,12 +96,16 @@ def archive(
     server: Access,
 ) -> None:
     """Keep TOPICS as a table: append what is new."""
+    need_extras(tables=True)
     from penstock.pipeline.lake.archive import run_archive
     from penstock.pipeline.lake.archive_plan import ArchiveSpec
+    from penstock.pipeline.lake.options import table_at
+    from penstock.pipeline.lake.store import Location
 
     spec = ArchiveSpec(
         server=server,
-        table=str(table),
+        table=table,
+        storage=_options("--storage", storage),
         topics=topics,
         kind=kind,
         decode=decode,
@@ -97,6 +113,7 @@ def archive(
         once=not follow,
     )
     _check_there(server, topics)
+    table_at(Location.of(spec.table, spec.storage))
     with spark_session("penstock-archive", master, {}) as spark:
         report = run_archive(spark, spec, progress=_told, stopped=_stopping())
     output.done(
@@ -108,9 +125,8 @@ def archive(
 
 @pipeline_command.command()
 @click.argument("topic")
-@click.option(
-    "--table", required=True, type=click.Path(path_type=Path, exists=True), help="The archive's folder."
-)
+@_table
+@_storage
 @click.option("--id", "name", required=True, help="Names the replay: the same again publishes nothing twice.")
 @click.option("--source", default="", help="The archived topic, where the table has several.")
 @click.option("--from", "since", metavar="TIME", help="From the first message published at or after it.")
@@ -126,7 +142,8 @@ def archive(
 @by_reference
 def replay(
     topic: str,
-    table: Path,
+    table: str,
+    storage: tuple[str, ...],
     name: str,
     source: str,
     since: str | None,
@@ -138,11 +155,15 @@ def replay(
     server: Access,
 ) -> None:
     """Publish a range of an archive to TOPIC again."""
+    need_extras(tables=True)
+    from penstock.pipeline.lake.options import snapshot_of
     from penstock.pipeline.lake.replay import ReplaySpec, run_replay
+    from penstock.pipeline.lake.store import Location
 
     spec = ReplaySpec(
         server=server,
-        table=str(table),
+        table=table,
+        storage=_options("--storage", storage),
         topic=topic,
         id=name,
         source=source,
@@ -152,6 +173,7 @@ def replay(
         to_offsets=_offsets("--until-offset", until_offset),
         keep_partitions=keep_partitions,
     )
+    snapshot_of(Location.of(spec.table, spec.storage))
     with spark_session("penstock-replay", master, {}) as spark:
         report = run_replay(spark, spec, progress=_told, stopped=_stopping())
     output.done(
@@ -159,6 +181,14 @@ def replay(
         rows=report.rows,
         batches=report.batches,
     )
+
+
+def _options(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Options by name."""
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [name for name, separator, _ in pairs if not (name and separator)]:
+        raise PipelineError(f"{option}: {wrong[0]!r} is no NAME=VALUE")
+    return {name: value for name, _, value in pairs}
 
 
 def _offsets(option: str, texts: Sequence[str]) -> dict[int, int]:

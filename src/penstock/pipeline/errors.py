@@ -23,6 +23,8 @@ RECIPE: Final = (
 # For a user of the Parquet tables of earlier versions.
 DELTA_ONLY: Final = "tables are Delta only: see 'From Parquet to Delta' in docs/lake.md"
 
+NEEDS_DELTA: Final = "tables need the package deltalake: pip install 'penstock[delta]'"
+
 Trouble = Literal["data_loss", "schema", "user", "broker"]
 
 

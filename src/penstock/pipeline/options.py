@@ -1,5 +1,6 @@
 """Options as Spark hands them over, texts all of them, read alike by every source and sink; and those of the server."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -19,6 +20,31 @@ _FIELDS: Final = {
 }
 
 NAMES: Final = ("url", *_FIELDS)
+
+STORAGE: Final = "storage."  # before the name of an option of an object store
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_url(path: str) -> bool:
+    """Whether a table's path is a URL, and not a folder of a file system."""
+    return _URL.match(path) is not None
+
+
+def storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """An object store's options as a data source takes them."""
+    return {f"{STORAGE}{name}": text for name, text in options.items()}
+
+
+def split_storage(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the object store, and the others."""
+    store, others = {}, {}
+    for name, text in given.items():
+        if name.lower().startswith(STORAGE):
+            store[name[len(STORAGE) :].lower()] = text
+        else:
+            others[name] = text
+    return store, others
 
 
 def named(

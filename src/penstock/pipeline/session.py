@@ -12,6 +12,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from .java import find_java
+from .python import fork_script
 
 HEAP: Final = "1g"  # measured: half of it serves, twice as much is no faster
 
@@ -19,12 +20,26 @@ HEAP: Final = "1g"  # measured: half of it serves, twice as much is no faster
 # checkpoint keeps the number that it began with.
 CLUSTER_SHUFFLE: Final = "16"
 
+_DAEMON: Final = "spark.python.use.daemon"
+
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 # The other one, which Spark prefers, starts `readlink` sixteen times a batch where the checkpoint is on this machine:
 # a sixth of what a small batch costs. Either writes a file beside and renames it.
 _LOCAL_CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+# Java compiles what it has run often with its slow compiler: half of the CPU of a run of seconds, in which little pays
+# that back. So ten times as often; what a batch of 100,000 rows does for each of them is compiled all the same.
+_COMPILE: Final = " ".join(
+    f"-XX:Tier4{name}={times}"
+    for name, times in (
+        ("InvocationThreshold", 50_000),
+        ("MinInvocationThreshold", 6_000),
+        ("CompileThreshold", 150_000),
+        ("BackEdgeThreshold", 400_000),
+    )
 )
 
 _CONF: Final = {
@@ -35,7 +50,7 @@ _CONF: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.python.filterPushdown.enabled": "true",  # else a source that could filter cannot be read at all
     "spark.driver.memory": HEAP,
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_COMPILE}",
 }
 
 # Spark asks for the module and Java says that it is experimental; Spark's Java options are those of its
@@ -64,8 +79,8 @@ def session(
     local = master.startswith("local")
     if local:
         # Else Spark takes the first python3 on PATH, which need not have Penstock or Arrow.
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        python = _python(conf, None if submitted else scratch)
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     settings = settings_for(master, conf)
     if scratch is not None and SparkContext._gateway is None and not submitted:
         settings = _within(settings, scratch, conf)
@@ -74,6 +89,11 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _python(conf: Mapping[str, Any], scratch: Path | None) -> str:
+    """What Spark is to run as Python; a script, unless Spark's processes are not to be forked."""
+    return sys.executable if str(conf.get(_DAEMON, "true")).lower() == "false" else fork_script(scratch)
 
 
 def settings_for(master: str, conf: Mapping[str, Any]) -> dict[str, str]:

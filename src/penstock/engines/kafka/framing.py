@@ -21,16 +21,15 @@ from penstock.runtime.clock import Clock
 
 from .driver.record import Header
 from .headers import ENTRY, SCHEMA_VERSION, UNVERSIONED, schema_header
+from .indexes import FIRST, read_indexes
 from .versions import BY_ID, DOCUMENTS, MESSAGE, is_document, pair, split_message, split_pair
 
 MAGIC: Final = b"\0"
 HEAD_BYTES: Final = 5
-INDEXES_MAX: Final = 33  # in front of a Protobuf value: how many there are, and they
 IDS_MAX: Final = 10_000  # of a topic that are remembered
 NONE_MS: Final = 60_000  # so long an id that the registry has not is not asked for again
 
 _UNFRAMED: Final = frozenset((SCHEMA_VERSION, ENTRY))  # a record with one of these says itself what it is
-_FIRST: Final = (b"\0", b"\x02\0")  # both say: the first message of the file
 
 Framed = tuple[bytes | None, bytes | None, list[Header]]
 
@@ -105,7 +104,7 @@ class Framing:
         head = number.to_bytes(4, "big")
         messages = None if indexes is None else {one: at for at, one in enumerate(indexes)}
         if messages is not None:
-            messages |= dict.fromkeys(_FIRST, 0)
+            messages |= dict.fromkeys(FIRST, 0)
         _put(self._values, head, _Known(version, messages))
         if len(self._written) >= IDS_MAX:
             self._written.clear()
@@ -122,7 +121,7 @@ class Framing:
     def guess(self, head: bytes, version: int | None, for_ms: int = NONE_MS) -> None:
         """An id is taken for a version, or for no schema's, for some time."""
         like = version is not None and any(one.indexes for one in self._written.values())
-        messages = dict.fromkeys(_FIRST, 0) if like else None  # the topic's other values are Protobuf, too
+        messages = dict.fromkeys(FIRST, 0) if like else None  # the topic's other values are Protobuf, too
         _put(self._values, head, _Known(version, messages, self._clock.monotonic_ms() + for_ms))
 
     def guess_none(self, head: bytes) -> None:
@@ -188,59 +187,66 @@ class Framing:
 
         Raises UnknownSchemas, and changes nothing then.
         """
-        found: dict[int, int] = {}
-        opened: list[tuple[int, bytes]] = []
+        versions: list[int | None] = [None] * len(values)
+        opened: dict[int, bytes] = {}
         unknown: set[bytes] = set()
+        ids = self._values
         for at, value in enumerate(values):
-            if value is None or not _looks_framed(value) or _says(headers[at]):
+            if value is None or value[:1] != MAGIC or len(value) < HEAD_BYTES:
                 continue
-            known = self._known(self._values, value[1:HEAD_BYTES])
-            if known is None:
-                unknown.add(value[1:HEAD_BYTES])
-            elif known.version is not None:
-                message, end = 0, HEAD_BYTES
-                if known.messages is not None:
-                    message, end = _message(value, known.messages)
+            if headers[at] and _says(headers[at]):
+                continue
+            head = value[1:HEAD_BYTES]
+            known = ids.get(head)
+            if known is None or (known.until_ms and self._is_over(known)):
+                unknown.add(head)
+            elif known.version is None:
+                pass
+            elif known.messages is None:
+                versions[at] = known.version
+                opened[at] = value[HEAD_BYTES:]
+            else:
+                message, end = read_indexes(value, HEAD_BYTES, known.messages)
                 if message >= 0:
-                    found[at] = known.version + message * MESSAGE
-                    opened.append((at, value[end:]))
-        names = self._open_keys(keys, headers, found, unknown) if self.keyed is not False else ()
+                    versions[at] = known.version + message * MESSAGE
+                    opened[at] = value[end:]
+        names = {} if self.keyed is False else self._open_keys(keys, headers, versions, unknown)
         if unknown:
             raise UnknownSchemas(unknown)
-        for at, key in names:
-            keys[at] = key
-        for at, value in opened:
-            values[at] = value
-        return [found.get(at) for at in range(len(values))] if found else None
+        for at, content in opened.items():
+            values[at] = content
+        for at, content in names.items():
+            keys[at] = content
+        return versions if opened or names else None
 
     def _open_keys(
         self,
         keys: Sequence[bytes | None],
         headers: Sequence[Sequence[Header] | None],
-        found: dict[int, int],
+        versions: list[int | None],
         unknown: Collection[bytes],
-    ) -> list[tuple[int, bytes]]:
-        """The keys without their framing; `found` gets the versions of pairs. Raises UnknownSchemas."""
-        opened: list[tuple[int, bytes]] = []
+    ) -> dict[int, bytes]:
+        """The keys without their framing; `versions` gets those of pairs. Raises UnknownSchemas."""
+        opened: dict[int, bytes] = {}
         missing: set[bytes] = set()
         for at, key in enumerate(keys):
             if key is None or not _looks_framed(key) or _says(headers[at]):
                 continue
-            known = self._known(self._keys, key[1:HEAD_BYTES]) if self.keyed else None
-            if known is None:
-                missing.add(key[1:HEAD_BYTES])
+            head = key[1:HEAD_BYTES]
+            known = self._keys.get(head) if self.keyed else None
+            if known is None or self._is_over(known):
+                missing.add(head)
             elif known.version is not None:
-                version = pair(known.version, found.get(at, 0))
+                version = pair(known.version, versions[at] or 0)
                 if version is not None:
-                    found[at] = version
-                    opened.append((at, key[HEAD_BYTES:]))
+                    versions[at] = version
+                    opened[at] = key[HEAD_BYTES:]
         if missing:
             raise UnknownSchemas(unknown, missing)
         return opened
 
-    def _known(self, among: OrderedDict[bytes, _Known], head: bytes) -> _Known | None:
-        known = among.get(head)
-        return None if known is None or 0 < known.until_ms <= self._clock.monotonic_ms() else known
+    def _is_over(self, known: _Known) -> bool:
+        return 0 < known.until_ms <= self._clock.monotonic_ms()
 
 
 def _put(among: OrderedDict[bytes, _Known], head: bytes, known: _Known) -> None:
@@ -248,28 +254,6 @@ def _put(among: OrderedDict[bytes, _Known], head: bytes, known: _Known) -> None:
     among[head] = known
     if len(among) > IDS_MAX:
         among.popitem(last=False)
-
-
-def _message(value: bytes, messages: dict[bytes, int]) -> tuple[int, int]:
-    """Which message a Protobuf value is, and where it begins; -1 where it does not say."""
-    if value[HEAD_BYTES : HEAD_BYTES + 1] == MAGIC:
-        return 0, HEAD_BYTES + 1
-    count, at = _integer(value, HEAD_BYTES)
-    if count & 1 or count >> 1 > INDEXES_MAX:  # zigzag: an odd number is below 0
-        return -1, at
-    for _ in range(count >> 1):
-        _, at = _integer(value, at)
-    return messages.get(value[HEAD_BYTES:at], -1), at
-
-
-def _integer(value: bytes, at: int) -> tuple[int, int]:
-    """A varint of at most 5 bytes, and where it ends; -1 where there is none."""
-    number = 0
-    for shift, byte in enumerate(value[at : at + 5]):
-        number |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return number, at + shift + 1
-    return -1, at
 
 
 def _looks_framed(content: bytes | None) -> bool:

@@ -17,13 +17,13 @@ from penstock.engines.shared.unsupported import refuse
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage, Payloads
+from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.model.schema import SchemaInfo
+from penstock.runtime.clock import LoopClock
 
-from .driver.record import NewRecord
-from .framing import framed
-from .publishing import Posting, Publishing
+from .publishing import Posting, Publishing, Turns
 from .records import record_of
 from .topic import KafkaTopic
 
@@ -58,6 +58,7 @@ class Producer:
         self._numbers = Numbers()
         self._numbers.next = options.initial_sequence_id + 1
         self._router = Router(len(topics), options.routing, options.hashing)
+        self._turns = Turns(self._router, LoopClock())
 
     # -- coming and going
 
@@ -161,8 +162,7 @@ class Producer:
         return [_internal_error() if result is None else result for result in results]
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
-        """One at a time: other producers' records may come between several."""
-        return count == 1 and size_bytes <= self._publishing.bytes_max and not self._kept_name
+        return count > 0 and size_bytes <= self._publishing.bytes_max and not self._kept_name
 
     async def publish_plain(
         self,
@@ -171,18 +171,17 @@ class Producer:
         partition: int | None = None,
         *,
         batch: bool = True,
-    ) -> Placement:
-        """As `broker.Publishing.publish_plain`, for one message."""
+    ) -> Placement | list[Result]:
+        """As `broker.Publishing.publish_plain`: each message is a record, and all of them go to one partition."""
         await self._room()
-        (payload,) = payloads
-        value = payload.encode() if isinstance(payload, str) else payload
-        topic = self._logs[self._router.choose(None, partition)]
-        self.last_sequence_id = self._numbers.take(1)
-        framing = await self._publishing.framing(self._topic, (schema_version,))
-        _, content, headers = framed(None, value, schema_version, framing)
-        offset = await self._publishing.one(topic, NewRecord(content, None, headers or None))
-        self.published += 1
-        return Placement(topic, topic.ledger, offset, offset, 1)
+        topic = self._logs[self._turns.next() if partition is None else self._router.choose(None, partition)]
+        count = len(payloads)
+        self.last_sequence_id = self._numbers.take(count) + count - 1
+        placed = await self._publishing.plain(self._topic, topic, payloads, schema_version)
+        if isinstance(placed, list):
+            count = sum([isinstance(one, MessageId) for one in placed])
+        self.published += count
+        return placed
 
     async def publish_entries(self, items: Sequence[Item[NewEntry]]) -> list[Result]:
         """As `broker.Publishing.publish_entries`. The id of an entry of several messages is the first one's."""
@@ -228,7 +227,7 @@ class Producer:
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         """As `broker.Requesting.ask`."""
-        return self._publishing.replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
+        return self._publishing.replies.requests.ask_all(self._topic.base, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """As `broker.Requesting.request`."""

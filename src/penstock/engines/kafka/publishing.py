@@ -1,20 +1,25 @@
 """Records of one call on their way to the partitions of a topic, and what all producers of a process share."""
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import cast
 
-from penstock.broker.producer import Result
+from penstock.broker.producer import Placement, Result
 from penstock.broker.schemas import Schemas
 from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.routing import Router
 from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
+from penstock.model.message import Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.runtime.clock import LoopClock
+from penstock.runtime.clock import Clock, LoopClock
 from penstock.runtime.tasks import finished
 
-from .driver.producer import RecordProducer
-from .driver.record import NewRecord
+from .driver.producer import LINGER_MS, RecordProducer
+from .driver.record import Header, NewRecord
 from .framing import Framing, Framings, UnknownVersion
+from .headers import schema_header
 from .records import records_of
 from .topic import KafkaTopic
 
@@ -62,19 +67,65 @@ class Publishing:
             except UnknownVersion as unknown:
                 versions.append(unknown.version)
 
-    async def one(self, topic: KafkaTopic, record: NewRecord) -> int:
-        """Store one record; returns its offset, or raises why it is not stored."""
+    async def plain(
+        self, name: TopicName, topic: KafkaTopic, payloads: Payloads, version: int | None
+    ) -> Placement | list[Result]:
+        """Store messages that are nothing but payloads in one partition of the topic `name`.
+
+        As `broker.Publishing.publish_plain`.
+        """
+        values: Sequence[bytes | str | None] = payloads
+        headers: Iterable[list[Header] | None] = repeat(None if version is None else schema_header(version))
+        framing = await self.framing(name, (version,))
+        if framing is not None:
+            framed = [
+                framing.frame(None, one.encode() if isinstance(one, str) else one, version)
+                for one in payloads
+            ]
+            values, headers = [value for _, value, _ in framed], [some or None for _, _, some in framed]
         topic.check_open()
         if topic.rates.publish is not None:
-            await topic.rates.publish.admit(1, record.size())
+            await topic.rates.publish.admit(len(values), sum([len(value or b"") for value in values]))
         began = _CLOCK.monotonic_ms()
-        sent = self.records.send((topic.place.topic, topic.place.partition), (record,))
-        (outcome,) = await finished(sent.future)
-        if isinstance(outcome, PenstockError):
-            raise outcome
-        topic.stored(outcome + 1)
-        topic.published(1, sent.size, _CLOCK.monotonic_ms() - began)
-        return outcome
+        sent = self.records.send_values((topic.place.topic, topic.place.partition), values, headers)
+        outcomes = await finished(sent.future)
+        stored = (
+            [one for one in outcomes if isinstance(one, int)] if sent.failed else cast(list[int], outcomes)
+        )
+        count = len(stored)
+        if count:
+            topic.stored(stored[-1] + 1)
+            topic.published(count, sent.size * count // len(outcomes), _CLOCK.monotonic_ms() - began)
+        elif isinstance(outcomes[0], PenstockError):
+            raise outcomes[0]
+        if count == len(outcomes) and stored[-1] - stored[0] == count - 1:
+            return Placement(topic, topic.ledger, stored[0], stored[0], count, batched=False)
+        ledger, number = (
+            topic.ledger,
+            topic.name.partition,
+        )  # other producers published between them, or some failed
+        return [MessageId(ledger, one, number) if isinstance(one, int) else one for one in outcomes]
+
+
+class Turns:
+    """The partitions of plain messages, in turn: for as long as a batch waits for more, all of them go to one.
+
+    Each partition has requests of its own, and what is published within a moment takes one instead of one for each partition.
+    """
+
+    def __init__(self, router: Router, clock: Clock) -> None:
+        self._router = router
+        self._clock = clock
+        self._chosen = 0
+        self._until_ms = 0
+
+    def next(self) -> int:
+        """The partition of the next messages."""
+        now = self._clock.monotonic_ms()
+        if now >= self._until_ms:
+            self._until_ms = now + LINGER_MS
+            self._chosen = self._router.choose(None, None)
+        return self._chosen
 
 
 class Posting:

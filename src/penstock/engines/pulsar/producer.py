@@ -159,7 +159,7 @@ class Producer:
         number = 0 if partition is None else self._partitions.router.choose(None, partition)
         ledger, entry = await partitions[number].post_plain(payloads, schema_version)
         self.published += len(payloads)
-        return Placement(self.topics[number], ledger, entry, -1, len(payloads))
+        return Placement(self.topics[number], ledger, entry, -1, len(payloads), batched=True)
 
     def takes_plain(self, count: int, size_bytes: int, partition: int | None, *, batch: bool = True) -> bool:
         """Not entries of their own: others may publish between them, so that their ids do not follow one another."""
@@ -196,7 +196,7 @@ class Producer:
         return self._partitions.numbers.give(message)
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        return self._replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
+        return self._replies.requests.ask_all(self._topic.base, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         return await request_reply(self, message, timeout_ms)

@@ -13,10 +13,10 @@ import msgspec
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from penstock.client.access import Access
-from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.schema import SchemaInfo, SchemaType
 from penstock.pipeline.errors import PipelineError, SchemaChanged
+from penstock.pipeline.http.calls import Caller
 from penstock.pipeline.http.schemas import all_versions
 
 from .decoders import column_type, decoder_for
@@ -122,7 +122,7 @@ class Watch:
         self._plan = plan if plan is not None and plan.typed.on_new != "ignore" else None
         self._looked = 0.0
 
-    def look(self, client: HttpClient) -> None:
+    def look(self, client: Caller) -> None:
         """Raise what `Plan.refuse_newer` raises; asks the server only now and then."""
         if self._plan is None or time.monotonic() - self._looked < _LOOK_S:
             return
@@ -139,7 +139,7 @@ class Watch:
 
 
 def make_plan(
-    client: HttpClient, typed: Typed, server: Access, topics: Sequence[str], given: StructType | None = None
+    client: Caller, typed: Typed, server: Access, topics: Sequence[str], given: StructType | None = None
 ) -> Plan:
     """Plan for topics as they are now; `given` is a schema made by `Plan.columns` before, whose version stays.
 

@@ -9,9 +9,9 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 
 from penstock.codec.avro.types import Array, Fixed, Logical, Map, Primitive, Record, Type, Union
+from penstock.pipeline import versions
 from penstock.pipeline.errors import PipelineError
 
 DECIMAL_DIGITS: Final = 38  # the most that Spark's decimals have
@@ -36,7 +36,7 @@ _WIDER: Final = {frozenset(("int", "long")): "long", frozenset(("float", "double
 
 def arrow_type(spark: t.DataType) -> pa.DataType:
     """What Spark makes of a type of its own in Arrow, exactly."""
-    return to_arrow_type(spark, timezone="UTC")
+    return versions.arrow_type(spark)
 
 
 def spark_type(kind: Type, path: str = "value") -> t.DataType:

@@ -11,7 +11,6 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from penstock.client.http import HttpClient
 from penstock.codec.avro.types import Named
 from penstock.codec.definition import avro_type
 from penstock.model.errors import ErrorKind, PenstockError
@@ -19,6 +18,7 @@ from penstock.model.names import TopicName
 from penstock.model.schema import STRING_SCHEMA, SchemaInfo, SchemaType
 from penstock.pipeline.decode.shapes import arrow_type
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.calls import Caller
 from penstock.pipeline.http.schemas import all_versions, register
 
 from .binary import nullable
@@ -94,7 +94,7 @@ class Encoding(msgspec.Struct, dict=True):
 
 
 def plan_encoding(
-    texts: Mapping[str, str], value: t.DataType, topic: TopicName | str, client: HttpClient
+    texts: Mapping[str, str], value: t.DataType, topic: TopicName | str, client: Caller
 ) -> Encoding | None:
     """How a column of type `value` is written into `topic`; registers a schema where there is none that takes it.
 
@@ -127,7 +127,7 @@ def plan_encoding(
 
 
 def _by_registered(
-    how: str, value: t.DataType, topic: str, version: int, schema: SchemaInfo, client: HttpClient
+    how: str, value: t.DataType, topic: str, version: int, schema: SchemaInfo, client: Caller
 ) -> Encoding:
     wanted = _TYPES.get(how, (schema.type,))
     if schema.type not in wanted:
@@ -159,7 +159,7 @@ def _inferred(how: str, value: t.DataType) -> SchemaInfo:
     return plain or avro_schema(SchemaType.AVRO, value)
 
 
-def _register(client: HttpClient, topic: str, schema: SchemaInfo, before: str = "") -> int:
+def _register(client: Caller, topic: str, schema: SchemaInfo, before: str = "") -> int:
     try:
         return register(client, topic, schema)
     except PenstockError as error:

@@ -5,9 +5,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import NamespaceName, TopicName
+
+from .calls import Caller
 
 _OFFSETS: Final = "/topics/offsets"
 _SIZES: Final = "/topics/sizes"
@@ -44,7 +45,7 @@ class Look(NamedTuple):
 
 
 def look(
-    client: HttpClient,
+    client: Caller,
     topics: Sequence[TopicName] = (),
     patterns: Sequence[tuple[NamespaceName, str]] = (),
     *,
@@ -94,7 +95,7 @@ class Size(NamedTuple):
     end: int
 
 
-def sizes(client: HttpClient, ranges: Sequence[tuple[str, int, int, int | None]]) -> list[Size]:
+def sizes(client: Caller, ranges: Sequence[tuple[str, int, int, int | None]]) -> list[Size]:
     """How much there is in logs from an offset on, and how far a number of bytes goes, but an entry at least:
     `(topic, partition, offset, bytes)`."""
     body = [dict(zip(("topic", "partition", "offset", "bytes"), each, strict=True)) for each in ranges]
@@ -112,7 +113,7 @@ class Mark(NamedTuple):
 
 
 def set_marks(
-    client: HttpClient, subscription: str, marks: Sequence[Mark], *, exact: bool = False
+    client: Caller, subscription: str, marks: Sequence[Mark], *, exact: bool = False
 ) -> Mapping[Mark, str]:
     """Have a durable subscription follow a reader; made where it is missing, moved back only if `exact`.
 

@@ -6,19 +6,19 @@ from typing import Any, Final
 import msgspec
 
 from penstock.client.access import Access
-from penstock.client.http import HttpClient
 from penstock.client.paths import schemas_path
 from penstock.codec.key_value import join, key_value_parts
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import SchemaInfo, SchemaType
 
+from .calls import Caller, Calls
 from .retry import retrying
 
 _REFUSED: Final = "IncompatibleSchemaException"  # Pulsar's answer is a 500 then
 
 
-def all_versions(client: HttpClient, topic: str) -> dict[int, SchemaInfo]:
+def all_versions(client: Caller, topic: str) -> dict[int, SchemaInfo]:
     """Every version of a topic's schema, oldest first; none where the last one was deleted."""
     path = schemas_path(TopicName.parse(topic))
     try:
@@ -34,12 +34,12 @@ def all_versions(client: HttpClient, topic: str) -> dict[int, SchemaInfo]:
 @lru_cache(maxsize=1024)
 def one_version(access: Access, topic: str, ledger: int, version: int) -> SchemaInfo:
     """One version; remembered in this process, for this incarnation of the topic. Raises SCHEMA_NOT_FOUND."""
-    with HttpClient(access) as client:
+    with Calls(access) as client:
         path = f"{schemas_path(TopicName.parse(topic))}/schema/{version}?deleted=true"
         return _schema(retrying(lambda: client.call("GET", path)))
 
 
-def register(client: HttpClient, topic: str, schema: SchemaInfo) -> int:
+def register(client: Caller, topic: str, schema: SchemaInfo) -> int:
     """Register a schema, or find it: its version. Raises INCOMPATIBLE_SCHEMA where it may not follow."""
     path = schemas_path(TopicName.parse(topic))
     body = {"type": schema.type.name, "schema": _text(schema), "properties": schema.properties}

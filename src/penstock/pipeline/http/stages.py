@@ -4,19 +4,16 @@ Calls are repeated while the server cannot be reached or says that a retry can h
 knows a part, a commit and (with `deduplicate`) an entry that it has.
 """
 
-import http.client
 import json
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from penstock.client.access import Access
-from penstock.client.http import refusal, unreachable
-from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 
-from .entries import connect
+from .calls import JSON, Calls
 from .retry import retrying
 
 MEDIA: Final = "application/vnd.penstock.sections"
@@ -47,10 +44,8 @@ class Stages:
     """Calls of one writer at a time, over one connection; to be used as a context manager."""
 
     def __init__(self, access: Access, *, timeout_s: float = TIMEOUT_S, retry_s: float = RETRY_S) -> None:
-        self._access = access
-        self._timeout_s = timeout_s
+        self._calls = Calls(access, timeout_s)
         self._retry_s = retry_s
-        self._connection: http.client.HTTPConnection | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -62,9 +57,7 @@ class Stages:
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._calls.close()
 
     def open_topics(self, topics: Sequence[TopicName]) -> Opened:
         """Have the topics made, where the server makes topics. Raises TOPIC_NOT_FOUND, FORBIDDEN."""
@@ -126,32 +119,10 @@ class Stages:
         return self._call("POST", f"/entries?deduplicate={str(deduplicate).lower()}", body, MEDIA)
 
     def _json(self, method: str, path: str, body: Any) -> Any:
-        return self._call(method, path, json.dumps(body).encode(), "application/json")
+        return self._call(method, path, json.dumps(body).encode(), JSON)
 
     def _call(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> Any:
-        return retrying(lambda: self._once(method, path, body, kind), self._retry_s)
-
-    def _once(self, method: str, path: str, body: bytes | None, kind: str) -> Any:
-        headers = self._access.headers()
-        if kind:
-            headers["Content-Type"] = kind
-        if self._connection is None:
-            self._connection = connect(self._access, self._timeout_s)
-        try:
-            self._connection.request(method, urlsplit(self._access.url).path + path, body, headers)
-            response = self._connection.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise unreachable(self._access.url, error) from error
-        if response.status >= 400:
-            raise refusal(response.status, answer)
-        try:
-            return json.loads(answer)
-        except ValueError:
-            raise PenstockError(
-                ErrorKind.INTERNAL, f"{self._access.url} answers what is no JSON: {answer[:80]!r}"
-            ) from None
+        return retrying(lambda: self._calls.send(method, path, body, kind), self._retry_s)
 
 
 def _batch_path(writer: str, batch: int) -> str:

@@ -18,14 +18,15 @@ from penstock.client.http import HttpClient
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.logs import Log, Look, Mark, set_marks
 from penstock.pipeline.http.retry import retrying
-from penstock.pipeline.options import server_options
+from penstock.pipeline.options import server_options, storage_options
 from penstock.pipeline.source.offsets import write
 from penstock.pipeline.source.options import Options, parse_options
 from penstock.pipeline.source.query import ask, check_topics
 
 from .archive_plan import ArchiveSpec, Progress, Report, Step, plan
 from .delta import Table
-from .options import folder_of, table_at
+from .options import table_at
+from .store import Location
 
 __all__ = ["ArchiveSpec", "append", "archive", "run_archive", "server_options"]
 
@@ -50,7 +51,7 @@ def run_archive(
     Raises PipelineError for what cannot be archived, DataLoss where retention was faster.
     """
     options = _checked(spec)
-    table = table_at(folder_of(spec.table))
+    table = table_at(Location.of(spec.table, spec.storage))
     report = Report()
     with HttpClient(spec.server) as client:
         seen: str | None = None
@@ -123,6 +124,7 @@ def append(spark: SparkSession, spec: ArchiveSpec, steps: Sequence[Step]) -> Non
     """One commit: the messages of `steps`, which must begin where the table ends."""
     writing = {"path": spec.table, "archive": "true", "partitionBy": spec.partition_by}
     writing["compact"] = str(spec.compact).lower()
+    writing |= storage_options(spec.storage)
     if spec.target_bytes:
         writing["targetFileBytes"] = str(spec.target_bytes)
     frame = _frame(spark, spec, steps)

@@ -1,7 +1,6 @@
 """What is archived, what the next commit brings, planned from the table and the logs, and what is reported. Pure."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -13,8 +12,9 @@ from penstock.pipeline.http.logs import Log
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.source.limits import share
 
-from .delta import Snapshot
 from .options import check_format
+from .snapshot import Snapshot
+from .store import Location
 from .values import Position
 
 ROWS_MAX: Final = 2_000_000  # of a commit: a few hundred MB, a few seconds
@@ -26,6 +26,7 @@ Key = tuple[str, int]
 class ArchiveSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What is archived, from where, into which table.
 
+    `table` is a path or a URL, whose object store has the options `storage`.
     One of `topics` and `pattern` (as in `subscribePattern`). `start` is where partitions begin of which the table
     has nothing: `earliest` or, unless `once`, `latest`. `decode` and `reading` (further options of the source:
     readerSchema, mode, …) make typed columns of the values; `none` keeps the bytes. `subscription`: by default `archive-` and the
@@ -49,6 +50,7 @@ class ArchiveSpec(msgspec.Struct, frozen=True, kw_only=True):
     partitions_min: int = 1
     compact: bool = True
     target_bytes: int = 0  # 0: the sink's own
+    storage: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         check_format(self.kind)
@@ -58,7 +60,7 @@ class ArchiveSpec(msgspec.Struct, frozen=True, kw_only=True):
         """The subscription's name."""
         if self.subscription is not None:
             return self.subscription
-        return f"archive-{Path(self.table).name}"
+        return f"archive-{Location.of(self.table).name}"
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -11,12 +11,12 @@ from itertools import groupby
 from typing import Final
 
 import msgspec
-import pyarrow.parquet as pq
 
-from .delta import Snapshot, Table
-from .files import FileWriter, remove, runs
+from .delta import Table
+from .files import FileWriter, open_file, remove, runs
 from .partitioning import PartitionColumn, constants
 from .schema import conform
+from .snapshot import Snapshot
 from .values import COLUMNS, File
 
 FILES_MIN: Final = 16  # of one step make one of the next
@@ -73,7 +73,7 @@ def _rewrite(table: Table, now: Snapshot, group: list[File]) -> list[File]:
     try:
         for file in sorted(group, key=order) if _ranged(group) else group:
             fixed = constants(file.values, now.schema)
-            with pq.ParquetFile(table.folder / file.path) as parquet:
+            with open_file(table.folder, file.path) as parquet:
                 for batch in parquet.iter_batches(batch_size=65_536):
                     writer.write(conform(batch, now.schema, fixed))
         made = writer.finish()

@@ -3,13 +3,10 @@
 import contextlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any, Final, TypeVar
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +16,7 @@ from penstock.pipeline.errors import PipelineError
 from . import partitioning
 from .partitioning import PartitionColumn
 from .schema import conform
+from .store import Location, unique
 from .values import COLUMNS, Cell, File
 
 TARGET_BYTES: Final = 128 << 20  # of a file; Spark's own splits are as large
@@ -37,7 +35,11 @@ class FileWriter:
     """Writes rows into the files of one task. `schema` is the table's, with its partition columns."""
 
     def __init__(
-        self, root: Path, schema: pa.Schema, bys: Sequence[PartitionColumn], target_bytes: int = TARGET_BYTES
+        self,
+        root: Location,
+        schema: pa.Schema,
+        bys: Sequence[PartitionColumn],
+        target_bytes: int = TARGET_BYTES,
     ) -> None:
         self._root = root
         self._bys = tuple(bys)
@@ -80,21 +82,20 @@ class FileWriter:
 class _Open:
     """A file that is being written. It appears under its name when it is opened: only a commit makes it count."""
 
-    def __init__(self, root: Path, schema: pa.Schema, names: Sequence[str], values: Values) -> None:
+    def __init__(self, root: Location, schema: pa.Schema, names: Sequence[str], values: Values) -> None:
         self._values = dict(zip(names, values, strict=True))
         folder = partitioning.folder(names, values)
         self._path = f"{folder}/{_name()}" if folder else _name()
-        self._full = root / self._path
-        self._full.parent.mkdir(parents=True, exist_ok=True)
+        self._root = root
         self._schema = schema
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._sink = self._full.open("wb")
+        self._sink = root.create(self._path)
         self._writer = pq.ParquetWriter(self._sink, schema, **writing(schema))
 
     @property
     def size(self) -> int:
-        return self._sink.tell()
+        return int(self._sink.tell())
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
@@ -105,17 +106,17 @@ class _Open:
     def close(self) -> File:
         self._flush()
         self._writer.close()
-        self._sink.flush()
-        os.fsync(self._sink.fileno())  # the commit that names it is durable; so must the file be
         self._sink.close()
-        return described(self._full, self._path, self._values)
+        self._root.sync(self._path)  # the commit that names it is durable; so must the file be
+        return described(self._root, self._path, self._values)
 
     def abandon(self) -> None:
         with contextlib.suppress(OSError):  # a full disk may be why it is abandoned
             self._writer.close()
         with contextlib.suppress(OSError):
             self._sink.close()
-        self._full.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._root.remove(self._path)
 
     def _flush(self) -> None:
         if self._waiting:
@@ -136,13 +137,14 @@ def writing(schema: pa.Schema) -> dict[str, Any]:
     return {"compression": "zstd", "compression_level": LEVEL, "use_dictionary": repeating}
 
 
-def described(full: Path, path: str, values: dict[str, str | None]) -> File:
+def described(root: Location, path: str, values: dict[str, str | None]) -> File:
     """A finished file as a table has it."""
-    footer = pq.read_metadata(full)
+    with pq.ParquetFile(root.open(path)) as file:
+        footer = file.metadata
     stats, low, high = summary(footer)
     return File(
         path=path,
-        size=full.stat().st_size,
+        size=root.size(path),
         rows=footer.num_rows,
         at=int(time.time() * 1000),
         values=values,
@@ -152,10 +154,10 @@ def described(full: Path, path: str, values: dict[str, str | None]) -> File:
     )
 
 
-def open_file(folder: Path, path: str) -> Any:
+def open_file(folder: Location, path: str) -> Any:
     """A file of a table. Raises PipelineError where it is gone: an old version's, taken by vacuum."""
     try:
-        return pq.ParquetFile(folder / path, pre_buffer=True)
+        return pq.ParquetFile(folder.open(path), pre_buffer=True)
     except FileNotFoundError:
         raise PipelineError(f"the table {folder} has lost the file {path}; has it been vacuumed?") from None
 
@@ -174,14 +176,14 @@ def runs(items: Iterable[T], most: int, size_of: Callable[[T], int]) -> Iterator
         yield run
 
 
-def remove(root: Path, files: Iterable[File]) -> None:
+def remove(root: Location, files: Iterable[File]) -> None:
     """Delete files that no table holds."""
     for file in files:
-        (root / file.path).unlink(missing_ok=True)
+        root.remove(file.path)
 
 
 def _name() -> str:
-    return f"part-{uuid4()}.zstd.parquet"
+    return f"part-{unique('.zstd.parquet')}"
 
 
 def summary(footer: pq.FileMetaData) -> tuple[str, dict[str, Cell], dict[str, Cell]]:

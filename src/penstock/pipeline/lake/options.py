@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -12,12 +10,14 @@ from penstock.client.access import Access
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import DELTA_ONLY, PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server
+from penstock.pipeline.options import flag, named, number, parse_server, split_storage
 
 from . import partitioning
-from .delta import Snapshot, Table
+from .delta import Table
 from .files import TARGET_BYTES
 from .partitioning import PartitionColumn
+from .snapshot import Snapshot
+from .store import Location
 from .values import OffsetRange
 
 PARQUET_LOG: Final = "_penstock"  # the log of a Parquet table of an earlier version
@@ -29,6 +29,7 @@ _WRITE: Final = (
     "path",
     "table",
     "partitionBy",
+    "keys",
     "writer",
     "batch",
     "compact",
@@ -42,18 +43,6 @@ _READ: Final = ("path", "version", "columns", "offsets")
 _HINTS: Final = {"topic": "that is format penstock; a table is named by option path"}
 
 
-def folder_of(text: str) -> Path:
-    """A table's folder from a path or a `file:` URL. Raises PipelineError."""
-    text = text.strip()
-    if not text:
-        raise PipelineError("option path is missing: the folder of the table")
-    if text.startswith("file:"):
-        return Path(unquote(urlsplit(text).path))
-    if "://" in text:
-        raise PipelineError(f"option path: {text} is on no file system of this machine, which tables need")
-    return Path(text).absolute()
-
-
 def check_format(text: str) -> None:
     """Raises PipelineError unless the format asked for is Delta, or none is named."""
     if text == "parquet":
@@ -62,23 +51,27 @@ def check_format(text: str) -> None:
         raise PipelineError(f"option table: {text!r} is not delta")
 
 
-def is_table(folder: Path) -> bool:
+def is_table(folder: Location) -> bool:
     """Whether there is a table. Raises PipelineError for a Parquet table of an earlier version."""
-    if (folder / "_delta_log").is_dir():
-        return True
-    if (folder / PARQUET_LOG).is_dir():
+    with folder.reached():
+        if folder.has("_delta_log"):
+            return True
+        parquet = folder.has(PARQUET_LOG)
+    if parquet:
         raise PipelineError(f"option path: {folder} is a Parquet table, and {DELTA_ONLY}")
     return False
 
 
-def table_at(folder: Path) -> Table:
+def table_at(folder: Location) -> Table:
     """The table in a folder, or the one to be made there. Raises PipelineError where the folder holds something else."""
-    if not is_table(folder) and folder.exists() and (not folder.is_dir() or any(_foreign(folder))):
+    with folder.reached():
+        foreign = not is_table(folder) and _foreign(folder)
+    if foreign:
         raise PipelineError(f"option path: {folder} holds something else than a table")
     return Table(folder)
 
 
-def snapshot_of(folder: Path, version: int | None = None) -> Snapshot:
+def snapshot_of(folder: Location, version: int | None = None) -> Snapshot:
     """A table that is there. Raises PipelineError where there is none."""
     found = Table(folder).snapshot(version) if is_table(folder) else None
     if found is None:
@@ -86,21 +79,23 @@ def snapshot_of(folder: Path, version: int | None = None) -> Snapshot:
     return found
 
 
-def _foreign(folder: Path) -> list[Path]:
-    """What lies in a folder without a table: files of a first batch that was never committed are ours."""
-    return [
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and not (path.name.startswith("part-") and path.name.endswith(".zstd.parquet"))
-    ]
+def _foreign(folder: Location) -> bool:
+    """Whether a folder without a table holds something else. Files of a first batch that was never committed are ours,
+    and so is the log that another writer has just begun."""
+    if folder.is_file():
+        return True
+    files = (path for path in folder.files() if not path.startswith("_delta_log/"))
+    names = (path.rpartition("/")[2] for path in files)
+    return any(not (name.startswith("part-") and name.endswith(".zstd.parquet")) for name in names)
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a table is written. `archive`: rows are a topic's, and their offsets must go on where the table ends;
+    """How a table is written. `keys`: rows replace those that agree in these columns. `archive`: rows are a topic's, and their offsets must go on where the table ends;
     `server` is then asked which log they are of."""
 
-    path: Path
+    path: Location
     partition_by: tuple[PartitionColumn, ...]
+    keys: tuple[str, ...]
     writer: str
     batch: int | None
     compact: bool
@@ -113,7 +108,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is read of a table: a version (None: the newest), columns (empty: all), ranges of an archive."""
 
-    path: Path
+    path: Location
     version: int | None
     columns: tuple[str, ...]
     offsets: tuple[OffsetRange, ...] | None
@@ -121,6 +116,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write. Raises PipelineError, which names the option."""
+    store, given = split_storage(given)
     texts = named(given, _WRITE, _SPARK, _HINTS)
     check_format(texts.get("table", "").strip().lower())
     batch = number(texts, "batch", 0, least=0) if "batch" in texts else None
@@ -128,9 +124,13 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     if batch is not None and not writer:
         raise PipelineError("option batch needs option writer, whose batch it is")
     archive = flag(texts, "archive", default=False)
+    keys = tuple(name.strip() for name in texts.get("keys", "").split(",") if name.strip())
+    if keys and archive:
+        raise PipelineError("options keys and archive exclude one another: an archive keeps every message")
     return WriteOptions(
-        path=folder_of(texts.get("path", "")),
+        path=Location.of(texts.get("path", ""), store),
         partition_by=partitioning.parse(texts.get("partitionBy", "")),
+        keys=keys,
         writer=writer,
         batch=batch,
         compact=flag(texts, "compact", default=True),
@@ -143,9 +143,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Check the options of a read. Raises PipelineError, which names the option."""
+    store, given = split_storage(given)
     texts = named(given, _READ, hints=_HINTS)
     return ReadOptions(
-        path=folder_of(texts.get("path", "")),
+        path=Location.of(texts.get("path", ""), store),
         version=number(texts, "version", 0, least=0) if "version" in texts else None,
         columns=tuple(name.strip() for name in texts.get("columns", "").split(",") if name.strip()),
         offsets=parse_offsets(texts["offsets"]) if "offsets" in texts else None,

@@ -4,7 +4,6 @@ The driver plans from the table's log; a task opens the files of its part and fi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,11 +15,12 @@ from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.source.query import carried, carry, given_options
 
 from . import schema as schemas
-from .delta import Snapshot
 from .files import open_file, runs
 from .options import ReadOptions, read_options, snapshot_of
 from .partitioning import constants
 from .slices import Slice, plan_slices, read_slice
+from .snapshot import Snapshot
+from .store import Location
 from .values import File
 
 PART_BYTES: Final = 32 << 20  # of a task, compressed; a task costs Spark 25 to 45 ms
@@ -73,20 +73,21 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        if isinstance(partition, Slice):
-            yield from read_slice(partition, self._schema)
-        elif isinstance(partition, Part):  # Spark makes one of its own where there is nothing to read
-            for chunk in partition.chunks:
-                yield from read_chunk(self._options.path, chunk, self._schema)
+        with self._options.path.reached():
+            if isinstance(partition, Slice):
+                yield from read_slice(partition, self._schema)
+            elif isinstance(partition, Part):  # Spark makes one of its own where there is nothing to read
+                for chunk in partition.chunks:
+                    yield from read_chunk(self._options.path, chunk, self._schema)
 
 
-def parts(folder: Path, now: Snapshot) -> list[Part]:
+def parts(folder: Location, now: Snapshot) -> list[Part]:
     """The tasks that read a table: small files together, large ones by row groups."""
     chunks = (chunk for file in now.files() for chunk in _chunks(folder, file))
     return [Part(run) for run in runs(chunks, PART_BYTES, lambda chunk: chunk.size)]
 
 
-def read_chunk(folder: Path, chunk: Chunk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_chunk(folder: Location, chunk: Chunk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a chunk with the columns of `schema`; what the file does not have is null."""
     fixed = constants(chunk.values, schema)
     with open_file(folder, chunk.path) as file:
@@ -106,7 +107,7 @@ def _empty(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(rows, pa.int8())], names=[""])
 
 
-def _chunks(folder: Path, file: File) -> Iterator[Chunk]:
+def _chunks(folder: Location, file: File) -> Iterator[Chunk]:
     if file.size <= PART_BYTES:
         yield Chunk(file.path, file.values, None, file.size)
         return

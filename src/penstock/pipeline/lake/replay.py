@@ -19,12 +19,13 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.http.schemas import all_versions, register
 from penstock.pipeline.http.stages import Stages
-from penstock.pipeline.options import server_options
+from penstock.pipeline.options import server_options, storage_options
 
 from .archive import FORMAT
 from .archive_plan import Progress, Report
-from .options import folder_of, write_offsets
+from .options import write_offsets
 from .replay_plan import ReplaySpec, planned
+from .store import Location
 from .values import OffsetRange
 
 __all__ = ["ReplaySpec", "run_replay"]
@@ -42,7 +43,7 @@ def run_replay(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Publish the range; `progress` is called with every batch. Raises PipelineError, DataLoss."""
-    folder = folder_of(spec.table)
+    folder = Location.of(spec.table, spec.storage)
     plan = planned(spec, folder)
     report = Report()
     total = sum(piece.end - piece.start for batch in plan.batches for piece in batch)
@@ -89,9 +90,8 @@ def _frame(
     spark: SparkSession, spec: ReplaySpec, pieces: tuple[OffsetRange, ...], versions: dict[int, int]
 ) -> DataFrame:
     """The rows as the sink takes them, each with its origin and the version of its schema."""
-    table = (
-        spark.read.format(FORMAT).option("path", spec.table).option("offsets", write_offsets(pieces)).load()
-    )
+    reading = {"path": spec.table, "offsets": write_offsets(pieces), **storage_options(spec.storage)}
+    table = spark.read.format(FORMAT).options(**reading).load()
     origin = f.concat_ws(":", "topic", f.col("partition").cast("string"), f.col("offset").cast("string"))
     own = f.create_map(f.lit(ORIGIN), origin)
     if "properties" in table.columns:

@@ -1,11 +1,8 @@
 """What a replay publishes: written down beside the table, under the replay's id, before it begins."""
 
 import hashlib
-import os
 import secrets
-from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 import msgspec
 
@@ -14,9 +11,11 @@ from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 
-from .delta import Snapshot
+from .delta import Table
 from .options import snapshot_of
 from .slices import offset_at
+from .snapshot import Snapshot
+from .store import Location
 from .values import OffsetRange
 
 FOLDER: Final = "_replays"
@@ -24,7 +23,7 @@ ROWS_MAX: Final = 500_000  # of a commit
 
 
 class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What is published again, and where to.
+    """What is published again, and where to. `table` is a path or a URL, whose object store has the options `storage`.
 
     `source` is the archived topic; it may be left out where the table has one only. The range is given by times
     (ms since the epoch, the end exclusive) or by offsets of partitions (the end exclusive); what is left out
@@ -43,6 +42,7 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
     to_offsets: dict[int, int] = {}
     keep_partitions: bool = False
     rows_max: int = ROWS_MAX
+    storage: dict[str, str] = {}
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True):
     writer: str = ""
 
 
-def planned(spec: ReplaySpec, folder: Path) -> Plan:
+def planned(spec: ReplaySpec, folder: Location) -> Plan:
     """The plan of this id: the one that is written down, or a new one."""
     if not spec.id.strip():
         raise PipelineError("a replay needs an id: what is published under it is published once")
@@ -71,11 +71,14 @@ def planned(spec: ReplaySpec, folder: Path) -> Plan:
     offsets = sorted(spec.from_offsets.items()), sorted(spec.to_offsets.items())
     wanted = [spec.topic, spec.source, spec.from_time, spec.to_time, offsets, spec.keep_partitions]
     asked = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
-    path = folder / FOLDER / f"{hashlib.sha256(spec.id.encode()).hexdigest()[:32]}.json"
-    if not path.exists():
-        writer = f"replay-{spec.id}-{secrets.token_hex(8)}"
-        _write(path, Plan(asked, batches(ranges(spec, folder, now), spec.rows_max), writer))
-    plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+    with folder.reached():
+        number, plan = _written(spec, folder)
+        if plan is None:
+            writer = f"replay-{spec.id}-{secrets.token_hex(8)}"
+            made = Plan(asked, batches(ranges(spec, folder, now), spec.rows_max), writer)
+            _write(spec, folder, made, number)
+            _, plan = _written(spec, folder)
+    assert plan is not None
     if plan.asked != asked:
         raise PipelineError(
             f"the replay {spec.id} was begun with another range or topic; another replay needs another id",
@@ -84,7 +87,7 @@ def planned(spec: ReplaySpec, folder: Path) -> Plan:
     return plan
 
 
-def ranges(spec: ReplaySpec, folder: Path, now: Snapshot) -> list[OffsetRange]:
+def ranges(spec: ReplaySpec, folder: Location, now: Snapshot) -> list[OffsetRange]:
     """What is asked for, within what is archived. Raises PipelineError."""
     topic = _source(spec, now)
     timed = spec.from_time is not None or spec.to_time is not None
@@ -132,19 +135,27 @@ def batches(pieces: list[OffsetRange], rows_max: int) -> list[list[OffsetRange]]
     return found
 
 
-def _write(path: Path, plan: Plan) -> None:
-    path.parent.mkdir(exist_ok=True)
-    aside = path.with_name(f".{uuid4()}.tmp")
-    with aside.open("wb") as file:
-        file.write(msgspec.json.encode(plan))
-        file.flush()
-        os.fsync(file.fileno())
+def _written(spec: ReplaySpec, folder: Location) -> tuple[int | None, Plan | None]:
+    """The plan that counts, and its number. Earlier versions wrote it under a name without a number."""
+    number = Table(folder).claimed(spec.id)
     try:
-        os.link(aside, path)
-    except FileExistsError:
-        pass  # another process began the same replay at the same moment: its plan counts
-    finally:
-        aside.unlink()
+        content = folder.read(_path(spec, "" if number is None else f"-{number}"))
+    except FileNotFoundError:
+        return number, None
+    return number, msgspec.json.decode(content, type=Plan)
+
+
+def _write(spec: ReplaySpec, folder: Location, plan: Plan, seen: int | None) -> None:
+    """Write a plan beside the table, and have the table say which one counts: another process may have begun the same
+    replay at the same moment."""
+    number = secrets.randbits(62)
+    folder.write(_path(spec, f"-{number}"), msgspec.json.encode(plan))
+    if Table(folder).claim(spec.id, number, seen) != number:
+        folder.remove(_path(spec, f"-{number}"))
+
+
+def _path(spec: ReplaySpec, ending: str) -> str:
+    return f"{FOLDER}/{hashlib.sha256(spec.id.encode()).hexdigest()[:32]}{ending}.json"
 
 
 def _source(spec: ReplaySpec, now: Snapshot) -> str:
@@ -168,6 +179,6 @@ def _partitions(now: Snapshot, topic: str) -> list[int]:
     return [n for n in range(last + 1) if now.position(topic, n) is not None]
 
 
-def _at(folder: Path, now: Snapshot, topic: str, partition: int, ms: int, end: int) -> int:
+def _at(folder: Location, now: Snapshot, topic: str, partition: int, ms: int, end: int) -> int:
     found = offset_at(folder, now, topic, partition, ms)
     return end if found is None else found

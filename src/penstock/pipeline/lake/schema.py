@@ -4,10 +4,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.versions import arrow_schema
 
 _WIDER = {
     pa.int8(): (pa.int16(), pa.int32(), pa.int64()),
@@ -20,7 +21,7 @@ _WIDER = {
 def arrow_of(schema: StructType) -> pa.Schema:
     """A DataFrame's columns as the table has them: all nullable, timestamps in us and UTC."""
     try:
-        made = to_arrow_schema(schema, timezone="UTC")
+        made = arrow_schema(schema)
     except Exception as error:
         raise PipelineError(f"these columns cannot be kept in a table: {error}") from None
     for field in made:
@@ -35,7 +36,7 @@ def spark_of(schema: pa.Schema) -> StructType:
 
 def plain(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark expects of a reader with this schema."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return arrow_schema(schema)
 
 
 def grow(table: pa.Schema, incoming: pa.Schema) -> pa.Schema:

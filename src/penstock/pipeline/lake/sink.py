@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from penstock.client.http import HttpClient
@@ -20,6 +20,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.http.retry import retrying
+from penstock.pipeline.versions import DataSourceStreamArrowWriter, Feature, check
 
 from . import partitioning, schema
 from .compaction import compact
@@ -60,12 +61,13 @@ class TableSink:
         writer = FileWriter(options.path, self._columns, self._bys, options.target_bytes)
         pieces: list[OffsetRange] = []
         try:
-            for batch in iterator:
-                if batch.num_rows:
-                    writer.write(batch)
-                    if options.archive:
-                        pieces = merge([*pieces, *pieces_of(batch)])
-            files = writer.finish()
+            with options.path.reached():
+                for batch in iterator:
+                    if batch.num_rows:
+                        writer.write(batch)
+                        if options.archive:
+                            pieces = merge([*pieces, *pieces_of(batch)])
+                files = writer.finish()
         except BaseException:
             writer.discard()
             raise
@@ -97,6 +99,7 @@ class TableSink:
             writer=writer if number is not None else "",
             number=number or 0,
             overwrite=self._overwrite,
+            keys=options.keys,
             pieces=tuple(pieces),
             ledgers=_ledgers(options, pieces),
         )
@@ -109,9 +112,9 @@ class TableSink:
         except BatchConflict:
             remove(options.path, files)
             raise
-        if not done:
+        if not done or options.keys:
             self._remove(table, files)
-        elif options.compact:
+        if done and options.compact:
             self._compact()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
@@ -141,6 +144,12 @@ class BatchWriter(TableSink, DataSourceArrowWriter):
 class StreamWriter(TableSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("penstock_lake")`."""
 
+    def __init__(
+        self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
+    ) -> None:
+        check(Feature.STREAM_WRITER)
+        super().__init__(given, columns, overwrite=overwrite, suffix=suffix)
+
 
 def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tuple[PartitionColumn, ...]]:
     """The columns of the files with the derived ones, and how they are parted; checked against the table.
@@ -150,6 +159,10 @@ def planned(options: WriteOptions, columns: StructType) -> tuple[pa.Schema, tupl
     incoming = schema.arrow_of(columns)
     if options.archive and (missing := set(COLUMNS) - set(incoming.names)):
         raise PipelineError(f"option archive: column {', '.join(sorted(missing))} is missing")
+    if missing := set(options.keys) - set(incoming.names):
+        raise PipelineError(
+            f"option keys: there is no column {', '.join(sorted(missing))}; there are {', '.join(incoming.names)}"
+        )
     now = table_at(options.path).snapshot()
     bys = options.partition_by
     if now is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +13,10 @@ from pyspark.sql.datasource import InputPartition
 from penstock.pipeline.errors import DataLoss, PipelineError
 
 from . import schema as schemas
-from .delta import Snapshot
 from .files import open_file
 from .partitioning import constants
+from .snapshot import Snapshot
+from .store import Location
 from .values import COLUMNS, OffsetRange
 
 ROWS_MAX: Final = 500_000  # of a task
@@ -29,7 +29,7 @@ Source = tuple[str, dict[str, str | None]]  # a file's path and its partition va
 class Slice(InputPartition):
     """One task: a range of offsets, and the files that hold it."""
 
-    def __init__(self, folder: Path, files: Sequence[Source], piece: OffsetRange) -> None:
+    def __init__(self, folder: Location, files: Sequence[Source], piece: OffsetRange) -> None:
         super().__init__(None)
         self.folder = folder
         self.files = tuple(files)
@@ -37,7 +37,7 @@ class Slice(InputPartition):
 
 
 def plan_slices(
-    folder: Path, now: Snapshot, pieces: Sequence[OffsetRange], rows_max: int = ROWS_MAX
+    folder: Location, now: Snapshot, pieces: Sequence[OffsetRange], rows_max: int = ROWS_MAX
 ) -> list[Slice]:
     """The tasks that read `pieces` of an archive. Raises PipelineError where the table is none, DataLoss where
     it does not reach so far."""
@@ -98,7 +98,7 @@ def _go_on(offsets: Any, at: int) -> bool:
     return bool(offsets[0] == at and (np.diff(offsets) == 1).all())
 
 
-def offset_at(folder: Path, now: Snapshot, topic: str, partition: int, ms: int) -> int | None:
+def offset_at(folder: Location, now: Snapshot, topic: str, partition: int, ms: int) -> int | None:
     """The first archived offset of a partition whose timestamp is `ms` since the epoch or later; None where all
     are earlier, or nothing is archived."""
     position = now.position(topic, partition)
@@ -140,7 +140,7 @@ def _rows(part: Slice, schema: pa.Schema) -> Iterator[tuple[Any, pa.RecordBatch]
     piece = part.piece
     for path, values in part.files:
         try:
-            file = pq.ParquetFile(part.folder / path, pre_buffer=True)
+            file = pq.ParquetFile(part.folder.open(path), pre_buffer=True)
         except FileNotFoundError:
             raise DataLoss(f"the table {part.folder} has lost the file {path}") from None
         with file:

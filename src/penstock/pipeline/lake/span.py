@@ -19,8 +19,9 @@ from penstock.pipeline.source.offsets import Range, ranges
 from penstock.pipeline.source.query import TopicReader
 from penstock.pipeline.source.tasks import Split, raw_include, splits_for
 
-from .options import folder_of, snapshot_of
+from .options import snapshot_of
 from .slices import Slice, offset_at, plan_slices, read_slice
+from .store import Location
 from .values import OffsetRange, Position
 
 
@@ -34,14 +35,15 @@ class ArchivedSplit(Split):
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The messages, with the columns of live ones."""
-        return read_slice(self.part, self.columns)
+        with self.part.folder.reached():
+            yield from read_slice(self.part, self.columns)
 
 
 class Span:
     """An archive as it is when a query is planned, beside the logs."""
 
-    def __init__(self, path: str, *, fail_on_data_loss: bool = True) -> None:
-        self._folder = folder_of(path)
+    def __init__(self, folder: Location, *, fail_on_data_loss: bool = True) -> None:
+        self._folder = folder
         self._now = snapshot_of(self._folder)
         self._fail = fail_on_data_loss
         self._begins: dict[tuple[str, int], int] = {}
@@ -133,7 +135,8 @@ class ArchiveReader(TopicReader):
     def tasks(self, logs: Sequence[Log]) -> list[InputPartition]:
         """The tasks over table and logs."""
         options, plan = self._options, self._plan
-        span = Span(options.archive, fail_on_data_loss=options.fail_on_data_loss)
+        folder = Location.of(options.archive, options.storage)
+        span = Span(folder, fail_on_data_loss=options.fail_on_data_loss)
         reached = span.reach_back(logs)
         wanted = ranges(reached, options.start, options.end, fail_on_data_loss=options.fail_on_data_loss)
         archived, live = span.cut(wanted)

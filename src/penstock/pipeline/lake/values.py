@@ -9,7 +9,6 @@ as rows that were passed over would be lost.
 import logging
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -62,7 +61,8 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one commit brings. `writer` and `number` name it; without a writer it is not remembered.
+    """What one commit brings. `writer` and `number` name it; without a writer it is not remembered. With `keys`, its rows
+    replace those that agree in these columns.
 
     `pieces` are what an archive's batch holds, one for each partition, and `ledgers` the logs they are of: they
     must go on where the table ends.
@@ -74,6 +74,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     writer: str = ""
     number: int = 0
     overwrite: bool = False
+    keys: tuple[str, ...] = ()
     pieces: tuple[OffsetRange, ...] = ()
     ledgers: Mapping[tuple[str, int], int] = {}
 
@@ -164,7 +165,7 @@ class Last(NamedTuple):
     rows: int | None
 
 
-def is_new(folder: Path, batch: Batch, last: Last | None) -> bool:
+def is_new(folder: object, batch: Batch, last: Last | None) -> bool:
     """Whether `batch` is to be committed; False for a repeat, which is logged. Raises BatchConflict."""
     if not batch.writer or last is None or batch.number > last.batch:
         return True

@@ -10,7 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.pipeline import versions
 
 VERSION: Final = "schema_version"  # which decoding starts from
 
@@ -52,4 +53,4 @@ def spark_schema(include: Sequence[str] = ()) -> t.StructType:
 
 def arrow_schema(include: Sequence[str] = ()) -> pa.Schema:
     """The table's schema as Arrow batches have it."""
-    return to_arrow_schema(spark_schema(include), timezone="UTC")
+    return versions.arrow_schema(spark_schema(include))

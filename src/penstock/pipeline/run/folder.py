@@ -11,6 +11,7 @@
 import fcntl
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -232,7 +233,7 @@ def forget(spec: Spec) -> list[str]:
         _check_name(spec, folder)
         folder.forget()
         tables = [sink.path for sink in spec.sinks.values() if sink.path]
-        emptied = [f"emptied the table {path}" for path in tables if empty(Path(path))]
+        emptied = [f"emptied the table {path}" for path in tables if empty(path, spec.storage)]
     return [f"forgot the checkpoint in {folder.home}", *emptied]
 
 
@@ -245,14 +246,16 @@ def reset(spec: Spec, start_ms: int) -> None:
         folder.own(spec, start_ms)
 
 
-def empty(path: Path) -> bool:
+def empty(path: str, storage: Mapping[str, str]) -> bool:
     """Take all rows out of a table in one commit; False where there is none."""
     from penstock.pipeline.lake.options import is_table, table_at
+    from penstock.pipeline.lake.store import Location
     from penstock.pipeline.lake.values import Batch
 
-    if not is_table(path):
+    folder = Location.of(path, storage)
+    if not is_table(folder):
         return False
-    table = table_at(path)
+    table = table_at(folder)
     now = table.snapshot()
     if now is None:
         return False

@@ -76,7 +76,7 @@ def open_sinks(spec: Spec, outputs: Outputs) -> dict[str, tuple[Any, tuple[str, 
             from penstock.pipeline.lake.sink import StreamWriter
 
             with at_sink(f"{spec.file}: {sink_place(spec, name)}"):
-                table = StreamWriter(table_options(sink), schema, overwrite=False, suffix=suffix)
+                table = StreamWriter(table_options(spec, sink), schema, overwrite=False, suffix=suffix)
                 table.create()
             sinks[name] = table, (column,)
             continue
@@ -170,16 +170,17 @@ def _deliveries(spec: Spec) -> list[str]:
         if not sink.path:
             delivery = offered(parse_options(topic_options(spec, sink), streaming=True), staged=staged)
             if delivery is not Delivery.EXACTLY_ONCE:
-                lines.append(f"[sinks.{name}] delivery: {delivery}\n")
+                lines.append(f"[sinks.{name}] delivery: {delivery}")
     return lines
 
 
 class Checked(msgspec.Struct):
-    """What a check found out: the columns of every view and sink, and the plan, as text."""
+    """What a check found out: the columns of every view and sink, Catalyst's plan as text, and what is not exactly once."""
 
     views: dict[str, dict[str, str]]
     sinks: dict[str, dict[str, str]]
     plan: str
+    deliveries: list[str]  # a line for each topic that is written otherwise than exactly once
     readings: int  # how often a batch of a source is read
 
 
@@ -203,6 +204,7 @@ def check(spec: Spec, spark: SparkSession) -> Checked:
     return Checked(
         views={name: dict(view.frame.dtypes) for name, view in views.items()},
         sinks=sinks,
-        plan="".join([outputs.frame._jdf.queryExecution().analyzed().treeString(), *_deliveries(spec)]),
+        plan=outputs.frame._jdf.queryExecution().analyzed().treeString(),
+        deliveries=_deliveries(spec),
         readings=outputs.readings,
     )

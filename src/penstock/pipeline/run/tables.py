@@ -21,7 +21,7 @@ def check_tables(spec: Spec, views: dict[str, View]) -> None:
         rows: Any = views[sink.input].frame
         columns = rows.select(*(f"`{column}`" for column in visible(rows))).schema
         try:
-            planned(write_options(table_options(sink)), columns)
+            planned(write_options(table_options(spec, sink)), columns)
         except PipelineError as error:
             place = f"{spec.file}: [sinks.{name}] (table {sink.path})"
             raise PipelineError(f"{place}: {error.message}", error.kind) from None

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StringType, StructType
 
-from penstock.client.http import HttpClient
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.calls import Calls
 
 from .columns import chooses_version, is_plain
 from .entries import EntryWriter
@@ -58,7 +58,7 @@ class Plans:
             return
         from penstock.pipeline.http.schemas import all_versions
 
-        with HttpClient(self._options.server) as client:
+        with Calls(self._options.server) as client:
             known |= set(all_versions(client, str(topic.base)))
         for version in versions:
             if version not in known:
@@ -72,7 +72,7 @@ class Plans:
             return None
         from penstock.pipeline.encode.plan import plan_encoding
 
-        with HttpClient(self._options.server) as client:
+        with Calls(self._options.server) as client:
             return plan_encoding(self._options.texts, self._kind, topic, client)
 
 

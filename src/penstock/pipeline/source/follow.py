@@ -2,9 +2,9 @@
 
 import logging
 
-from penstock.client.http import HttpClient
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.http.calls import Caller
 from penstock.pipeline.http.logs import Mark, set_marks
 
 from .marks import Available, Key, LogPosition, Marks
@@ -24,11 +24,11 @@ class Follower:
         self._at: dict[Key, LogPosition] = {}
         self._behind = False  # whether that was logged
 
-    def follow(self, client: HttpClient, done: Marks) -> None:
+    def follow(self, client: Caller, done: Marks) -> None:
         """Everything before `done` has been committed."""
         self._set(client, {key: spot for key, spot in done.spots.items() if self._at.get(key) != spot})
 
-    def begin(self, client: HttpClient, start: Marks, found: Available) -> None:
+    def begin(self, client: Caller, start: Marks, found: Available) -> None:
         """A batch begins in logs that the query did not read before: the server retains them for it from there on.
 
         A query that begins from the start takes the subscription with it, back too.
@@ -40,7 +40,7 @@ class Follower:
         }
         self._set(client, new, exact=start.initial)
 
-    def _set(self, client: HttpClient, spots: dict[Key, LogPosition], *, exact: bool = False) -> None:
+    def _set(self, client: Caller, spots: dict[Key, LogPosition], *, exact: bool = False) -> None:
         if not self._subscription or not spots:
             return
         marks = [Mark(*key, spot.ledger, spot.offset) for key, spot in spots.items()]

@@ -45,6 +45,25 @@ def fit(sizes: Mapping[K, int], most: int, turn: int = 0) -> list[K]:
     return fitting
 
 
+class Minimum:
+    """Holds a batch back until `least` messages wait, or until `most_s` have passed since the last batch. A query's first
+    batch is not held back: nobody knows how long its messages have waited."""
+
+    def __init__(self, least: int, most_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._least = least
+        self._most_s = most_s
+        self._clock = clock
+        self._last: float | None = None
+
+    def holds(self, waiting: int) -> bool:
+        """Whether the batch has to wait; if not, its time is what the next one counts from."""
+        now = self._clock()
+        if waiting < self._least and self._last is not None and now - self._last < self._most_s:
+            return True
+        self._last = now
+        return False
+
+
 class PollInterval:
     """Spark asks again 10 ms after an answer, all the time; the server is made to answer late instead.
 

@@ -13,12 +13,14 @@ from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server
+from penstock.pipeline.options import flag, named, number, parse_server, split_storage
 from penstock.pipeline.rows import columns
 
 from .offsets import End, Time, Where, parse_times, parse_where
 
 POLL_MS_MAX: Final = 20_000  # a server's answer is waited for no longer than 30 s
+TRIGGER_DELAY_MS: Final = 15 * 60_000  # as Kafka's connector has it
+_DELAY_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 POLL_MS: Final = 100  # Spark itself would ask 75 times a second
 
 # One task of Spark costs 25 to 45 ms; half a million messages take ten times as long.
@@ -41,6 +43,8 @@ _NAMES: Final = (
     "failOnDataLoss",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "pollInterval",
     "subscription",
     "archive",
@@ -53,7 +57,14 @@ _HINTS: Final = {
     "topics": _TOPICS,
     "topicspattern": "a pattern of topics is option subscribePattern",
 }
-_STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "pollInterval", "subscription")
+_STREAMS_ONLY: Final = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "pollInterval",
+    "subscription",
+)
 _BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "archive")
 
 
@@ -84,9 +95,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     fail_on_data_loss: bool
     batch_rows_max: int | None = None
     batch_bytes_max: int | None = None
+    batch_rows_min: int = 0
+    trigger_delay_ms: int = TRIGGER_DELAY_MS
     poll_ms: int = POLL_MS
     subscription: str = ""
     archive: str = ""
+    storage: dict[str, str] = {}  # of the archive's object store
     typed: Typed | None = None
 
     def wants(self, topic: TopicName, partition: int) -> bool:
@@ -100,6 +114,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Options:
     """Check the options of a query, a `stream` or a batch (None: either). Raises PipelineError, which names the
     option."""
+    store, given = split_storage(given)
     texts = named(given, _NAMES, hints=_HINTS)
     for names, refused, where in (
         (_STREAMS_ONLY, stream is False, "a stream only: a batch reads all that it asks for"),
@@ -126,9 +141,12 @@ def parse_options(given: Mapping[str, str], *, stream: bool | None = None) -> Op
         fail_on_data_loss=flag(texts, "failOnDataLoss", default=True),
         batch_rows_max=number(texts, "maxOffsetsPerTrigger", 0) or None,
         batch_bytes_max=number(texts, "maxBytesPerTrigger", 0) or None,
+        batch_rows_min=_rows_min(texts),
+        trigger_delay_ms=_trigger_delay_ms(texts),
         poll_ms=_poll_ms(texts),
         subscription=_subscription(texts.get("subscription", "")),
         archive=texts.get("archive", "").strip(),
+        storage=store,
         typed=parse_typed(texts),
     )
 
@@ -227,6 +245,29 @@ def _poll_ms(texts: dict[str, str]) -> int:
     if interval > POLL_MS_MAX:
         raise PipelineError(f"option pollInterval: {interval} ms is more than {POLL_MS_MAX}")
     return interval
+
+
+def _rows_min(texts: dict[str, str]) -> int:
+    least = number(texts, "minOffsetsPerTrigger", 0, least=0)
+    most = number(texts, "maxOffsetsPerTrigger", 0)
+    if most and least > most:
+        raise PipelineError(f"option minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, {most}")
+    return least
+
+
+def _trigger_delay_ms(texts: dict[str, str]) -> int:
+    text = texts.get("maxTriggerDelay")
+    if text is None:
+        return TRIGGER_DELAY_MS
+    if "minOffsetsPerTrigger" not in texts:
+        raise PipelineError("option maxTriggerDelay is for use with minOffsetsPerTrigger")
+    found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", text.strip().lower())
+    unit = _DELAY_UNITS_MS.get(found[2] or "ms") if found else None
+    if found is None or unit is None:
+        raise PipelineError(
+            f"option maxTriggerDelay: {text!r} is no time like 15m (units: {', '.join(_DELAY_UNITS_MS)})"
+        )
+    return int(found[1]) * unit
 
 
 def _subscription(text: str) -> str:

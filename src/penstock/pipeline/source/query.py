@@ -6,36 +6,47 @@ So the schema carries the options, as metadata of its first column. Only the sch
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
-from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.garbage import freeze_modules
+from penstock.pipeline.http.calls import Caller, Calls
 from penstock.pipeline.http.logs import Log, Look, look
 from penstock.pipeline.rows import columns
 
+from .filters import Filters, take
 from .offsets import ranges, times
 from .options import Options, parse_options
 from .tasks import read_split, splits_for
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
     from penstock.pipeline.decode.plan import Plan
 
+log = logging.getLogger(__name__)
+
 _METADATA: Final = "penstock.options"
+
+# The module of Spark's workers that ask for `pushFilters`.
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 # A declared table's properties have each option twice, once behind this prefix; all else there is Spark's.
 _PREFIX: Final = "option."
 
 
 def ask(
-    client: HttpClient,
+    client: Caller,
     options: Options,
     *,
     times: Sequence[int] = (),
@@ -127,7 +138,7 @@ def plan_for(options: Options, given: StructType | None = None) -> "Plan | None"
         return None
     from penstock.pipeline.decode.plan import make_plan
 
-    with HttpClient(options.server) as client:
+    with Calls(options.server) as client:
         topics = [str(topic) for topic in options.topics]
         if options.pattern is not None:
             topics = sorted({state.topic for state in ask(client, options).logs or []})
@@ -155,7 +166,9 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:  # a list and nothing else: Spark insists
         """The tasks of the query."""
         options = self._options
-        with HttpClient(options.server) as client:
+        if any(ms > time.time() * 1000 for ms in times(options.start)):
+            log.warning("option startingTimestamp is in the future: there is nothing to read")
+        with Calls(options.server) as client:
             found = ask(client, options, times=times(options.start, options.end))
         tasks = self.tasks(check_there(options, found))
         freeze_modules("read planning")
@@ -170,6 +183,35 @@ class TopicReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         return read_split(partition)
+
+
+class FilteringReader(TopicReader):
+    """A reader to which Spark pushes filters down."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(given, schema)
+        self._filters = Filters()
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name
+        """Take the filters on partition, offset and timestamp; returns those that are left to Spark."""
+        self._filters, left = take(filters)
+        return left
+
+    def tasks(self, logs: Sequence[Log]) -> list[InputPartition]:
+        """The tasks that read what options and filters want of these logs."""
+        options = self._options
+        wanted = ranges(logs, options.start, options.end, fail_on_data_loss=options.fail_on_data_loss)
+        return splits_for(options, self._filters.cut(wanted), self._plan, self._filters.times)
+
+
+def reader_for(given: Mapping[str, str], schema: StructType) -> TopicReader:
+    """A reader for the process of Spark that asks for one.
+
+    Where the session has `spark.sql.python.filterPushdown.enabled` off, Spark fails for a reader that takes filters; where it
+    is on, it asks in processes of their own.
+    """
+    asked = _PUSHING in sys.argv or getattr(sys.modules["__main__"].__spec__, "name", "") == _PUSHING
+    return (FilteringReader if asked else TopicReader)(given, schema)
 
 
 def names_archive(given: Mapping[str, str], schema: StructType) -> bool:

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+from pyspark.sql.types import StructType
+
+from penstock.model.errors import PenstockError
+from penstock.model.names import TopicName
+from penstock.pipeline.errors import DataLoss
+from penstock.pipeline.http.calls import Calls
+from penstock.pipeline.http.logs import Look, Size, sizes
+from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, retrying
+from penstock.pipeline.versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
-
-from penstock.client.http import HttpClient
-from penstock.model.errors import PenstockError
-from penstock.model.names import TopicName
-from penstock.pipeline.errors import DataLoss
-from penstock.pipeline.http.logs import Look, Size, sizes
-from penstock.pipeline.http.retry import AWAY_S, START_S, Outage, retrying
 
 from .follow import Follower
-from .limits import PollInterval, fit, share
+from .limits import Minimum, PollInterval, fit, share
 from .marks import (
     Available,
     Key,
@@ -60,8 +60,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan_for(self._options, schema)
         check_schema(schema, self._options, self._plan)
         self._watch = None if self._plan is None else _watch(self._plan)
-        self._client: HttpClient | None = None
+        self._client: Calls | None = None
         self._poll_interval = PollInterval(self._options.poll_ms)
+        self._minimum = Minimum(self._options.batch_rows_min, self._options.trigger_delay_ms / 1000)
         self._follower = Follower(self._options.subscription)
         self._seen: Look | None = None
         self._frozen = False  # by a trigger that reads what is available now, and ends
@@ -75,6 +76,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins."""
         options = self._options
         asked = times(options.start)
+        if any(ms > time.time() * 1000 for ms in asked):
+            log.warning(
+                "option startingTimestamp is in the future: the query begins with the next message that is published"
+            )
         found = retrying(lambda: ask(self._http, options, times=asked), START_S)
         logs = check_there(options, found)
         return write_marks(Marks(beginnings(logs, options.start), initial=True))
@@ -121,8 +126,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(found)
         if self._options.fail_on_data_loss:
             check_there(self._options, seen)
-        end = advance(before, found, self._takes(found, limit))
         self._idle_at = None
+        waiting = sum(found.backlog.values())
+        if waiting and not self._frozen and self._minimum.holds(waiting):
+            # What comes meanwhile is looked for after the poll interval: each message would be an answer.
+            time.sleep(self._options.poll_ms / 1000)
+            return start
+        end = advance(before, found, self._takes(found, limit))
         if end is before:
             self._idle_at = start
             self._poll_interval.idle()
@@ -164,9 +174,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- inside
 
     @property
-    def _http(self) -> HttpClient:
+    def _http(self) -> Calls:
         if self._client is None:
-            self._client = HttpClient(self._options.server)
+            self._client = Calls(self._options.server)
         return self._client
 
     def __getstate__(self) -> dict[str, Any]:

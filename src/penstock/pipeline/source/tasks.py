@@ -17,6 +17,7 @@ from penstock.pipeline.garbage import freeze_modules
 from penstock.pipeline.rows.columns import VERSION
 from penstock.pipeline.rows.place import Place
 
+from .filters import Bounds, passing
 from .offsets import Range
 from .options import Options
 
@@ -53,12 +54,14 @@ class LogSplit(Split):
         *,
         fail_on_data_loss: bool,
         plan: "Plan | None" = None,
+        times: Bounds | None = None,
     ) -> None:
         place = Place(wanted.topic, wanted.partition, wanted.ledger, wanted.partitioned)
         super().__init__(place, include, plan)
         self.server = server
         self.wanted = wanted
         self.fail_on_data_loss = fail_on_data_loss
+        self.times = times
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The messages, fetched from the server."""
@@ -68,7 +71,8 @@ class LogSplit(Split):
 
         frames = fetch(self.server, self.wanted, fail_on_data_loss=self.fail_on_data_loss)
         include = raw_include(self.include, self.plan)
-        return decode(self.place, frames, self.wanted.start, self.wanted.end, include)
+        found = decode(self.place, frames, self.wanted.start, self.wanted.end, include)
+        return found if self.times is None else passing(found, self.times)
 
 
 class Together(InputPartition):
@@ -79,15 +83,22 @@ class Together(InputPartition):
         self.splits = tuple(splits)
 
 
-def splits_for(options: Options, ranges: Sequence[Range], plan: "Plan | None" = None) -> list[InputPartition]:
-    """The tasks that read ranges of logs, cut alike each time."""
+def splits_for(
+    options: Options,
+    ranges: Sequence[Range],
+    plan: "Plan | None" = None,
+    times: Bounds | None = None,
+) -> list[InputPartition]:
+    """The tasks that read ranges of logs, cut alike each time; of their rows those whose timestamps are within `times`."""
 
     def made(piece: Range) -> LogSplit:
         fail = options.fail_on_data_loss
-        return LogSplit(options.server, piece, options.include, fail_on_data_loss=fail, plan=plan)
+        return LogSplit(
+            options.server, piece, options.include, fail_on_data_loss=fail, plan=plan, times=times
+        )
 
     pieces = split(ranges, rows_max=options.records_max, pieces_min=options.partitions_min)
-    groups = together(pieces, pieces_min=options.partitions_min)
+    groups = together(pieces, rows_max=options.records_max, pieces_min=options.partitions_min)
     return [
         made(group[0]) if len(group) == 1 else Together([made(each) for each in group]) for group in groups
     ]
@@ -112,13 +123,14 @@ def split(ranges: Sequence[Range], *, rows_max: int, pieces_min: int = 1) -> lis
     return pieces
 
 
-def together(pieces: Sequence[Range], *, pieces_min: int = 1) -> Iterator[list[Range]]:
-    """Ranges in their order, those of one task at a time: small ones share a task, as far as `pieces_min` tasks are left.
+def together(pieces: Sequence[Range], *, rows_max: int, pieces_min: int = 1) -> Iterator[list[Range]]:
+    """Ranges in their order, those of one task at a time: small ones share a task of at most `rows_max` messages, as far as
+    `pieces_min` tasks are left.
 
     A pure function, as `split`.
     """
     total = sum(each.size for each in pieces)
-    most = min(TOGETHER_ROWS, total // pieces_min)
+    most = min(TOGETHER_ROWS, rows_max, total // pieces_min)
     group: list[Range] = []
     size = 0
     for each in pieces:

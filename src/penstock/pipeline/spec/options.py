@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.options import server_options
+from penstock.pipeline.options import server_options, storage_options
 
-from .spec import Sink, Source, Spec
+from .spec import Lookup, Sink, Source, Spec
 from .times import time_ms
 
 RAW: Final = "_raw"  # in `include`: the bytes of a decoded message, and its key in `_key`
@@ -81,6 +81,18 @@ def _start_options(spec: Spec, name: str, start: Any) -> dict[str, str]:
     return {"startingTimestamp": str(time_ms(start))}
 
 
+def future_starts(spec: Spec, now_ms: int) -> list[str]:
+    """A sentence for each source whose `start` is a time that is still to come."""
+    return [
+        f"{spec.file}: [sources.{name}] start: {source.start} is in the future: the pipeline begins with the next message"
+        " that is published, as with latest"
+        for name, source in spec.sources.items()
+        if source.start not in ("earliest", "latest")
+        and not isinstance(source.start, Mapping)
+        and time_ms(source.start) > now_ms
+    ]
+
+
 def _listed_times(start: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
     """Times by partition, in ms; None where something else is listed."""
     try:
@@ -110,9 +122,16 @@ def topic_options(spec: Spec, sink: Sink) -> dict[str, str]:
     return options | {"value.encode": sink.encode}
 
 
-def table_options(sink: Sink) -> dict[str, str]:
+def lookup_options(spec: Spec, table: Lookup) -> dict[str, str]:
+    """The options of `format("penstock_lake")` for reading a table."""
+    return {"path": table.path, **storage_options(spec.storage)}
+
+
+def table_options(spec: Spec, sink: Sink) -> dict[str, str]:
     """The options of `format("penstock_lake")` for writing to a table."""
-    options = {"path": sink.path, "compact": str(sink.compact).lower()}
+    options = {"path": sink.path, "compact": str(sink.compact).lower(), **storage_options(spec.storage)}
     if sink.partition_by:
         options["partitionBy"] = ",".join(sink.partition_by)
+    if sink.keys:
+        options["keys"] = ",".join(sink.keys)
     return options

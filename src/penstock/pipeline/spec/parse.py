@@ -11,6 +11,7 @@ import msgspec
 from penstock.client.access import Access
 from penstock.model.errors import PenstockError
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.options import is_url
 
 from .rules import check_rules
 from .spec import Expectation, Lookup, Sink, Source, Spec, Step, Watermark
@@ -18,7 +19,7 @@ from .spec import Expectation, Lookup, Sink, Source, Spec, Step, Watermark
 STATE: Final = "penstock-pipelines"
 
 _SCALARS: Final = ("name", "dead_letters", "output", "trigger", "state", "master")
-_TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "spark")
+_TABLES: Final = ("server", "sources", "tables", "steps", "sinks", "storage", "spark")
 _SERVER: Final = ("url", "token_file", "token_env", "ca_file", "cert_file", "key_file")
 _FILES: Final = ("token_file", "ca_file", "cert_file", "key_file")
 
@@ -57,23 +58,23 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     if "output" in content:
         given["output"] = _convert(content["output"], _type(Spec, "output"), file, "", "output")
     state = _convert(content.get("state", STATE), str, file, "", "state")
+    if is_url(state):
+        raise PipelineError(f"{file}: state: {state} is a URL; a pipeline's state lies on a file system")
     spec = Spec(
         **given,
         server=_server(_mapping(content.get("server", {}), file, "[server]"), file, folder),
         sources=_named(content, "sources", Source, file),
         tables={
-            name: msgspec.structs.replace(table, path=str(folder / table.path))
+            name: msgspec.structs.replace(table, path=_place(folder, table.path))
             for name, table in _named(content, "tables", Lookup, file).items()
         },
         steps=_steps(content.get("steps", []), file),
         sinks={
-            name: msgspec.structs.replace(sink, path=str(folder / sink.path)) if sink.path else sink
+            name: msgspec.structs.replace(sink, path=_place(folder, sink.path)) if sink.path else sink
             for name, sink in _named(content, "sinks", Sink, file).items()
         },
-        spark={
-            key: str(value).lower() if isinstance(value, bool) else str(value)
-            for key, value in _flat(_mapping(content.get("spark", {}), file, "[spark]"))
-        },
+        storage=_settings(content, "storage", file),
+        spark=_settings(content, "spark", file),
         state=folder / state,
         folder=folder,
         file=file,
@@ -164,6 +165,19 @@ def _convert(value: Any, type_: Any, file: str, place: str, key: str) -> Any:
 
 def _type(struct: type, name: str) -> Any:
     return next(field.type for field in msgspec.structs.fields(struct) if field.name == name)
+
+
+def _settings(content: Mapping[str, Any], kind: str, file: str) -> dict[str, str]:
+    """The settings of something else, by its own names: texts all of them."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in _flat(_mapping(content.get(kind, {}), file, f"[{kind}]"))
+    }
+
+
+def _place(folder: Path, path: str) -> str:
+    """Where a table is: a relative path is relative to the file's folder, a URL says it all."""
+    return path if is_url(path) or path.startswith("file:") else str(folder / path)
 
 
 def _flat(raw: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

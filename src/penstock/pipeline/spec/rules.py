@@ -140,8 +140,9 @@ class _Checker:
         if to_topic:
             if sink.topic:
                 self.topic(place, "topic", sink.topic)
-            if sink.partition_by:
-                raise self.fail(place, "partition_by belongs to tables")
+            for key in ("partition_by", "keys"):
+                if getattr(sink, key):
+                    raise self.fail(place, f"{key} belongs to tables")
             if sink.delivery not in ("", "exactly_once") and self.spec.dead_letters:
                 raise self.fail(place, f"delivery: {sink.delivery} cannot be combined with dead_letters")
         else:
@@ -150,8 +151,13 @@ class _Checker:
             for key in _TOPIC_KEYS:
                 if getattr(sink, key):
                     raise self.fail(place, f"{key} belongs to topics")
-            if self.spec.output != "append":
-                raise self.fail(place, f"a table takes output = 'append', not {self.spec.output!r}")
+            if self.spec.output == "complete":
+                raise self.fail(place, "a table takes output = 'append' or 'update', not 'complete'")
+            if self.spec.output == "update" and not sink.keys:
+                raise self.fail(
+                    place,
+                    "keys is missing: with output = 'update' a row replaces the one that agrees with it in these columns",
+                )
 
     def view(self, place: str, watermark: Watermark | None, expect: tuple[Expectation, ...]) -> None:
         if watermark is not None:

@@ -89,6 +89,7 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     format: Literal["delta", "parquet"] = "delta"
     partition_by: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # of a table: a row replaces the one that agrees with it in these columns
     compact: bool = True
 
 
@@ -107,6 +108,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     state: Path
     master: str = "local[*]"
     spark: dict[str, str] = {}
+    storage: dict[str, str] = {}  # of the object store that tables are in
     folder: Path
     file: str  # as the user named it
 

@@ -1,7 +1,7 @@
 """How a produce request is served, in either dialect.
 
-The commonest requests, values and nothing else for one partition, become one entry: nothing is made for a single message
-but its payload. What does not fit is for `publishing`; then nothing has happened yet.
+The commonest requests, values and nothing else for one partition, become one entry or a run of them: nothing is made for a
+single message but its payload. What does not fit is for `publishing`; then nothing has happened yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,8 +72,13 @@ async def serve_produce(
     ):
         await exchange.answer(form.answer(await publish(rest, form.job(target, body, rest.limits, trace))))
         return
-    placement = await ready.producer.publish_plain(ready.payloads, ready.version, target.partition)
-    await exchange.answer(form.plain_answer(placement, ready.version))
+    version = ready.version
+    placed = await ready.producer.publish_plain(ready.payloads, version, target.partition)
+    if isinstance(placed, Placement):
+        await exchange.answer(form.plain_answer(placed, version))
+    else:
+        each = Published(placed, [version] * len(placed), version, own_versions=False)
+        await exchange.answer(form.answer(each))
 
 
 def _texts(rest: Services, target: Target, body: bytes, texts: Sequence[str]) -> _Ready | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.broker.producer import Placement
 from penstock.model.errors import PenstockError
-from penstock.model.message_id import MessageId
+from penstock.model.message_id import MessageId, run_texts
 from penstock.protocols.caller import Caller
 from penstock.protocols.declarations import Declaration
 from penstock.protocols.http.answers import to_json
@@ -39,6 +39,8 @@ _values = msgspec.json.Decoder(ValueRequest)
 _bodies: Bodies[Envelope, ProduceMessage] = Bodies(ProduceRequest, RawProduceRequest, ProduceMessage)
 
 _PRODUCE: Final[dict[str, Any]] = {"request": ProduceRequest, "answer": ProduceAnswer, "errors": PRODUCING}
+
+_BETWEEN: Final = b',{"messageId":"'
 
 operations: Final = Table("produce", TOPIC)
 
@@ -89,6 +91,10 @@ def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
         alone = MessageId(placement.ledger, placement.entry_id, topic.name.partition).to_bytes()
         opening, closing = _around_one(topic.partition, schema_version)
         return opening + b2a_base64(alone, newline=False) + closing
+    if not placement.batched:
+        closing = _closing(topic.partition)
+        ids = run_texts(placement.ledger, topic.name.partition, placement.entry_id, count)
+        return _opening(schema_version) + (closing + _BETWEEN).join(ids) + closing + b"]}"
     head, ending = split(placement.ledger, placement.entry_id, topic.name.partition, count)
     return head.join(_pieces(ending, topic.partition, schema_version))
 
@@ -96,8 +102,8 @@ def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
 @lru_cache(maxsize=ANSWERS_MAX)
 def _pieces(ending: Ending, partition: int, schema_version: int | None) -> Sequence[bytes]:
     closing = _closing(partition)
-    between = [tail + closing + b',{"messageId":"' for tail in tails(ending)]
-    between[-1] = between[-1].removesuffix(b',{"messageId":"') + b"]}"
+    between = [tail + closing + _BETWEEN for tail in tails(ending)]
+    between[-1] = between[-1].removesuffix(_BETWEEN) + b"]}"
     return [_opening(schema_version), *between]
 
 

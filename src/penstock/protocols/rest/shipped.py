@@ -99,8 +99,20 @@ def _declaration(envelope: ShippedEnvelope) -> Declaration:
 def _plain_answer(placement: Placement, schema_version: int | None) -> bytes:
     """The answer to a batch of plain messages: what stands between the entry's numbers is made once."""
     topic, version = placement.topic, -1 if schema_version is None else schema_version
+    if not placement.batched and placement.count > 1:
+        return _run_answer(placement, version)
     entry = b"%d:%d:%d" % (placement.ledger, placement.entry_id, topic.name.partition)
     return entry.join(_pieces(placement.count, version))
+
+
+def _run_answer(placement: Placement, version: int) -> bytes:
+    """The same for messages that are entries of their own."""
+    first = placement.entry_id
+    entries = [b"%d" % number for number in range(first, first + placement.count)]
+    opening = b'{"messagePublishResults":[{"messageId":"%d:' % placement.ledger
+    result = b':%d","errorCode":0,"schemaVersion":%d}' % (placement.topic.name.partition, version)
+    between = b'%b,{"messageId":"%d:' % (result, placement.ledger)
+    return opening + between.join(entries) + b'%b],"schemaVersion":%d}' % (result, version)
 
 
 @lru_cache(maxsize=ANSWERS_MAX)

@@ -73,9 +73,7 @@ class Publisher:
             results = await self._outcome(publish(messages, batch=self._batching, requests=requests))
         if isinstance(results, PenstockError):
             results = [results] * len(sent)
-        stored = self._settle(sent, results)
-        if stored < len(group):
-            self._meter.failures.add(len(group) - stored, 0)
+        self._count_failures(len(group) - self._settle(sent, results))
 
     def _plain(self, group: Sequence[Incoming]) -> list[bytes] | None:
         """The payloads of a group of messages that are nothing else; None where they are to be looked at one by one."""
@@ -92,14 +90,17 @@ class Publisher:
         )
 
     async def _publish_plain(self, group: Sequence[Incoming], payloads: Sequence[bytes]) -> None:
-        """Publish messages that are nothing but payloads: they are stored all or none, and there is one result."""
+        """Publish messages that are nothing but payloads: as a rule there is one result."""
         placed = await self._outcome(self._producer.publish_plain(payloads, None, batch=self._batching))
         if isinstance(placed, PenstockError):
             for item in group:
                 item.answer = failure(placed, item.context)
             self._meter.failures.add(len(group), 0)
             return
-        answers = encode_successes(texts_of(placed, batch=self._batching), [item.context for item in group])
+        if isinstance(placed, list):
+            self._count_failures(len(group) - self._settle(group, placed))
+            return
+        answers = encode_successes(texts_of(placed), [item.context for item in group])
         for item, answer in zip(group, answers, strict=True):
             item.answer = answer
         self._meter.publishes.add(len(group), sum(map(len, payloads)))
@@ -117,7 +118,11 @@ class Publisher:
         finally:
             self._meter.latency.observe((perf_counter() - began) * 1e6)
 
-    def _settle(self, sent: list[Incoming], results: Sequence[Result]) -> int:
+    def _count_failures(self, count: int) -> None:
+        if count:
+            self._meter.failures.add(count, 0)
+
+    def _settle(self, sent: Sequence[Incoming], results: Sequence[Result]) -> int:
         """Answer each message with its result; returns how many were stored."""
         ids = [result for result in results if isinstance(result, MessageId)]
         texts = iter(id_texts(ids))

@@ -134,11 +134,11 @@ def failure(error: PenstockError, context: str | None) -> bytes:
     return refusal(result if result == BAD_PAYLOAD else UNKNOWN, error.message, context)
 
 
-def texts_of(placed: Placement, *, batch: bool) -> list[bytes]:
+def texts_of(placed: Placement) -> list[bytes]:
     """The ids of messages that were published together, in order, as texts."""
     topic, count = placed.topic, placed.count
     ledger, partition = placed.ledger, topic.name.partition
-    if not batch or count == 1:
+    if not placed.batched or count == 1:
         return run_texts(ledger, partition, placed.entry_id, count)
     return id_texts([MessageId(ledger, placed.entry_id, partition, at, count) for at in range(count)])
 

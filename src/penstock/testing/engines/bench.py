@@ -13,7 +13,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.capability import Capability
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
-from penstock.broker.producer import Producer, Result
+from penstock.broker.producer import Placement, Producer, Result
 from penstock.broker.topic import Topic
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Message, OutMessage
@@ -45,6 +45,12 @@ def stored(results: Sequence[Result]) -> list[MessageId]:
         if isinstance(result, PenstockError):
             raise result
     return [result for result in results if isinstance(result, MessageId)]
+
+
+def whole(placed: Placement | list[Result]) -> Placement:
+    """Where plain messages were stored one after the other; fails where they were not."""
+    assert isinstance(placed, Placement)
+    return placed
 
 
 def kinds(results: Sequence[Result]) -> list[ErrorKind | None]:

@@ -11,7 +11,7 @@ from penstock.model.message import OutMessage
 from penstock.model.message_id import MessageId
 from penstock.model.policy import AccessMode
 
-from .bench import Bench, EngineTests, kinds, refused, stored, texts, until
+from .bench import Bench, EngineTests, kinds, refused, stored, texts, until, whole
 
 
 class ProducingTests(EngineTests):
@@ -76,24 +76,25 @@ class ProducingTests(EngineTests):
     async def test_plain_payloads(self, bench: Bench) -> None:
         producer = await bench.producer()
         log = await bench.log()
-        if not self.batches:
-            assert not producer.takes_plain(3, 100, None)
-            return
         assert producer.takes_plain(3, 100, None)
-        placed = await producer.publish_plain([b"a", b"b", b"c"], None)
-        alone = await producer.publish_plain([b"d"], None)
+        placed = whole(await producer.publish_plain([b"a", b"b", b"c"], None))
+        alone = whole(await producer.publish_plain([b"d"], None))
         client = await bench.consume()
 
         assert await client.come(4) == list("abcd")
+        assert placed.batched is self.batches
+        run = [MessageId(placed.ledger, placed.entry_id + number) for number in range(3)]
         batch = [MessageId(placed.ledger, placed.entry_id, -1, index, 3) for index in range(3)]
-        assert [one.id for one in client.received] == [*batch, MessageId(alone.ledger, alone.entry_id)]
+        first = batch if self.batches else run
+        assert [one.id for one in client.received] == [*first, MessageId(alone.ledger, alone.entry_id)]
         assert (placed.count, alone.count, placed.topic.name) == (3, 1, log.name)
 
     async def test_plain_payloads_as_an_entry_each(self, bench: Bench) -> None:
         producer = await bench.producer()
         if not producer.takes_plain(3, 100, None, batch=False):
             return  # `publish` does it, as for everything that an engine has no shorter way for
-        placed = await producer.publish_plain([b"a", b"b", b"c"], None, batch=False)
+        placed = whole(await producer.publish_plain([b"a", b"b", b"c"], None, batch=False))
+        assert not placed.batched
         client = await bench.consume()
 
         assert await client.come(3) == list("abc")
@@ -115,7 +116,7 @@ class ProducingTests(EngineTests):
         assert log.next_offset == entries[-1].end
         if not self.batches:
             return
-        placed = await producer.publish_plain([b"d"], None)
+        placed = whole(await producer.publish_plain([b"d"], None))
         assert placed.offset in (entries[-1].end, -1)  # -1: the cluster has not said it
 
     async def test_a_name_is_one_producers(self, bench: Bench) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from penstock.pipeline.lake import files as module
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.partitioning import PartitionColumn
+from penstock.pipeline.lake.store import Location
 
 US = pa.timestamp("us", tz="UTC")
 
@@ -30,7 +31,7 @@ def batch(start: int, count: int) -> pa.RecordBatch:
 
 def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
     rows = batch(5, 10)
-    writer = FileWriter(tmp_path, rows.schema, [])
+    writer = FileWriter(Location.of(tmp_path), rows.schema, [])
     writer.write(rows)
     (file,) = writer.finish()
     stats = json.loads(file.stats)
@@ -59,7 +60,7 @@ def test_bounds_that_cannot_be_written_are_left_out(tmp_path: Path) -> None:
             "n": pa.array([1, 2, 3]),
         }
     )
-    writer = FileWriter(tmp_path, rows.schema, [])
+    writer = FileWriter(Location.of(tmp_path), rows.schema, [])
     writer.write(rows)
     (file,) = writer.finish()
     stats = json.loads(file.stats)
@@ -77,7 +78,7 @@ def test_bounds_that_cannot_be_written_are_left_out(tmp_path: Path) -> None:
 def test_files_end_at_the_target_and_rows_keep_their_order(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(module, "GROUP_BYTES", 1 << 12)
     rows = batch(0, 100)
-    writer = FileWriter(tmp_path, rows.schema, [], target_bytes=1 << 12)
+    writer = FileWriter(Location.of(tmp_path), rows.schema, [], target_bytes=1 << 12)
     for n in range(30):
         writer.write(batch(100 * n, 100))
     made = writer.finish()
@@ -88,7 +89,7 @@ def test_files_end_at_the_target_and_rows_keep_their_order(tmp_path: Path, monke
 
 def test_many_partitions_keep_few_files_open(tmp_path: Path) -> None:
     rows = batch(0, 500)
-    writer = FileWriter(tmp_path, rows.schema, [PartitionColumn("kind")])
+    writer = FileWriter(Location.of(tmp_path), rows.schema, [PartitionColumn("kind")])
     writer.write(rows)
     assert len(writer._open) <= module.OPEN_MAX
     made = writer.finish()
@@ -99,7 +100,7 @@ def test_many_partitions_keep_few_files_open(tmp_path: Path) -> None:
 
 def test_what_a_failed_task_wrote_goes(tmp_path: Path) -> None:
     rows = batch(0, 10)
-    writer = FileWriter(tmp_path, rows.schema, [])
+    writer = FileWriter(Location.of(tmp_path), rows.schema, [])
     writer.write(rows)
     writer.discard()
     assert not list(tmp_path.rglob("*.parquet"))

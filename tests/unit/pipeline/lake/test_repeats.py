@@ -11,15 +11,17 @@ from tests.unit.pipeline.lake.test_tables import SCHEMA, add, files, numbers
 
 from penstock.pipeline.errors import BatchConflict, classify
 from penstock.pipeline.lake.compaction import compact
-from penstock.pipeline.lake.delta import COMMITS_READ_MAX, Table, _add
+from penstock.pipeline.lake.delta import Table, _add
 from penstock.pipeline.lake.options import table_at
+from penstock.pipeline.lake.snapshot import COMMITS_READ_MAX
+from penstock.pipeline.lake.store import Location
 from penstock.pipeline.lake.values import Last
 from penstock.pipeline.run.causes import ErrorClass, cause_of
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return table_at(tmp_path / "table")
+    return table_at(Location.of(tmp_path / "table"))
 
 
 def test_a_batch_below_the_last_is_a_conflict(table: Table) -> None:
@@ -71,9 +73,9 @@ def test_rewriting_and_emptying_a_table_keep_what_it_knows_of_writers(table: Tab
 
 def test_checkpoints_of_the_log_keep_the_rows_of_a_batch(table: Table) -> None:
     add(table, [1, 2, 3], "q", 7)
-    DeltaTable(table.folder).create_checkpoint()
+    DeltaTable(table.folder.url).create_checkpoint()
     for n in (0, 1):
-        (table.folder / "_delta_log" / f"{n:020d}.json").unlink()
+        (Path(table.folder.url) / "_delta_log" / f"{n:020d}.json").unlink()
     now = table.snapshot()
     assert now is not None
     assert (now.last("q"), now.last("x")) == (Last(7, 3), None)
@@ -85,10 +87,10 @@ def test_checkpoints_of_the_log_keep_the_rows_of_a_batch(table: Table) -> None:
 def add_as_before(table: Table, rows: list[int], writer: str, number: int) -> None:
     """A commit as versions made it that kept the number of a batch, but not its rows."""
     made = files(table, rows)
-    DeltaTable(table.folder).create_write_transaction(
+    DeltaTable(table.folder.url).create_write_transaction(
         [_add(file, data_change=True) for file in made],
         "append",
-        DeltaTable(table.folder).schema(),
+        DeltaTable(table.folder.url).schema(),
         [],
         commit_properties=CommitProperties(
             app_transactions=[Transaction(f"penstock.writer:{writer}", number)]
@@ -123,11 +125,11 @@ def test_what_no_log_tells_is_taken_for_a_repeat_and_said(
 
 
 def test_a_log_is_not_read_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = table_at(tmp_path / "t")
+    table = table_at(Location.of(tmp_path / "t"))
     add(table, [1])
     add_as_before(table, [2, 3], "q", 1)
     assert COMMITS_READ_MAX >= 100
-    monkeypatch.setattr("penstock.pipeline.lake.delta.COMMITS_READ_MAX", 3)
+    monkeypatch.setattr("penstock.pipeline.lake.snapshot.COMMITS_READ_MAX", 3)
     for rows, found in ((1, 2), (1, 2), (1, None)):
         add(table, list(range(rows)), schema=pa.schema(SCHEMA))
         now = table.snapshot()

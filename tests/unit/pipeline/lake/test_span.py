@@ -1,7 +1,5 @@
 """What of a query comes from the archive, and what from the log."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given
@@ -11,6 +9,7 @@ from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.http.logs import Log
 from penstock.pipeline.lake import span as module
 from penstock.pipeline.lake.span import Span
+from penstock.pipeline.lake.store import Location
 from penstock.pipeline.lake.values import Position
 from penstock.pipeline.source.offsets import End, Range, ranges
 
@@ -29,7 +28,7 @@ class Archived:
 
 def span(monkeypatch: pytest.MonkeyPatch, position: Position | None, *, fail: bool = True) -> Span:
     monkeypatch.setattr(module, "snapshot_of", lambda folder: Archived(position))
-    return Span("/anywhere", fail_on_data_loss=fail)
+    return Span(Location.of("/anywhere"), fail_on_data_loss=fail)
 
 
 @given(
@@ -79,7 +78,7 @@ def test_logs_without_an_archive_are_as_they_are(monkeypatch: pytest.MonkeyPatch
 def test_times_before_the_log_are_looked_for_in_the_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def offset_at(folder: Path, now: object, topic: str, partition: int, ms: int) -> int | None:
+    def offset_at(folder: Location, now: object, topic: str, partition: int, ms: int) -> int | None:
         asked.append(ms)
         return {100: 3, 200: None}[ms]
 

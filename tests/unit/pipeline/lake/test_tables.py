@@ -8,13 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
-from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.errors import BatchConflict, DataLoss, PipelineError
 from penstock.pipeline.lake.compaction import compact
 from penstock.pipeline.lake.delta import Table
 from penstock.pipeline.lake.files import FileWriter
 from penstock.pipeline.lake.options import check_format, snapshot_of, table_at
 from penstock.pipeline.lake.partitioning import PartitionColumn
+from penstock.pipeline.lake.store import Location
+from penstock.pipeline.lake.upsert import last_by
 from penstock.pipeline.lake.values import Batch, File, Last, OffsetRange, Position
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -22,7 +25,7 @@ SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return table_at(tmp_path / "table")
+    return table_at(Location.of(tmp_path / "table"))
 
 
 def files(table: Table, numbers: list[int], schema: pa.Schema = SCHEMA, by: str = "") -> tuple[File, ...]:
@@ -59,8 +62,46 @@ def numbers(table: Table, version: int | None = None) -> list[int]:
     return [
         n
         for file in now.files()
-        for n in pq.read_table(table.folder / file.path, columns=["n"])["n"].to_pylist()
+        for n in pq.read_table(Path(table.folder.url) / file.path, columns=["n"])["n"].to_pylist()
     ]
+
+
+@pytest.mark.parametrize("by", ["", "text"])
+def test_rows_replace_those_of_their_key(table: Table, by: str) -> None:
+    def put(ns: list[int], more: list[int], number: int) -> bool:
+        columns = pa.schema([*SCHEMA, ("more", pa.int64())])
+        writer = FileWriter(table.folder, columns, [PartitionColumn(by)] if by else [])
+        arrays = [pa.array(ns), pa.array([str(n % 3) for n in ns]), pa.array(more)]
+        writer.write(pa.RecordBatch.from_arrays(arrays, schema=columns))
+        return table.commit(
+            Batch(
+                files=writer.finish(),
+                schema=columns,
+                partition_by=(by,) if by else (),
+                writer="q",
+                number=number,
+                keys=("n", "text"),
+            )
+        )
+
+    def rows() -> list[tuple[int, int]]:
+        found = DeltaTable(str(table.folder)).to_pyarrow_table().to_pylist()
+        return sorted((row["n"], row["more"]) for row in found)
+
+    assert put([1, 2, 1], [10, 20, 11], 0)
+    assert rows() == [(1, 11), (2, 20)], "of a batch's rows with one key the last"
+    assert put([2, 3], [21, 30], 1)
+    assert rows() == [(1, 11), (2, 21), (3, 30)]
+    assert not put([2, 3], [21, 30], 1), "a repeat"
+    assert rows() == [(1, 11), (2, 21), (3, 30)]
+    with pytest.raises(BatchConflict):
+        put([2], [22], 0)
+
+
+def test_a_key_is_never_null() -> None:
+    rows = pa.table({"k": ["a", None]})
+    with pytest.raises(PipelineError, match="column k is null in some row"):
+        last_by(rows, ["k"])
 
 
 def test_a_batch_counts_once(table: Table) -> None:
@@ -197,7 +238,7 @@ def test_vacuum_takes_what_no_version_holds(table: Table) -> None:
     add(table, [1])
     orphan = files(table, [2])
     old = time.time() - 3 * 3600
-    full = table.folder / orphan[0].path
+    full = Path(table.folder.url) / orphan[0].path
     assert table.vacuum(1) == 0, "it may be about to be committed"
     os.utime(full, (old, old))
     assert table.vacuum(1) == 1
@@ -212,9 +253,17 @@ def test_a_table_stays_what_it_is(table: Table, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("mine")
     with pytest.raises(PipelineError, match="something else"):
-        table_at(tmp_path / "full")
+        table_at(Location.of(tmp_path / "full"))
     with pytest.raises(PipelineError, match="there is no table"):
-        snapshot_of(tmp_path / "nowhere")
+        snapshot_of(Location.of(tmp_path / "nowhere"))
+
+
+def test_a_table_that_another_writer_makes_meanwhile_is_no_stranger(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(table, [1])
+    monkeypatch.setattr("penstock.pipeline.lake.options.is_table", lambda folder: False)  # a moment before
+    assert numbers(table_at(table.folder)) == [1]
 
 
 def test_a_parquet_table_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
@@ -223,7 +272,7 @@ def test_a_parquet_table_of_an_earlier_version_is_refused(tmp_path: Path) -> Non
         with pytest.raises(
             PipelineError, match=r"is a Parquet table, and tables are Delta only: see .*docs/lake\.md"
         ):
-            use(tmp_path / "old")
+            use(Location.of(tmp_path / "old"))
     with pytest.raises(PipelineError, match=r"option table: tables are Delta only: see .*docs/lake\.md"):
         check_format("parquet")
     assert sorted((tmp_path / "old").rglob("*")) == [tmp_path / "old" / "_penstock"]

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.source.limits import IDLE_MS, PollInterval, fit, share
+from penstock.pipeline.source.limits import IDLE_MS, Minimum, PollInterval, fit, share
 
 backlogs = st.dictionaries(st.integers(0, 70), st.integers(0, 10**7), max_size=70)
 
@@ -73,3 +73,22 @@ def test_an_idle_query_waits_longer_and_longer() -> None:
     slow = PollInterval(5000, lambda: now[0])
     slow.idle()
     assert slow.wait_ms == 5000
+
+
+def test_a_batch_waits_for_its_minimum_or_for_the_delay() -> None:
+    now = [100.0]
+    minimum = Minimum(10, 60, lambda: now[0])
+    assert not minimum.holds(1), "the first one does not wait"
+    assert minimum.holds(9)
+    assert not minimum.holds(10)
+    now[0] += 59
+    assert minimum.holds(9)
+    now[0] += 1
+    assert not minimum.holds(1), "the delay counts from the last batch"
+    assert minimum.holds(1)
+
+
+def test_without_a_minimum_nothing_waits() -> None:
+    minimum = Minimum(0, 60)
+    assert not minimum.holds(1)
+    assert not minimum.holds(1)

@@ -124,3 +124,24 @@ def test_options_of_streams() -> None:
         parse_options(URL | {"subscribe": "t", "pollInterval": "20001"})
     with pytest.raises(PipelineError, match="option maxOffsetsPerTrigger is for a stream only"):
         parse_options(URL | given, stream=False)
+
+
+def test_a_minimum_for_batches_of_streams() -> None:
+    given = URL | {"subscribe": "t", "minOffsetsPerTrigger": "5"}
+    options = parse_options(given, stream=True)
+    assert (options.batch_rows_min, options.trigger_delay_ms) == (5, 900_000)
+    for text, ms in (("90s", 90_000), ("2 min", 120_000), ("1h", 3_600_000), ("250", 250)):
+        assert parse_options(given | {"maxTriggerDelay": text}, stream=True).trigger_delay_ms == ms
+    for more, message in (
+        ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is no time like 15m"),
+        (
+            {"maxOffsetsPerTrigger": "4"},
+            "option minOffsetsPerTrigger: 5 is more than maxOffsetsPerTrigger, 4",
+        ),
+    ):
+        with pytest.raises(PipelineError, match=message):
+            parse_options(given | more, stream=True)
+    with pytest.raises(PipelineError, match="option minOffsetsPerTrigger is for a stream only"):
+        parse_options(given, stream=False)
+    with pytest.raises(PipelineError, match="option maxTriggerDelay is for use with minOffsetsPerTrigger"):
+        parse_options(URL | {"subscribe": "t", "maxTriggerDelay": "5m"}, stream=True)

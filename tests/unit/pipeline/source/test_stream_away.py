@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.pipeline.http.logs import Look
+from penstock.pipeline.http.logs import Log, Look
 from penstock.pipeline.http.retry import AWAY_S, Outage
 from penstock.pipeline.rows import columns
 from penstock.pipeline.source import stream as module
@@ -53,3 +53,27 @@ def test_a_refusal_is_told_at_once(monkeypatch: pytest.MonkeyPatch, slept: list[
     with pytest.raises(PenstockError, match="no"):
         reader_of(slept).latestOffset(START, ReadAllAvailable())
     assert slept == []
+
+
+def test_a_batch_below_the_minimum_waits(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
+    name = "persistent://public/default/t"
+    latest = [6]
+
+    def ask(*_: Any, **__: Any) -> Look:
+        return Look("", [Log(name, 0, False, 7, 0, latest[0], {}, 1)], [])
+
+    monkeypatch.setattr(module, "ask", ask)
+    options = {"url": "http://127.0.0.1:9", "subscribe": "t", "minOffsetsPerTrigger": "5"}
+    reader = TopicStreamReader(options, columns.spark_schema(()))
+    first = reader.latestOffset(START, ReadAllAvailable())
+    assert first["offsets"] == {name: {"0": 6}}, "the first batch does not wait"
+    latest[0] = 10
+    assert reader.latestOffset(first, ReadAllAvailable()) == first
+    assert slept == [0.1], "it asks again after the poll interval"
+    latest[0] = 11
+    assert reader.latestOffset(first, ReadAllAvailable())["offsets"] == {name: {"0": 11}}
+    # What ends with what is available now does not wait for more.
+    latest[0] = 12
+    reader.prepareForTriggerAvailableNow()
+    last = write_marks(Marks({Key(name, 0): LogPosition(7, False, 11)}))
+    assert reader.latestOffset(last, ReadAllAvailable())["offsets"] == {name: {"0": 12}}

@@ -34,7 +34,7 @@ def test_nothing_to_read() -> None:
 @given(ranges, st.integers(1, 300))
 def test_small_ranges_share_a_task(several: list[Range], pieces_min: int) -> None:
     pieces = split(several, rows_max=5_000, pieces_min=pieces_min)
-    groups = list(together(pieces, pieces_min=pieces_min))
+    groups = list(together(pieces, rows_max=10**6, pieces_min=pieces_min))
     assert [piece for group in groups for piece in group] == pieces
     assert len(groups) >= min(pieces_min, len(pieces))
     for group in groups:
@@ -50,4 +50,5 @@ def test_small_ranges_share_a_task(several: list[Range], pieces_min: int) -> Non
 
 def test_a_small_batch_of_four_partitions_is_two_tasks() -> None:
     several = [Range("t", number, True, number, 0, 6_250) for number in range(4)]
-    assert [len(group) for group in together(several)] == [2, 2]
+    assert [len(group) for group in together(several, rows_max=500_000)] == [2, 2]
+    assert [len(group) for group in together(several, rows_max=6_250)] == [1, 1, 1, 1]

@@ -95,19 +95,21 @@ class Producer:
         if isinstance(entry, NewRun):
             placed = await topic.append(entry)
             self.published += len(entry)
-            return Placement(topic, topic.ledger, placed.entry_id, placed.offset, len(entry))
+            return Placement(topic, topic.ledger, placed.entry_id, placed.offset, len(entry), batched=False)
         if not self._tracked():
             # A made-up name repeats nothing: there is nothing to look for, and nothing to remember.
             entry.producer = ""
             placed = await topic.append((entry,))
             self.published += entry.count
-            return Placement(topic, topic.ledger, placed.entry_id, placed.offset, entry.count)
+            return Placement(topic, topic.ledger, placed.entry_id, placed.offset, entry.count, batched=True)
         item = Item(entry, self.name, self._next_sequence - 1, given=False)
         done = await publish(topic, (item,), whole)
         if done.placed is None:
             raise item.result if isinstance(item.result, PenstockError) else internal_error()
         self.published += done.messages
-        return Placement(topic, topic.ledger, done.placed.entry_id, done.placed.offset, done.messages)
+        return Placement(
+            topic, topic.ledger, done.placed.entry_id, done.placed.offset, done.messages, batched=True
+        )
 
     def grow(self, topics: Sequence[Topic]) -> None:
         """The topic has more partitions now: publish to them too."""

@@ -5,18 +5,19 @@ their way: a thread that asked would need the interpreter's lock once for each r
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as Librdkafka
 
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.runtime.tasks import Uncancellable
 
 from .errors import engine_error, error_of
-from .record import RECORD_BYTES, At, NewRecord
+from .record import At, Header, NewRecord
+from .sent import AnySent, Sent, SentValues
 
 TIMEOUT_MS: Final = 30_000  # until a record that cannot be delivered is given up
 LINGER_MS: Final = 2  # so long a batch waits for more
@@ -27,29 +28,15 @@ FRAME_BYTES: Final = 64 << 10  # of a message's bound: what is round its payload
 FIRST_S: Final = 0.003  # until it is first asked what became of records: batches linger, and need their time
 NEXT_S: Final = 0.001  # until it is asked again; longer and longer while nothing became of any
 NEXT_MAX_S: Final = 0.02
+REFUSALS: Final = (
+    KafkaException,
+    BufferError,
+    ValueError,
+    TypeError,
+)  # of librdkafka's, for a record that it does not take
 CLOSE_S: Final = 2.5  # for records on their way, and then for those that are given up
 
-Outcome = int | PenstockError  # the offset of a record, or why it was not stored
-
-
-class Sent:
-    """Records of one call for one partition, and about their bytes. `future` gets the outcome of each."""
-
-    __slots__ = ("_left", "_outcomes", "future", "size", "what")
-
-    def __init__(self, what: str, count: int) -> None:
-        self.what = what
-        self.size = 0
-        self.future: asyncio.Future[list[Outcome]] = Uncancellable()
-        self._outcomes: list[Outcome] = [-1] * count
-        self._left = count
-
-    def settle(self, place: int, outcome: Outcome) -> None:
-        """A record has its outcome."""
-        self._outcomes[place] = outcome
-        self._left -= 1
-        if not self._left:
-            self.future.set_result(self._outcomes)
+_NO_HEADERS: Final[Iterable[list[Header] | None]] = repeat(None)
 
 
 class RecordProducer:
@@ -100,38 +87,58 @@ class RecordProducer:
     def send(self, at: At, records: Sequence[NewRecord]) -> Sent:
         """Send records to one partition, at least one. Their outcomes are in the future of what this returns."""
         topic, partition = at
-        sent = Sent(topic, len(records))
+        sent = Sent(self, topic, len(records))
+        sent.size = sum([record.size() for record in records])
+        self._begin(sent)
         if self._closed:
-            return self._refused(sent, records, _ending())
-        if self._made is None:
-            self._made = Librdkafka(self._properties)
-        produce, delivered = self._made.produce, self._delivered
+            for place in range(len(records)):
+                sent.refuse(place, _ending())
+            return sent
+        produce, delivered = self._client().produce, sent.delivered
         for place, record in enumerate(records):
-            size = record.size()
-            sent.size += size
-            size += RECORD_BYTES
-            self._bytes += size
-            self._records += 1
+            told = partial(delivered, place)
             try:
                 produce(
-                    topic,
-                    record.value,
-                    record.key,
-                    partition,
-                    partial(delivered, sent, place, size),
-                    None,
-                    record.timestamp,
-                    record.headers,
+                    topic, record.value, record.key, partition, told, None, record.timestamp, record.headers
                 )
-            except (KafkaException, BufferError, ValueError, TypeError) as error:
-                self._settle(sent, place, size, self._refusal(error, topic))
+            except REFUSALS as error:
+                sent.refuse(place, self._refusal(error, topic))
         self._ask_soon()
         return sent
 
-    def _refused(self, sent: Sent, records: Sequence[NewRecord], error: PenstockError) -> Sent:
-        for place in range(len(records)):
-            sent.settle(place, error)
+    def send_values(
+        self,
+        at: At,
+        values: Sequence[bytes | str | None],
+        headers: Iterable[list[Header] | None] = _NO_HEADERS,
+    ) -> SentValues:
+        """The same for records without keys, faster; `headers` are those of each."""
+        topic, partition = at
+        sent = SentValues(self, topic, values)
+        sent.size = sum([len(value) for value in values if value is not None])
+        self._begin(sent)
+        if self._closed:
+            sent.refuse_from(0, _ending())
+            return sent
+        produce, delivered = self._client().produce, sent.delivered
+        place = 0
+        try:
+            for value, some in zip(values, headers, strict=False):
+                produce(topic, value, None, partition, delivered, None, 0, some)
+                place += 1
+        except REFUSALS as error:
+            sent.refuse_from(place, self._refusal(error, topic))
+        self._ask_soon()
         return sent
+
+    def _begin(self, sent: AnySent) -> None:
+        self._bytes += sent.held
+        self._records += sent.count
+
+    def _client(self) -> Librdkafka:
+        if self._made is None:
+            self._made = Librdkafka(self._properties)
+        return self._made
 
     def _refusal(self, error: Exception, topic: str) -> PenstockError:
         if isinstance(error, KafkaException):
@@ -143,19 +150,16 @@ class RecordProducer:
 
     # -- in
 
-    def _delivered(
-        self, sent: Sent, place: int, size: int, error: KafkaError | None, message: Message
-    ) -> None:
-        if error is None:
-            self._settle(sent, place, size, message.offset())
-        else:
-            self._look_at(error)
-            self._settle(sent, place, size, engine_error(error, sent.what))
+    def failed(self, error: KafkaError, what: str) -> PenstockError:
+        """As `sent.Sender.failed`."""
+        self._look_at(error)
+        return engine_error(error, what)
 
-    def _settle(self, sent: Sent, place: int, size: int, outcome: Outcome) -> None:
-        self._bytes -= size
-        self._records -= 1
-        sent.settle(place, outcome)
+    def ended(self, sent: AnySent) -> None:
+        """As `sent.Sender.ended`."""
+        self._bytes -= sent.held
+        self._records -= sent.count
+        self._less.set()
 
     def _look_at(self, error: KafkaError | None) -> None:
         """After an error that ends it, another producer takes its place: what was on its way is given up."""
@@ -176,13 +180,11 @@ class RecordProducer:
     def _ask(self) -> None:
         """Learn what became of records."""
         self._timer = None
-        before = self._records
-        if self._made is not None:
-            self._made.poll(0)
-        for failed in self._failed:
-            failed.poll(0)
-        if self._records < before:
-            self._less.set()
+        told = 0
+        for one in (self._made, *self._failed):
+            if one is not None:
+                told += one.poll(0)
+        if told:
             self._delay_s = NEXT_S
         else:
             self._delay_s = min(NEXT_MAX_S, 1.5 * self._delay_s)

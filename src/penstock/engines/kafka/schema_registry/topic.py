@@ -6,9 +6,10 @@ from typing import Final, Literal
 from penstock.codec.definition import same
 from penstock.codec.descriptors import native_message
 from penstock.codec.key_value import key_value_parts, key_value_schema
-from penstock.codec.proto.native import with_message, with_root
+from penstock.codec.proto.native import places_of, with_message, with_root
 from penstock.engines.kafka.framing import Framing
-from penstock.engines.kafka.versions import BY_ID, PAIR, pair, split_message, split_pair
+from penstock.engines.kafka.indexes import encode_indexes
+from penstock.engines.kafka.versions import BY_ID, MESSAGES, PAIR, pair, split_message, split_pair
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.schema import (
@@ -22,7 +23,6 @@ from penstock.model.schema import (
 from penstock.runtime.clock import Clock
 
 from .definitions import HELD, Outgoing, same_file
-from .indexes import indexes_of
 
 KEYS: Final = frozenset(
     (SchemaType.AVRO, SchemaType.JSON)
@@ -164,9 +164,10 @@ def parts_of(schema: SchemaInfo) -> tuple[SchemaInfo, SchemaInfo] | None:
 
 
 def _indexes(schema: SchemaInfo) -> tuple[bytes, ...] | None:
+    """Of each message of a Protobuf schema's file."""
     if schema.type is not SchemaType.PROTOBUF_NATIVE:
         return None
-    return indexes_of(schema.data)
+    return tuple(encode_indexes(place) for place in places_of(schema.data)[:MESSAGES])
 
 
 def _same_message(held: SchemaInfo, schema: SchemaInfo) -> int | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, ClassVar
 
 import pytest
@@ -18,38 +19,52 @@ AT = ("orders", 2)
 class Stored:
     """What a callback is told of a record."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, value: bytes | None) -> None:
         self._offset = offset
+        self._value = value
 
     def offset(self) -> int:
         return self._offset
+
+    def value(self) -> bytes | None:
+        return self._value
 
 
 class Fake:
     """librdkafka's producer: what is produced waits until `deliver` says what became of it."""
 
     made: ClassVar[list["Fake"]] = []
-    refuses: ClassVar[dict[bytes, Exception]] = {}
+    refuses: ClassVar[dict[object, Exception]] = {}
 
     def __init__(self, properties: dict[str, Any]) -> None:
         self.properties = properties
-        self.waiting: list[tuple[bytes | None, Callable[[Any, Any], None]]] = []
+        self.waiting: list[tuple[bytes | str | None, Callable[[Any, Any], None]]] = []
+        self.headers: list[object] = []
         self.ready: list[Callable[[], None]] = []
         self.offset = 0
         Fake.made.append(self)
 
     def produce(
-        self, topic: str, value: bytes | None, key: object, partition: int, callback: Any, *_: object
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: object,
+        partition: int,
+        callback: Any,
+        _: None,
+        timestamp: int,
+        headers: object,
     ) -> None:
         assert (topic, partition) == AT
         if value in Fake.refuses:
             raise Fake.refuses[value]
         self.waiting.append((value, callback))
+        self.headers.append(headers)
 
-    def deliver(self, error: KafkaError | None = None) -> None:
-        """The first that waits is stored, or fails."""
-        _, callback = self.waiting.pop(0)
-        stored = Stored(self.offset)
+    def deliver(self, error: KafkaError | None = None, at: int = 0) -> None:
+        """The first that waits, or another one, is stored, or fails."""
+        value, callback = self.waiting.pop(at)
+        stored = Stored(self.offset, value.encode() if isinstance(value, str) else value)
         self.offset += error is None
         self.ready.append(lambda: callback(error, stored))
 
@@ -113,6 +128,65 @@ async def test_a_record_that_is_refused_at_once_fails_alone() -> None:
     await producer.close()
 
 
+TIMED_OUT = KafkaError(KafkaError._MSG_TIMED_OUT)
+
+
+async def test_values_have_the_offsets_in_their_order() -> None:
+    producer = new_producer()
+    sent = producer.send_values(AT, ["a", "b", "c"], repeat([("v", b"1")]))
+    alone = producer.send_values(AT, [b"d"])
+    (one,) = Fake.made
+    assert [value for value, _ in one.waiting] == ["a", "b", "c", b"d"]
+    assert one.headers == [[("v", b"1")]] * 3 + [None]
+    one.offset = 7
+    for _ in range(4):
+        one.deliver()
+    one.ready.reverse()  # what is reported late
+    assert await sent.future == [7, 8, 9]
+    assert (sent.failed, await alone.future, producer.full) == (False, [10], False)
+    await producer.close()
+
+
+async def test_values_that_fail_among_others_fail_alone() -> None:
+    producer = new_producer()
+    sent = producer.send_values(AT, [b"a", b"b", b"c"])
+    (one,) = Fake.made
+    one.deliver()
+    one.deliver(TIMED_OUT)
+    one.deliver()
+    first, second, third = await sent.future
+    assert (first, third, sent.failed) == (0, 1, True)
+    assert isinstance(second, PenstockError)
+    await producer.close()
+
+
+async def test_values_fail_together_where_it_is_not_known_which_failed() -> None:
+    producer = new_producer()
+    sent = producer.send_values(AT, [b"a", b"b", b"c"])
+    (one,) = Fake.made
+    one.deliver(TIMED_OUT, at=2)
+    one.deliver()
+    one.deliver()
+    assert [type(outcome) for outcome in await sent.future] == [PenstockError] * 3
+    await producer.close()
+
+
+async def test_values_after_one_that_is_refused_are_not_sent() -> None:
+    Fake.refuses = {b"b": BufferError("Local: Queue full")}
+    producer = new_producer()
+    sent = producer.send_values(AT, [b"a", b"b", b"c"])
+    (one,) = Fake.made
+    one.deliver()
+    assert not one.waiting
+    offset, *others = await sent.future
+    assert (offset, sent.failed) == (0, True)
+    assert [error.kind for error in others if isinstance(error, PenstockError)] == [ErrorKind.UNAVAILABLE] * 2
+    (refused,) = await producer.send_values(AT, [b"b"]).future
+    assert isinstance(refused, PenstockError)
+    assert not producer.full
+    await producer.close()
+
+
 async def test_after_a_fatal_error_another_producer_goes_on() -> None:
     producer = new_producer()
     sent = producer.send(AT, records(b"a", b"b"))
@@ -162,3 +236,4 @@ async def test_what_cannot_be_delivered_is_given_up_at_the_end(monkeypatch: pyte
     (late,) = await producer.send(AT, records(b"b")).future
     assert isinstance(late, PenstockError)
     assert late.kind is ErrorKind.UNAVAILABLE
+    assert [type(one) for one in await producer.send_values(AT, [b"b", b"c"]).future] == [PenstockError] * 2

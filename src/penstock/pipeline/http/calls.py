@@ -1,0 +1,102 @@
+"""Calls to a server over one connection, answered with JSON. On the standard library alone, as `entries`: httpx costs a
+process a quarter of a second of processor, and every stream and every planning of a query has one."""
+
+import http.client
+import json
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+from urllib.parse import urlsplit
+
+from penstock.client.access import Access
+from penstock.client.http import TIMEOUT_S, refusal, unreachable
+from penstock.model.errors import ErrorKind, PenstockError
+
+from .entries import connect
+
+JSON: Final = "application/json"
+
+# How a connection fails that the server has closed while it was not in use.
+_CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+
+
+class Caller(Protocol):
+    """Who makes calls: `Calls`, or the client."""
+
+    @property
+    def url(self) -> str: ...
+
+    def call(self, method: str, path: str, *, body: Any = None) -> Any:
+        """The answer. Raises RemoteError where the server refuses, UNAVAILABLE where it cannot be reached."""
+        ...
+
+
+class Calls:
+    """One call at a time; to be used as a context manager."""
+
+    def __init__(self, access: Access, timeout_s: float = TIMEOUT_S) -> None:
+        self._access = access
+        self._timeout_s = timeout_s
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        return self._access.url
+
+    def close(self) -> None:
+        """Let go of the connection; the next call makes one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def call(self, method: str, path: str, *, body: Any = None) -> Any:
+        """The answer to JSON, or to no body. Raises as `send`."""
+        return self.send(method, path, None if body is None else json.dumps(body).encode(), JSON)
+
+    def send(self, method: str, path: str, body: bytes | None, kind: str) -> Any:
+        """The answer to a body of a media type; None for an empty one.
+
+        Raises RemoteError where the server refuses, and UNAVAILABLE where it cannot be reached.
+        """
+        headers = self._access.headers()
+        if body is not None:
+            headers["Content-Type"] = kind
+        target = urlsplit(self.url).path + path
+        used = self._connection is not None
+        try:
+            try:
+                status, answer = self._exchange(method, target, body, headers)
+            except _CLOSED:
+                if not used:
+                    raise
+                self.close()
+                status, answer = self._exchange(method, target, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise unreachable(self.url, error) from error
+        if status >= 400:
+            raise refusal(status, answer)
+        if not answer:
+            return None
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise PenstockError(
+                ErrorKind.INTERNAL, f"{self.url} answers what is no JSON: {answer[:80]!r}"
+            ) from None
+
+    def _exchange(
+        self, method: str, target: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        if self._connection is None:
+            self._connection = connect(self._access, self._timeout_s)
+        self._connection.request(method, target, body, headers)
+        response = self._connection.getresponse()
+        return response.status, response.read()
