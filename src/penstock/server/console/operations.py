@@ -30,7 +30,7 @@ _INTEGER: Final = {"type": "integer", "minimum": 0}
 
 
 class ServerAnswer(msgspec.Struct):
-    """What the server is, and what the caller is to it. `engine`: embedded, or the scheme of its cluster."""
+    """What the server is, and what the caller is to it. `engine`: `embedded`, `pulsar` or `kafka`."""
 
     version: str
     engine: str
@@ -115,11 +115,10 @@ async def server(caller: Caller, services: Services, params: Params) -> Any:
     context = caller.context
     broker = context.broker
     cluster = broker.cluster
-    engine = getattr(cluster, "scheme", None) or ("embedded" if cluster is None else "cluster")
     names = await _namespaces(caller)
     return ServerAnswer(
         version=__version__,
-        engine=engine,
+        engine="embedded" if cluster is None else cluster.kind,
         capabilities=sorted(each.name.lower() for each in broker.capabilities),
         authentication=context.auth is not None,
         role=caller.role,
