@@ -60,7 +60,7 @@ async def test_pages() -> None:
         assert "/admin/v2/{domain}/{tenant}/{namespace}/{topic}/stats" in document["paths"]
         assert (await server.get("/asyncapi.json"))["channels"]
         docs = await server.client.get("/docs")
-        assert "terminate" in docs.text
+        assert "/console/static/js/main.js" in docs.text
         assert (await server.client.head("/docs")).headers["content-length"] == str(len(docs.content))
         assert (await server.post("/docs", status=405))["error_code"] == 40501
         assert (await server.get("/nowhere", 404))["error_code"] == 40400

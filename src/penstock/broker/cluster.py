@@ -38,6 +38,10 @@ class Cluster(Protocol):
         """Whether producers and consumers reach it for the caller that they are made for (`acting.ACTING`)."""
 
     @property
+    def kind(self) -> str:
+        """What it is a cluster of: `pulsar` or `kafka`."""
+
+    @property
     def administered(self) -> bool:
         """Whether it has an administration and brokers of Pulsar's protocol of its own: clients are sent to those, and
         requests passed on. Else they are served here."""

@@ -227,6 +227,14 @@ class Caller:
         auth = self.context.auth
         return auth is None or all(auth.permissions.may(role, CONSUME, topic) for role in self._roles)
 
+    def allowed(self, topic: TopicName) -> dict[str, bool]:
+        """What the role may do with `topic`, by the names of the actions; nothing of it is noted as refused."""
+        permissions = self._permissions()
+        return {
+            action: permissions is None or all(permissions.may(role, action, topic) for role in self._roles)
+            for action in (PRODUCE, CONSUME, ADMIN)
+        }
+
     # -- namespaces, tenants, the server
 
     def may_administer(self, namespace: NamespaceName | None = None) -> None:

@@ -20,6 +20,8 @@ from penstock.protocols.websocket.socket import Sockets
 from penstock.wire.entry import WireFormat
 
 from .config import Config
+from .console.endpoint import ConsoleEndpoint
+from .console.history import History
 from .dispatch import Application, Endpoint, mounted
 from .metrics.page import MetricsPage
 from .metrics.requests import RequestMetrics
@@ -38,6 +40,7 @@ class App(msgspec.Struct, frozen=True):
     sockets: Sockets
     asgi: Application
     requests: RequestMetrics
+    history: History | None = None
     tracing: Tracing | None = None
 
     async def drain(self) -> None:
@@ -89,9 +92,11 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
     stages = StagesEndpoint(context)
     binary = BinaryEndpoint(context)
     requests = RequestMetrics(log_access=config.log.access)
-    metrics = MetricsPage(
-        context, requests, lambda: (len(sockets), len(binary)), by_topic=config.metrics.by_topic
-    )
+
+    def counts() -> tuple[int, int]:
+        return len(sockets), len(binary)
+
+    metrics = MetricsPage(context, requests, counts, by_topic=config.metrics.by_topic)
     origins = Origins(
         config.http.allowed_origins,
         context.audit,
@@ -108,5 +113,10 @@ def build_for(context: ServerContext, config: Config | None = None) -> App:
         "lookup": admin,
         "metrics": metrics,
     }
-    asgi = Application(endpoints, {"ws": websocket}, Pages(context), origins, requests, tracing)
-    return App(context, rest, binary, kafka_rest, sockets, asgi, requests, tracing)
+    history = None
+    if config.console.enabled:
+        history = History(context, requests, counts, config.console.history_hours)
+    console = ConsoleEndpoint(context, history)
+    endpoints["console"] = console
+    asgi = Application(endpoints, {"ws": websocket}, Pages(context, console), origins, requests, tracing)
+    return App(context, rest, binary, kafka_rest, sockets, asgi, requests, history, tracing)

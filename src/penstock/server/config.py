@@ -86,6 +86,13 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
     by_topic: bool = True  # else by namespace only: thousands of topics make tens of thousands of series
 
 
+class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The console in the browser."""
+
+    enabled: bool = True
+    history_hours: int = 6  # how far its charts go back: a sample each 10 s, kept in memory
+
+
 class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Spans of the server's own; a request's trace context goes on in its messages without them."""
 
@@ -107,6 +114,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     auth: AuthSettings = AuthSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
+    console: ConsoleSettings = ConsoleSettings()
     trace: TraceSettings = TraceSettings()
 
 

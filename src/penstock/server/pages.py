@@ -13,59 +13,61 @@ from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import error_body
 from penstock.protocols.http.exchange import Exchange
 
+from .console.assets import SECURITY
+from .console.endpoint import ConsoleEndpoint
+from .console.welcome import welcome
+
 Page = tuple[int, str, bytes]
 
 _JSON = "application/json"
 _HTML = "text/html; charset=utf-8"
+_DOCS = "/docs"
 
 
 class Pages:
     """Serves everything that is no endpoint."""
 
-    def __init__(self, context: ServerContext) -> None:
+    def __init__(self, context: ServerContext, console: ConsoleEndpoint) -> None:
         self._context = context
-        self._pages: dict[str, Callable[[str], Page]] = {
+        self._console = console
+        self._pages: dict[str, Callable[[Exchange], Page]] = {
             "/": self._welcome,
             "/health/live": lambda _: (200, _JSON, b'{"status":"ok"}'),
             "/health/ready": self._ready,
             "/openapi.json": lambda _: (200, _JSON, self._openapi),
             "/asyncapi.json": lambda _: (200, _JSON, self._asyncapi),
-            "/docs": lambda _: (200, _HTML, self._reference),
         }
 
     async def __call__(self, exchange: Exchange) -> None:
         path: str = exchange.scope["path"]
         page = self._pages.get(path)
-        if page is None:
+        if page is None and path != _DOCS:
             raise PenstockError(ErrorKind.NOT_FOUND, f"there is nothing at {path}")
         if exchange.method not in ("GET", "HEAD"):
             raise PenstockError(ErrorKind.METHOD_NOT_ALLOWED, f"{exchange.method} is not for {path}")
-        status, kind, body = page(exchange.header(b"accept") or "")
-        headers = [
-            (b"content-type", kind.encode()),
-            (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
-            (b"x-content-type-options", b"nosniff"),
-        ]
-        await exchange.whole(status, headers, body)
+        if page is None:
+            await self._console.assets.page(exchange)
+            return
+        status, kind, body = page(exchange)
+        await exchange.whole(status, [(b"content-type", kind.encode()), *SECURITY], body)
 
-    def _welcome(self, accept: str) -> Page:
-        if re.search(r"\btext/html\b", accept):
-            from .reference import welcome
-
-            return 200, _HTML, welcome(__version__).encode()
+    def _welcome(self, exchange: Exchange) -> Page:
+        if re.search(r"\btext/html\b", exchange.header(b"accept") or ""):
+            return 200, _HTML, welcome(exchange, self._context.pulsar_url, console=self._console.enabled)
         body = {
             "penstock": __version__,
             "rest": "/topics/{tenant}/{namespace}/{topic}",
             "websocket": "/ws/v2/{producer|consumer|reader}/persistent/{tenant}/{namespace}/{topic}",
             "admin": "/admin/v2",
-            "docs": "/docs",
+            **({"console": "/console"} if self._console.enabled else {}),
+            "docs": _DOCS,
             "openapi": "/openapi.json",
             "asyncapi": "/asyncapi.json",
             "health": ["/health/live", "/health/ready"],
         }
         return 200, _JSON, msgspec.json.encode(body)
 
-    def _ready(self, accept: str) -> Page:
+    def _ready(self, exchange: Exchange) -> Page:
         if self._context.draining:
             return 503, _JSON, error_body(ErrorKind.UNAVAILABLE, "the server is shutting down")
         cluster = self._context.broker.cluster
@@ -98,9 +100,3 @@ class Pages:
         from .reference import asyncapi
 
         return msgspec.json.encode(asyncapi())
-
-    @cached_property
-    def _reference(self) -> bytes:
-        from .reference import render
-
-        return render(self._document).encode()

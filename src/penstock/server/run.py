@@ -74,6 +74,8 @@ async def serve(
 
             def now_and_then() -> None:
                 app.binary.look()
+                if app.history is not None:
+                    app.history.look()
                 if trimming is not None:
                     trimming.look()
                 listeners.refresh()

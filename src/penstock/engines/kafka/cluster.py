@@ -27,6 +27,7 @@ class KafkaCluster:
     """`broker.Cluster`; raises BAD_PARAMETER for settings that cannot be used."""
 
     acts_for_callers = False  # Kafka is asked under the server's own credentials
+    kind = "kafka"
     administered = False  # by a REST of its own: requests are served here
 
     def __init__(self, settings: ClusterSettings) -> None:

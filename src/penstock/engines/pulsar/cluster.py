@@ -34,6 +34,7 @@ _PROBE: Final = "persistent://public/default/penstock-probe"  # asked for, never
 class PulsarCluster:
     """`broker.Cluster`. `runtime` is the brokers' configuration, empty where the server may not see it."""
 
+    kind = "pulsar"
     administered = True
 
     def __init__(self, settings: ClusterSettings) -> None:

@@ -89,6 +89,8 @@ def _operation(
             "required": operation.request_needed,
             "content": {"application/json": {"schema": by_type[id(operation.request)]}},
         }
+        if operation.example is not None:
+            body["content"]["application/json"]["example"] = operation.example
         if context is not None:
             body["description"] = f"At most {context.limits.max_request_bytes} bytes."
         described["requestBody"] = body

@@ -36,6 +36,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     parameters: tuple[Parameter, ...] = ()
     request: Any = None
     request_needed: bool = True
+    example: Any = None  # a body that would be taken as it is
     answer: Any = None
     status: int = 200
     answers: tuple[str, ...] = ()

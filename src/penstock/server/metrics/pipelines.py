@@ -33,6 +33,10 @@ class Event(msgspec.Struct):
     batch_ms: float | None = None
     rejected: int | None = None
     at: int = 0
+    run_id: str = ""
+    watermark: str | int | None = None
+    error: str | None = None
+    error_class: str | None = None
 
 
 _GAUGES: Final = {

@@ -1,0 +1,77 @@
+// The server at a glance: what goes through it, how fast, what it holds, and how near it is to its bounds.
+import { get } from "../api.js";
+import { Chart } from "../chart.js";
+import { bytes, compact, count, ms, rate } from "../format.js";
+import { useLoad } from "../hooks.js";
+import { html, useMemo, useState } from "../lib.js";
+import { link, topicLink } from "../router.js";
+import { Command, Empty, Figure, Loaded, Problem } from "../ui.js";
+
+const SPANS = [[1, "1 h"], [3, "3 h"], [24, "all"]];
+
+export function Overview({ server }) {
+  const [hours, setHours] = useState(1);
+  const history = useLoad((signal) => get("/console/api/history", { since: Date.now() - hours * 3600e3 }, signal), [hours], 10000);
+  const topics = useLoad(
+    (signal) => get("/console/api/topics", { namespace: server.namespaces.includes("public/default") ? undefined : server.namespaces[0], sort: "rate_in", descending: true, limit: 5 }, signal),
+    [], 10000);
+  return html`
+    <h1>Overview</h1>
+    ${topics.value?.total === 0 && html`<${First} />`}
+    ${server.superuser && html`<${Bounds} server=${server} />`}
+    ${history.error?.status === 403
+      ? html`<p class="dim">The charts of the whole server are for its administrators.</p>`
+      : html`
+        <h2>Figures over time</h2>
+        <div class="buttons" role="group" aria-label="Time shown">
+          ${SPANS.map(([value, label]) => html`<button type="button" class="small" aria-pressed=${value === hours} onClick=${() => setHours(value)}>${label}</button>`)}
+        </div>
+        <${Loaded} of=${history}>${(columns) => html`<${Charts} columns=${columns} />`}</${Loaded}>`}
+    ${topics.value?.topics.length > 0 && html`
+      <h2>Busiest topics</h2>
+      <ul class="plain-list">${topics.value.topics.map((topic) => html`
+        <li key=${topic.topic}><a href=${topicLink(topic.topic)}>${topic.topic}</a>
+          <span class="dim">${rate(topic.rate_in)} in/s, ${rate(topic.rate_out)} out/s, ${compact(topic.backlog)} waiting</span></li>`)}</ul>
+      <p><a href=${link(["topics"])}>All topics</a></p>`}
+    <${Problem} error=${topics.error} />`;
+}
+
+const First = () => html`
+  <${Empty} title="There is no topic yet" command=${`curl '${location.origin}/topics/public/default/hello' -d '{"messages": [{"value": "hello, world"}]}'`}>
+    <p>The first message makes its topic. Publish one from a terminal, or <a href=${link(["topics"])}>create a topic here</a>.</p>
+  </${Empty}>`;
+
+function Bounds({ server }) {
+  const { connections, bytes_in_flight: held } = server.limits;
+  const { size, size_max: most, disk_free: free, failing, message } = server.storage;
+  const near = [];
+  if (connections && connections[0] > 0.8 * connections[1]) near.push(`${count(connections[0])} of at most ${count(connections[1])} connections are open.`);
+  if (held && held[0] > 0.8 * held[1]) near.push(`${bytes(held[0])} of at most ${bytes(held[1])} are held for clients.`);
+  if (most && size > 0.8 * most) near.push(`The storage takes ${bytes(size)} of at most ${bytes(most)}.`);
+  if (failing) near.push(message);
+  return html`
+    <div class="figures">
+      <${Figure} label="Connections" value=${connections ? `${count(connections[0])} of ${count(connections[1])}` : "–"} />
+      <${Figure} label="Held for clients" value=${held ? `${bytes(held[0])} of ${bytes(held[1])}` : "–"} hint="Bytes of requests, frames and answers that are in flight" />
+      ${size != null && html`<${Figure} label="Storage" value=${most ? `${bytes(size)} of ${bytes(most)}` : bytes(size)} />`}
+      ${free != null && html`<${Figure} label="Disk free" value=${bytes(free)} />`}
+    </div>
+    ${near.map((text) => html`<p class="problem" role="alert">${text}</p>`)}`;
+}
+
+function Charts({ columns }) {
+  const seconds = useMemo(() => columns.at.map((at) => at / 1000), [columns]);
+  const data = (...names) => [seconds, ...names.map((name) => columns[name])];
+  if (!seconds.length) return html`<p class="dim">The first point of the charts comes within ten seconds.</p>`;
+  return html`
+    <div class="charts">
+      <${Chart} title="Messages a second" series=${["in", "out"]} data=${data("messages_in", "messages_out")} format=${rate} />
+      <${Chart} title="Bytes a second" series=${["in", "out"]} data=${data("bytes_in", "bytes_out")} format=${bytes} />
+      <${Chart} title="HTTP requests: time to the answer" series=${["half", "99 of 100"]} data=${data("request_p50", "request_p99")} format=${ms} />
+      <${Chart} title="Commits of the storage" series=${["half", "99 of 100"]} data=${data("commit_p50", "commit_p99")} format=${ms} />
+      <${Chart} title="Messages not acknowledged" series=${["backlog"]} data=${data("backlog")} format=${compact} />
+      <${Chart} title="Bytes kept" series=${["size"]} data=${data("size_bytes")} format=${bytes} />
+      <${Chart} title="Connections" series=${["all", "WebSocket", "Pulsar"]} data=${data("connections", "websockets", "binary")} format=${count} />
+      <${Chart} title="HTTP requests a second" series=${["requests"]} data=${data("requests")} format=${rate} />
+    </div>`;
+}

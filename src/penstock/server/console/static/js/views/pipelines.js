@@ -1,0 +1,31 @@
+// What the pipelines said last of their batches.
+import { get } from "../api.js";
+import { ago, count, ms, rate } from "../format.js";
+import { useLoad } from "../hooks.js";
+import { html } from "../lib.js";
+import { topicLink } from "../router.js";
+import { Empty, Loaded, Table } from "../ui.js";
+
+const COLUMNS = [
+  { title: "Pipeline", cell: (row) => row.pipeline },
+  { title: "State", cell: (row) => html`<span class=${`state ${row.state}`}>${row.state}</span>` },
+  { title: "Batch", number: true, cell: (row) => row.batch ?? "–" },
+  { title: "Rows", number: true, cell: (row) => count(row.rows) },
+  { title: "Rows/s", number: true, cell: (row) => rate(row.rows_per_second) },
+  { title: "Lag", number: true, cell: (row) => count(row.lag) },
+  { title: "Batch took", number: true, cell: (row) => ms(row.batch_ms) },
+  { title: "Rejected", number: true, cell: (row) => count(row.rejected) },
+  { title: "Last heard", cell: (row) => ago(row.at) },
+  { title: "Error", cell: (row) => (row.error ? html`<details><summary class="bad">${row.error_class ?? "error"}</summary><pre class="value">${row.error}</pre></details>` : "") },
+];
+
+export function Pipelines() {
+  const load = useLoad((signal) => get("/console/api/pipelines", {}, signal), [], 3000);
+  return html`
+    <h1>Pipelines</h1>
+    <${Loaded} of=${load}>${({ topic, pipelines }) => (pipelines.length === 0
+      ? html`<${Empty} title="No pipeline has reported here"><p>A declared pipeline says after each batch how it goes:</p>
+          <pre><code>penstock pipeline run sales.toml</code></pre></${Empty}>`
+      : html`<${Table} caption="Pipelines" columns=${COLUMNS} rows=${pipelines} rowKey=${(row) => row.pipeline} />
+          <p class="dim">Rows that were rejected are in each pipeline's dead letter topic. All reports are messages of <a href=${topicLink(topic)}>${topic}</a>.</p>`)}</${Loaded}>`;
+}

@@ -1,0 +1,173 @@
+// The subscriptions of a topic: who consumes, what waits, and what an administrator does with them.
+import { adminPath, get, logPath, parseTopic, post, put, remove, shortTopic } from "../api.js";
+import { Chart } from "../chart.js";
+import { ago, compact, count, rate } from "../format.js";
+import { useLoad } from "../hooks.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { go, topicLink } from "../router.js";
+import { redrive } from "../redrive.js";
+import { Action, Empty, Field, Form, Loaded, Table } from "../ui.js";
+
+const KEPT = 300; // points of the lag's chart
+const PEEK = 10;
+
+const COLUMNS = (name) => [
+  { title: "Subscription", cell: ([each]) => html`<a href=${topicLink(name, "subscriptions", { name: each })}>${each}</a>` },
+  { title: "Type", cell: ([, one]) => one.type ?? "–" },
+  { title: "Consumers", number: true, cell: ([, one]) => one.consumers.length },
+  { title: "Backlog", number: true, cell: ([, one]) => count(one.msgBacklog) },
+  { title: "Delayed", number: true, cell: ([, one]) => count(one.msgDelayed) },
+  { title: "Unacknowledged", number: true, cell: ([, one]) => count(one.unackedMessages) },
+  { title: "Out/s", number: true, cell: ([, one]) => rate(one.msgRateOut) },
+  { title: "Redelivered", number: true, cell: ([, one]) => count(one.msgRedeliverCounter) },
+];
+
+export function Subscriptions({ name, topic, route }) {
+  const chosen = route.values.name;
+  const stats = useLoad(
+    (signal) => get(`${adminPath(name)}/${topic.partitions > 0 ? "partitioned-stats" : "stats"}`, {}, signal),
+    [name, topic.partitions], 2000);
+  const create = async ({ subscription, at }) => {
+    await put(`${adminPath(name)}/subscription/${encodeURIComponent(subscription)}`, at);
+    await stats.reload();
+  };
+  return html`
+    <${Loaded} of=${stats}>${(value) => {
+      const all = Object.entries(value.subscriptions).sort();
+      const one = value.subscriptions[chosen];
+      if (chosen && one) return html`<${Subscription} name=${name} topic=${topic} subscription=${chosen} one=${one} stats=${value} reload=${stats.reload} />`;
+      return html`
+        <div>
+          ${all.length === 0
+            ? html`<${Empty} title="No subscription yet"><p>A consumer makes its subscription. Create one here to keep what is published from now on:</p></${Empty}>`
+            : html`<${Table} caption="Subscriptions" columns=${COLUMNS(name)} rows=${all} rowKey=${([each]) => each} />`}
+          <details open=${all.length === 0}><summary>Create a subscription</summary>
+            <${Form} submit="Create" action=${create} done="Created.">
+              <div class="toolbar"><${Field} label="Name"><input name="subscription" required /></${Field}>
+                <${Field} label="Begins"><select name="at"><option value="latest">with what comes next</option><option value="earliest">with the first message</option></select></${Field}></div>
+            </${Form}></details>
+        </div>`;
+    }}</${Loaded}>`;
+}
+
+// Points of the backlog of each partition, gathered while the page is open.
+function useLag(stats, subscription) {
+  const points = useRef([]);
+  return useMemo(() => {
+    const parts = Object.keys(stats.partitions ?? {}).length ? Object.values(stats.partitions) : [stats];
+    points.current = [...points.current, [Date.now() / 1000, ...parts.slice(0, 8).map((each) => each.subscriptions[subscription]?.msgBacklog ?? 0)]].slice(-KEPT);
+    const columns = points.current[0].length;
+    return Array.from({ length: columns }, (_, index) => points.current.map((point) => point[index] ?? null));
+  }, [stats, subscription]);
+}
+
+function Subscription({ name, topic, subscription, one, stats, reload }) {
+  const path = `${adminPath(name)}/subscription/${encodeURIComponent(subscription)}`;
+  const lag = useLag(stats, subscription);
+  const then = (action) => async (values) => {
+    await action(values);
+    await reload();
+    return "Done.";
+  };
+  const partitions = Object.keys(stats.partitions ?? {}).sort();
+  const logs = partitions.length ? partitions : [name];
+  const labels = lag.slice(1).map((_, index) => (partitions.length ? `partition ${partitions[index].split("-").at(-1)}` : "backlog"));
+  const reset = ({ at, time, id }) => {
+    if (at === "time") return post(`${path}/resetcursor/${new Date(time).getTime()}`);
+    return post(`${path}/resetcursor`, at === "id" ? id : at);
+  };
+  const [at, setAt] = useState("earliest");
+  return html`
+    <p class="crumbs"><a href=${topicLink(name, "subscriptions")}>Subscriptions</a> /</p>
+    <h2 class="wrap">${subscription}</h2>
+    <p>${one.type ? html`<span class="tag">${one.type}</span>` : "No consumer is connected."} ${count(one.msgBacklog)} messages wait, ${count(one.unackedMessages)} are out unacknowledged, ${count(one.msgRedeliverCounter)} were redelivered.</p>
+    <${Chart} title="Messages not acknowledged, while this page is open" series=${labels} data=${lag} format=${compact} />
+    <h3>Consumers</h3>
+    ${one.consumers.length === 0 ? html`<p class="dim">None is connected.</p>` : html`<${Table} caption="Consumers" rows=${one.consumers} rowKey=${(each) => each.consumerName + each.address} columns=${[
+      { title: "Name", cell: (each) => `${each.consumerName}${each.consumerName === one.activeConsumerName ? " (active)" : ""}` },
+      { title: "Address", cell: (each) => each.address },
+      { title: "Client", cell: (each) => each.clientVersion },
+      { title: "Role", cell: (each) => each.role ?? "–" },
+      { title: "Since", cell: (each) => ago(Date.parse(each.connectedSince)) },
+      { title: "Delivered", number: true, cell: (each) => count(each.msgOutCounter) },
+      { title: "Unacknowledged", number: true, cell: (each) => count(each.unackedMessages) },
+      { title: "Permits", number: true, cell: (each) => count(each.availablePermits) },
+    ]} />`}
+    <h3>Peek</h3>
+    <${Peek} logs=${logs} subscription=${subscription} backlog=${one.msgBacklog} />
+    <h3>Move the cursor</h3>
+    <${Form} submit="Reset" action=${then(reset)}>
+      <div class="toolbar">
+        <${Field} label="To"><select name="at" value=${at} onChange=${(event) => setAt(event.target.value)}>
+          <option value="earliest">the first message</option><option value="latest">after the last message</option><option value="time">a time</option>
+          ${topic.partitions === 0 && html`<option value="id">after a message id</option>`}</select></${Field}>
+        ${at === "time" && html`<${Field} label="Time"><input name="time" type="datetime-local" step="0.001" required /></${Field}>`}
+        ${at === "id" && html`<${Field} label="Message id"><input name="id" required /></${Field}>`}
+      </div>
+    </${Form}>
+    ${topic.partitions === 0 && html`
+      <${Form} submit="Skip" action=${then(({ number }) => post(`${path}/skip/${number}`))}>
+        <${Field} label="Skip so many messages"><input name="number" type="number" min="1" defaultValue="1" required /></${Field}>
+      </${Form}>`}
+    <div class="buttons">
+      <${Action} label="Skip the whole backlog" danger confirm=${`Count all ${count(one.msgBacklog)} messages as acknowledged for ${subscription}?`} action=${then(() => post(`${path}/skip_all`))} />
+      <${Action} label="Delete the subscription" danger confirm=${`Delete ${subscription}? Its place in the topic is lost${one.consumers.length ? ", and its consumers are disconnected" : ""}.`}
+        action=${async () => { await remove(path, { force: one.consumers.length > 0 }); go(["topic", name, "subscriptions"]); }} />
+    </div>
+    <${DeadLetters} name=${name} subscription=${subscription} />`;
+}
+
+function Peek({ logs, subscription, backlog }) {
+  const [shown, set] = useState(null);
+  const look = async () => {
+    const found = [];
+    for (const log of logs) {
+      for (let position = 1; position <= PEEK && found.length < PEEK * 2; position += 1) {
+        try {
+          found.push({ log, position, text: await get(`${adminPath(log)}/subscription/${encodeURIComponent(subscription)}/position/${position}`) });
+        } catch (error) {
+          if (error.status === 404 || error.status === 412) break;
+          throw error;
+        }
+      }
+    }
+    set(found);
+  };
+  return html`
+    <${Action} label="Look at the next messages" action=${look} disabled=${backlog === 0} />
+    ${shown && html`<${Table} caption="The next messages" rows=${shown} rowKey=${(each) => each.log + each.position} columns=${[
+      { title: "Log", cell: (each) => parseTopic(each.log).local },
+      { title: "Place in the backlog", number: true, cell: (each) => each.position },
+      { title: "Payload", cell: (each) => html`<code>${typeof each.text === "string" ? each.text : JSON.stringify(each.text)}</code>` },
+    ]} />`}`;
+}
+
+function DeadLetters({ name, subscription }) {
+  const letters = `${name}-${subscription}-DLQ`;
+  const load = useLoad(async (signal) => {
+    try {
+      return await get(adminPath(letters), {}, signal);
+    } catch (error) {
+      if (error.status === 404) return null;
+      throw error;
+    }
+  }, [letters], 5000);
+  const [moved, setMoved] = useState(null);
+  const [error, setError] = useState(null);
+  useEffect(() => () => setMoved(null), []);
+  if (!load.value) return html`<h3>Dead letters</h3><p class="dim">There is no topic ${shortTopic(letters)}: nothing was given up.</p>`;
+  const run = async () => {
+    setError(null);
+    setMoved(await redrive(letters, name, setMoved));
+    load.reload();
+  };
+  return html`
+    <h3>Dead letters</h3>
+    <p><a href=${topicLink(letters)}>${shortTopic(letters)}</a> holds ${count(load.value.messages)} messages.</p>
+    <div class="buttons">
+      <${Action} label="Publish them again" confirm=${`Publish what ${shortTopic(letters)} has not published again yet to ${shortTopic(name)}? Each message is acknowledged there once it is published: after an interruption, one may come twice.`} action=${run} />
+      <${Action} label="Purge" danger confirm=${`Delete all ${count(load.value.messages)} messages of ${shortTopic(letters)}?`} action=${async () => { await remove(`${adminPath(letters)}/truncate`); load.reload(); }} />
+      ${moved !== null && html`<span class="done" role="status">${count(moved)} published again.</span>`}
+      ${error}
+    </div>`;
+}
