@@ -19,6 +19,8 @@ from .topics import KafkaTopics
 
 DONE_S: Final = 20.0  # twice what it takes until the partitions of a process that was killed are another's
 AGAIN_S: Final = 0.1  # until it is looked again who has a partition
+LEAVE_S: Final = 5.0  # until the coordinator has heard that this process left
+LEFT_S: Final = 0.05  # between two looks for that
 _AGAIN: Final = (ErrorKind.SUBSCRIPTION_BUSY, ErrorKind.UNAVAILABLE)
 
 
@@ -94,7 +96,7 @@ class Owners:
         async with self._calling(group, to, "dissolve", sources):
             yield
 
-    async def forget(self, group: Group, source: GroupSubscription, places: Collection[At]) -> None:
+    async def _forget(self, group: Group, source: GroupSubscription, places: Collection[At]) -> None:
         """Have commits say that their subscription is deleted; by a member, where there are any."""
         try:
             await group.commit_outside(dict.fromkeys(places, Committed(0, DELETED)))
@@ -104,6 +106,29 @@ class Owners:
                 raise
             async with self._calling(group, [to], "forget", [source], places=places):
                 pass
+
+    async def forget_all(self, group: Group, source: GroupSubscription, places: Iterable[At]) -> None:
+        """Delete the group where it has nothing else; Kafka's client cannot delete commits: else they say so themselves."""
+        outside, gone = self._hosting.groups.outside, set(places)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LEAVE_S
+        while True:
+            try:
+                if set(await self._kept(group)) <= gone:
+                    await outside.delete(group.name)
+                else:
+                    await self._forget(group, source, gone)
+                return
+            except PenstockError as error:
+                if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
+                    return
+                if error.kind is not ErrorKind.SUBSCRIPTION_BUSY or loop.time() > until:
+                    raise
+            await asyncio.sleep(LEFT_S)
+
+    async def _kept(self, group: Group) -> list[At]:
+        found = await self._hosting.groups.outside.committed(group.name)
+        return [place for place, one in found.items() if not one.metadata.startswith(DELETED)]
 
     @asynccontextmanager
     async def _calling(

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from penstock.broker.consumer import Consumer as AnyConsumer
@@ -15,10 +15,9 @@ from penstock.model.names import TopicName, check_local
 from penstock.model.policy import ConsumerOptions, SubscriptionType
 
 from .beginnings import Beginnings
-from .cursors import DELETED, Cursor, committed_cursor
+from .cursors import Cursor, committed_cursor
 from .documents import Documents
 from .driver.record import At
-from .group import Group
 from .hosting import Hosting
 from .owners import Owners
 from .subscription import GroupSubscription
@@ -27,8 +26,6 @@ from .topics import KafkaTopics
 
 log = logging.getLogger(__name__)
 
-LEAVE_S: Final = 5.0  # until the coordinator has heard that this process left
-LEFT_S: Final = 0.05  # between two looks for that
 LOOKS_MAX: Final = 8  # groups that are asked for their commits at once
 
 
@@ -271,32 +268,9 @@ class KafkaSubscriptions:
                 ErrorKind.SUBSCRIPTION_BUSY, f"subscription {found[0].name} has consumers at other processes"
             )
         await self._owners.dissolve(group, found)
-        await self._forget(group, found[0], places)
+        await self._owners.forget_all(group, found[0], places)
         if any(source.properties for source in found):
             await found[0].set_properties({})
-
-    async def _forget(self, group: Group, source: GroupSubscription, places: Iterable[At]) -> None:
-        """Delete the group where it has nothing else; Kafka's client cannot delete commits: else they say so themselves."""
-        outside, gone = self._hosting.groups.outside, set(places)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + LEAVE_S
-        while True:
-            try:
-                if set(await self._kept(group)) <= gone:
-                    await outside.delete(group.name)
-                else:
-                    await self._owners.forget(group, source, gone)
-                return
-            except PenstockError as error:
-                if error.kind is ErrorKind.SUBSCRIPTION_NOT_FOUND:
-                    return
-                if error.kind is not ErrorKind.SUBSCRIPTION_BUSY or loop.time() > until:
-                    raise
-            await asyncio.sleep(LEFT_S)
-
-    async def _kept(self, group: Group) -> list[At]:
-        found = await self._hosting.groups.outside.committed(group.name)
-        return [place for place, one in found.items() if not one.metadata.startswith(DELETED)]
 
 
 def _has_consumers(topic: KafkaTopic, subscription: str) -> bool:
