@@ -1,6 +1,6 @@
 """What a small batch of a declared pipeline costs, with sinks as users have them: a topic and a Delta table.
 
-    python -m benchmarks.pipeline_batch [BATCHES]
+    python -m benchmarks.pipeline_batch [BATCHES [PIPELINE …]]
 
 Three pipelines in one session, `local[2]`: rows as they come to a topic; to a topic and a table; and counted by
 windows, with dead letters, to a topic and a table. Each batch has 100 messages. Prints JSON: the median and the least
@@ -28,8 +28,8 @@ from .idle import cpu_s
 from .spark_stream import family
 
 ROWS = 100
-WARM = 10
-WAIT_S = 120
+WARM = 5
+WAIT_S = 600
 
 TOP = """
 name = "{name}"
@@ -98,7 +98,8 @@ def main() -> None:
         folder = Path(name)
         server = Launched.start(folder / "data")
         try:
-            for pipeline, text in PIPELINES.items():
+            for pipeline in sys.argv[2:] or PIPELINES:
+                text = PIPELINES[pipeline]
                 print(
                     json.dumps(
                         {"pipeline": pipeline} | measure(folder, server.url, spark, pipeline, text, count)

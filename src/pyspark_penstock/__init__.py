@@ -51,7 +51,7 @@ class DefaultSource(DataSource):
         from penstock.pipeline.versions import Feature, has
 
         if not has(Feature.LIMITS):
-            from penstock.pipeline.source.unlimited import UnaskedStreamReader
+            from penstock.pipeline.source.unasked import UnaskedStreamReader
 
             return UnaskedStreamReader(self.options, schema)
         from penstock.pipeline.source.stream import TopicStreamReader

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from tests.support import kafka_broker, schema_registry
 from tests.support.kafka_broker import KafkaCluster
+from tests.support.kafka_faults import Way
 from tests.support.pulsar_broker import PulsarCluster, given, standalone
 from tests.support.pulsar_secure import SecureCluster, secure_standalone
 
@@ -66,3 +67,17 @@ def registry_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     with schema_registry.standalone(tmp_path_factory.mktemp("registry")) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def kafka_way(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+    """A broker that is killed and frozen, and the relay before it."""
+    made = Way()
+    try:
+        with kafka_broker.standalone(
+            tmp_path_factory.mktemp("faults"), reached_at=made.reached_at
+        ) as cluster:
+            made.cluster = cluster
+            yield made
+    finally:
+        made.close()

@@ -9,6 +9,7 @@ from tests.support.kafka_broker import KafkaCluster
 from tests.support.waiting import until_async as until
 
 from penstock.engines.kafka.broker import KafkaBroker
+from penstock.engines.kafka.driver.groups import KafkaGroups
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName
@@ -297,6 +298,26 @@ async def test_properties_of_a_subscription_are_the_same_in_every_process(
         (there,) = await second.subscriptions.of(one.topic, one.group)
         await there.set_properties({"team": "b"})
         await shown(first, one, {"team": "b"})
+
+
+async def test_a_subscription_with_consumers_here_is_not_asked_for(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each acknowledgement over REST looks for it."""
+    async with bench(kafka_cluster) as one:
+        broker, other = await one.broker(), await one.broker()
+        await one.consume(broker)
+        (there,) = await other.subscriptions.of(one.topic, one.group)
+
+        async def asked(*_: object) -> None:
+            raise AssertionError("the cluster was asked")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(KafkaGroups, "committed", asked)
+            (here,) = await broker.subscriptions.of(one.topic, one.group)
+            with pytest.raises(AssertionError, match="asked"):
+                await other.subscriptions.of(one.topic, one.group)
+        assert (len(here.consumers), len(there.consumers)) == (1, 0)
 
 
 async def shown(broker: KafkaBroker, one: Bench, properties: dict[str, str]) -> None:

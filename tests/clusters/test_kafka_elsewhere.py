@@ -171,3 +171,17 @@ async def test_consumers_of_single_partitions_all_begin_where_they_say(kafka_clu
             await one.publish([f"after{partition}"], partition)
         await until(lambda: all(client.texts for client in clients))
         assert [client.texts for client in clients] == [["after0"], ["after1"]]
+
+
+async def test_a_cursor_is_moved_while_the_last_consumer_leaves(kafka_cluster: KafkaCluster) -> None:
+    """As at a SEEK of Pulsar's protocol, which closes the consumer first."""
+    async with bench(kafka_cluster) as one:
+        broker = await one.broker()
+        await one.publish(["a", "b", "c"])
+        for offset in (2, 0, 3, 1):
+            client = await one.consume(broker)
+            (source,) = client.consumer.attached
+            await client.leave()
+            await source.move(offset)
+            assert (source.cursor.mark, await one.committed()) == (offset, {0: offset})
+        assert (await (await one.consume(broker)).come(2))[:2] == ["b", "c"]

@@ -94,6 +94,8 @@ def test_a_replay_that_cannot_be(line: CommandLine) -> None:
     twice = ("--until-offset", "0:5", "--until-offset", "0:6")
     assert "--until-offset: partition 0 is named twice" in refused(line.call(*replay, *twice))
     assert "--from: 'soon' is no time" in refused(line.call(*replay, "--from", "soon"))
+    assert "--storage: 'region' is no NAME=VALUE" in refused(line.call(*replay, "--storage", "region"))
+    assert "there is no table at" in refused(line.call(*replay))
 
 
 def test_dead_letters_that_are_not_there(line: CommandLine) -> None:

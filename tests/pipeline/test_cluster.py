@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import threading
+import venv
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -114,6 +116,57 @@ def test_the_demos_pipeline_has_the_same_result_as_here(
     assert there == here
     assert len(there["dead"]) == 1 or SOAK
     assert there["topic"].total() == there["table"].total() > 50
+
+
+ARCHIVED = """
+import sys
+
+from penstock.pipeline.session import session
+
+master, url, archive = sys.argv[1:]
+spark = session("archived", master, **{"spark.archives": archive + "#environment", "spark.executor.memory": "512m"})
+rows = spark.range(100).selectExpr("CAST(id AS STRING) AS value")
+rows.write.format("penstock").options(url=url, topic="t").mode("append").save()
+print(spark.read.format("penstock").options(url=url, subscribe="t").load().count())
+spark.stop()
+"""
+
+
+def packed(folder: Path, log: Path) -> Path:
+    """An environment as venv-pack makes one, but for its packages, which lie where they are; it logs what runs it."""
+    made = folder / "environment"
+    venv.create(made, with_pip=False)
+    (site,) = made.glob("lib/python3*/site-packages")
+    (site / "packages.pth").write_text("\n".join(path for path in sys.path if path) + "\n")
+    python = made / "bin" / "python"
+    python.unlink()
+    python.write_text(f'#!/bin/sh\necho "$PWD" >> {log}\nexec "$(dirname "$0")/python-here" "$@"\n')
+    python.chmod(0o755)
+    (made / "bin" / "python-here").symlink_to(Path(sys.executable).resolve())
+    archive = folder / "environment.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(made, arcname=".")
+    return archive
+
+
+@pytest.mark.timeout(900)
+def test_workers_run_the_python_of_an_archive(workers: Cluster, tmp_path: Path) -> None:
+    """Sources and sinks, with `spark.archives` and PYSPARK_PYTHON alone."""
+    log = tmp_path / "log"
+    archive = packed(tmp_path, log)
+    (tmp_path / "job.py").write_text(ARCHIVED)
+    environment = os.environ | {"PYSPARK_PYTHON": "./environment/bin/python", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment.pop("PYSPARK_DRIVER_PYTHON", None)
+    environment.pop("PYSPARK_GATEWAY_PORT", None)
+    with running() as server:
+        done = subprocess.run(
+            [sys.executable, "job.py", workers.url, server.url, str(archive)],
+            env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=RUN_S, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "100\n"), done.stderr[-4000:]
+    places = set(log.read_text().splitlines())
+    assert len(places - {str(tmp_path)}) >= 1, "executors ran it where they unpacked it"
+    assert str(tmp_path) in places, "the driver planned with it"
 
 
 # The first attempts of some tasks ask the proxy, when their rows are through but their writer is not done.

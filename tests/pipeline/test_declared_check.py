@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.declared import Bench
 
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.run.early import check_early
 from penstock.pipeline.run.query import check
 from penstock.pipeline.spec.parse import load_spec
 from penstock.testing.server import running
@@ -136,3 +137,45 @@ def test_a_server_that_is_not_there(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"^http://127\.0\.0\.1:1 cannot be reached: "):
         check(spec, bench.spark)
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            ('input = "counted"\ntopic = "out"\nevent_time = "at"', 'input = "s"\ntopic = "out"\nkey = "kk"'),
+            "[sinks.out] key: s has no column 'kk'; there are key, value",
+        ),
+        (
+            ('topics = ["in"]', 'topics = ["in"]\nwatermark = { column = "at", delay = "1 minute" }'),
+            "[sources.s]: watermark: there is no column 'at'; there are key, value",
+        ),
+        (
+            ('topics = ["in"]', 'topics = ["in"]\ninclude = ["colour"]'),
+            "[sources.s]: option include: no column 'colour'",
+        ),
+        (
+            (
+                "[sinks.out]",
+                '[[steps]]\nname = "once"\ninputs = ["s"]\ndeduplicate = ["offsett"]\n[sinks.out]',
+            ),
+            "[[steps]] once: deduplicate: there is no column 'offsett'; there are key, value",
+        ),
+        (
+            ("[sinks.out]", '[[steps]]\nname = "f"\ninputs = ["s"]\npython = "no_module:f"\n[sinks.out]'),
+            "[[steps]] f: python: module no_module cannot be imported",
+        ),
+    ],
+)
+def test_what_spark_is_not_needed_for_is_known_before_it_starts(
+    bench: Bench, change: tuple[str, str], sentence: str
+) -> None:
+    text = GOOD.replace(*change)
+    assert text != GOOD
+    with pytest.raises(PipelineError) as refused:
+        check_early(load_spec(bench.file(text), url=bench.url, state=bench.folder / "state"))
+    assert f"p.toml: {sentence}" in refused.value.message
+
+
+def test_what_is_right_passes_early(bench: Bench) -> None:
+    check_early(load_spec(bench.file(GOOD), url=bench.url, state=bench.folder / "state"))

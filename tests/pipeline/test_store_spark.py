@@ -31,14 +31,9 @@ def test_rows_are_saved_streamed_and_read(spark: SparkSession, store: ObjectStor
     frame.write.format("penstock_lake").mode("append").options(partitionBy="half", **options).save(url)
     spark.range(10, 20).selectExpr("id", "id % 2 AS half").write.parquet(str(tmp_path / "fed"))
     source = spark.readStream.schema("id bigint, half bigint").parquet(str(tmp_path / "fed"))
-    for _ in range(2):
-        query = (
-            source.writeStream.format("penstock_lake")
-            .options(path=url, checkpointLocation=str(tmp_path / "checkpoint"), **options)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+    writer = source.writeStream.format("penstock_lake").options(path=url, **options)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
     assert sorted(row.id for row in load(spark, store, url).collect()) == list(range(20))
     listed = ", ".join(f"'{name}' '{text}'" for name, text in ({"path": url} | options).items())
     spark.sql(f"CREATE TABLE stored USING penstock_lake OPTIONS ({listed})")
@@ -47,6 +42,7 @@ def test_rows_are_saved_streamed_and_read(spark: SparkSession, store: ObjectStor
     finally:
         spark.sql("DROP TABLE stored")
     wrong = options | {"storage.aws_endpoint_url": "http://127.0.0.1:1", "storage.max_retries": "0"}
+    wrong["storage.retry_timeout"] = "1s"
     with pytest.raises(PySparkException, match="the store cannot be used") as refused:
         spark.read.format("penstock_lake").options(**wrong).load(url)
     assert store.secret not in str(refused.value)

@@ -35,10 +35,13 @@ _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a t
 def check(spec: Spec, plan: bool, as_json: bool) -> None:
     """Check FILE against live topics, and show what would run. Touches nothing."""
     from penstock.pipeline.run.preflight import preflight
-    from penstock.pipeline.run.query import check as checked
 
     Folder(spec.home).check_owner(spec)
     preflight(spec)  # before Spark is started: most mistakes show here
+    from penstock.pipeline.run.early import check_early
+    from penstock.pipeline.run.query import check as checked
+
+    check_early(spec)
     with spark_session(spec.name, spec.master, spec.spark) as spark:
         show_check(spec, checked(spec, spark), as_json=as_json, plan=plan)
 

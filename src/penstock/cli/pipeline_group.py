@@ -1,7 +1,7 @@
 """The group `penstock pipeline`, and what its commands share: the file, its session of Spark, times."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -54,14 +54,22 @@ def spark_session(name: str, master: str, conf: dict[str, str]) -> Iterator[Any]
 
     # PySpark logs the errors that it raises; they are said once, by us.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    if output.for_people():
-        click.echo("Spark starts …", err=True)
-    spark = session(name, master, scratch=None, **conf)
-    spark.sparkContext.setLogLevel("ERROR")
+    with _starting():
+        spark = session(name, master, scratch=None, **conf)
+        spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _starting() -> AbstractContextManager[Any]:
+    """On a terminal, a line that lives as long as Spark starts."""
+    if not output.for_people():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status("Spark starts …")
 
 
 def parse_time(option: str, text: str | None) -> int | None:

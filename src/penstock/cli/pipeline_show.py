@@ -61,8 +61,13 @@ class Display:
             if event["state"] != "starting":
                 self._waiting = ""
         self._news.set()
-        if self._as_json and "waiting" not in event:
-            output.line(event)
+        if self._as_json:
+            output.line(event if "waiting" not in event else self._waits())
+
+    def _waits(self) -> dict[str, Any]:
+        state = self._event.get("state", "starting")
+        at = time.time_ns() // 1_000_000
+        return {"pipeline": self._spec.name, "state": state, "waiting": self._waiting, "at": at}
 
     def _draw(self) -> None:
         while not self._over:

@@ -13,6 +13,7 @@ from penstock.client.http import HttpClient
 from penstock.model.errors import ErrorKind
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.extras import need_extras
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.run.folder import Folder
 from penstock.pipeline.spec.spec import Spec
@@ -29,6 +30,7 @@ from .pipeline_group import declared, parse_time, pipeline_command, spark_sessio
 @click.option("--until", metavar="TIME", help="Only letters that died before it.")
 def redrive(spec: Spec, error: str, since: str | None, until: str | None) -> None:
     """Publish the dead letters of FILE again where they came from, each once."""
+    need_extras()
     from penstock.pipeline.run.preflight import preflight
     from penstock.pipeline.run.redrive import Choice, run_redrive
 
@@ -94,6 +96,7 @@ def archive(
     server: Access,
 ) -> None:
     """Keep TOPICS as a table: append what is new."""
+    need_extras(tables=True)
     from penstock.pipeline.lake.archive import run_archive
     from penstock.pipeline.lake.archive_plan import ArchiveSpec
     from penstock.pipeline.lake.options import table_at
@@ -152,6 +155,7 @@ def replay(
     server: Access,
 ) -> None:
     """Publish a range of an archive to TOPIC again."""
+    need_extras(tables=True)
     from penstock.pipeline.lake.options import snapshot_of
     from penstock.pipeline.lake.replay import ReplaySpec, run_replay
     from penstock.pipeline.lake.store import Location

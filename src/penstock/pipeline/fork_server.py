@@ -21,6 +21,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 from contextlib import suppress
 from typing import Final
 
@@ -28,11 +29,10 @@ import msgspec
 
 WANTED_S: Final = 10.0  # for a client, which is on this machine, to say what it wants
 
-# Not what Spark runs as `__main__`. What is not installed, or not there in this Spark, is left out.
+# Not what Spark runs as `__main__`, which may look at its arguments when it is imported. What is not installed, or not there in this Spark, is left out.
 _IMPORTED: Final = (
     "pandas",
     "pyarrow.compute",
-    "pyspark.daemon",
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.pandas.functions",
@@ -172,15 +172,11 @@ def run_child(wanted: Wanted) -> None:
     os.environ.update(wanted.environment)
     sys.path[:0] = [path for path in wanted.path if path not in sys.path]
     importlib.invalidate_caches()
+    tempfile.tempdir = None  # where TMPDIR says now
     sys.argv = [wanted.module, *wanted.arguments]
     if "numpy.random" in sys.modules:  # Python's own `random` sees to that itself
         sys.modules["numpy.random"].seed()
-    if wanted.module == "pyspark.daemon":  # imported already, and no need to do that twice
-        from pyspark.daemon import manager
-
-        manager()
-    else:
-        runpy.run_module(wanted.module, run_name="__main__", alter_sys=True)
+    runpy.run_module(wanted.module, run_name="__main__", alter_sys=True)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 _CLIENT: Final = Path(__file__).with_name("fork_client.py")
+_SCRIPTS: Final[list[Path]] = []  # the one there is
 _SERVER: Final = "penstock.pipeline.fork_server"
 
 
@@ -30,19 +31,24 @@ def fork_script(scratch: Path | None) -> str:
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
         return sys.executable
-    if scratch is None:
-        folder = Path(tempfile.mkdtemp(prefix="penstock-python-"))  # mkdtemp lets no other user in
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    else:
-        folder = scratch
-        folder.mkdir(parents=True, exist_ok=True)
-    script = folder / "python"
+    if not _SCRIPTS:
+        _SCRIPTS.append((_own_folder() if scratch is None else scratch) / "python")
+    (script,) = _SCRIPTS  # always the same: Java keeps the path that it was started with
     server = _server_name() if sys.platform == "linux" else ""
     archives = Path(pyspark.origin).parent / "python" / "lib"
     words = shlex.join([sys.executable, "-I", "-S", str(_CLIENT), server, str(archives)])
-    script.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
-    script.chmod(0o700)
+    script.parent.mkdir(parents=True, exist_ok=True)
+    new = script.with_name("python.new")
+    new.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+    new.chmod(0o700)
+    new.replace(script)
     return str(script) if os.access(script, os.X_OK) else sys.executable  # a folder may be mounted noexec
+
+
+def _own_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="penstock-python-"))  # mkdtemp lets no other user in
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @cache
@@ -63,11 +69,14 @@ def _server_name() -> str:
             env=environment,
             preexec_fn=_ignore_interrupts,
         )
-    _RUNNING.append(server)
+    atexit.register(_end, server)
     return name
 
 
-_RUNNING: Final[list[subprocess.Popen[bytes]]] = []  # whose stdin ends with this process
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """As the end of this process would, which a kill leaves it to."""
+    server.kill()
+    server.communicate()
 
 
 def _ignore_interrupts() -> None:

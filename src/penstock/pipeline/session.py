@@ -4,7 +4,6 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -92,14 +91,9 @@ def session(
     return builder.getOrCreate()
 
 
-@cache
-def _script(scratch: Path | None) -> str:
-    return fork_script(scratch)
-
-
 def _python(conf: Mapping[str, Any], scratch: Path | None) -> str:
     """What Spark is to run as Python; a script, unless Spark's processes are not to be forked."""
-    return sys.executable if str(conf.get(_DAEMON, "true")).lower() == "false" else _script(scratch)
+    return sys.executable if str(conf.get(_DAEMON, "true")).lower() == "false" else fork_script(scratch)
 
 
 def settings_for(master: str, conf: Mapping[str, Any]) -> dict[str, str]:

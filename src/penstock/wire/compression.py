@@ -4,6 +4,7 @@ The uncompressed size travels beside the payload, so that a decompressed payload
 nothing ever needs more memory.
 """
 
+import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ from .pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD
 UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 
 
+FLUSHED: Final = b"\0\0\xff\xff"  # so Pulsar's Java client leaves a stream of ZLIB, which it does not end
+
+
 def _compress_lz4(data: bytes) -> Any:
     return cramjam.lz4.compress_block(data, store_size=False)
 
@@ -28,10 +32,23 @@ _COMPRESS: Final[dict[int, Callable[[bytes], Any]]] = {
     SNAPPY: cramjam.snappy.compress_raw,
 }
 
+
+def _decompress_zlib(data: bytes, buffer: bytearray) -> int:
+    try:
+        return int(cramjam.zlib.decompress_into(data, buffer))
+    except cramjam.DecompressionError:
+        if not data.endswith(FLUSHED):
+            raise
+        open_stream = zlib.decompressobj()
+        found = open_stream.decompress(data, len(buffer) + 1)
+        buffer[:] = found
+        return len(found)
+
+
 # Each fills a buffer and returns how much it wrote; more than fits in is an error.
 _DECOMPRESS: Final[dict[int, Callable[[bytes, bytearray], int]]] = {
     LZ4: cramjam.lz4.decompress_block_into,
-    ZLIB: cramjam.zlib.decompress_into,
+    ZLIB: _decompress_zlib,
     ZSTD: cramjam.zstd.decompress_into,
     SNAPPY: cramjam.snappy.decompress_raw_into,
 }
@@ -53,7 +70,7 @@ def decompress(kind: int, data: bytes, size: int) -> bytes:
     buffer = bytearray(size)
     try:
         written = _DECOMPRESS[kind](data, buffer)
-    except (cramjam.DecompressionError, KeyError):
+    except (cramjam.DecompressionError, zlib.error, KeyError):
         raise PenstockError(ErrorKind.BAD_ENCODING, "the payload cannot be decompressed") from None
     if written != size:
         raise PenstockError(ErrorKind.BAD_ENCODING, f"a payload of {written} bytes that claims to be {size}")

@@ -37,6 +37,12 @@ def test_repetition_shrinks(kind: int) -> None:
 
 def test_streams_of_other_makers() -> None:
     assert decompress(ZLIB, zlib.compress(b"hello hello hello"), 17) == b"hello hello hello"
+    stream = zlib.compressobj()  # as Pulsar's Java client has it: flushed, and without an end
+    flushed = stream.compress(b"hello hello hello") + stream.flush(zlib.Z_SYNC_FLUSH)
+    assert decompress(ZLIB, flushed, 17) == b"hello hello hello"
+    refused(ZLIB, flushed, 16)
+    refused(ZLIB, flushed, 18)
+    refused(ZLIB, flushed[:-1], 17)
     # An LZ4 block: 5 literals, then a match of 10 at distance 5, then 5 literals.
     assert decompress(LZ4, b"\x56hello\x05\x00\x50olleh", 20) == b"hellohellohelloolleh"
     # A raw Snappy block: its size, then 5 literals.

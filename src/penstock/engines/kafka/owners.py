@@ -72,10 +72,9 @@ class Owners:
             await self._hosting.groups.stand([source])
 
     async def _move_here(self, source: GroupSubscription, offset: int, *, skip: bool) -> None:
+        await source.topic.refresh()
         if source.suspended:
             await self._hosting.groups.stand([source])
-        else:
-            await source.topic.refresh()
         await source.move_here(offset, skip=skip)
 
     async def _member(self, group: Group, places: Iterable[At]) -> str | None:

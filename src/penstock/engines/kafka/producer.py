@@ -21,8 +21,9 @@ from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
 from penstock.model.policy import AccessMode, ProducerOptions
 from penstock.model.schema import SchemaInfo
+from penstock.runtime.clock import LoopClock
 
-from .publishing import Posting, Publishing
+from .publishing import Posting, Publishing, Turns
 from .records import record_of
 from .topic import KafkaTopic
 
@@ -57,6 +58,7 @@ class Producer:
         self._numbers = Numbers()
         self._numbers.next = options.initial_sequence_id + 1
         self._router = Router(len(topics), options.routing, options.hashing)
+        self._turns = Turns(self._router, LoopClock())
 
     # -- coming and going
 
@@ -172,7 +174,7 @@ class Producer:
     ) -> Placement | list[Result]:
         """As `broker.Publishing.publish_plain`: each message is a record, and all of them go to one partition."""
         await self._room()
-        topic = self._logs[self._router.choose(None, partition)]
+        topic = self._logs[self._turns.next() if partition is None else self._router.choose(None, partition)]
         count = len(payloads)
         self.last_sequence_id = self._numbers.take(count) + count - 1
         placed = await self._publishing.plain(self._topic, topic, payloads, schema_version)
@@ -225,7 +227,7 @@ class Producer:
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
         """As `broker.Requesting.ask`."""
-        return self._publishing.replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
+        return self._publishing.replies.requests.ask_all(self._topic.base, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         """As `broker.Requesting.request`."""

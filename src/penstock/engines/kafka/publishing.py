@@ -7,15 +7,16 @@ from typing import cast
 from penstock.broker.producer import Placement, Result
 from penstock.broker.schemas import Schemas
 from penstock.engines.shared.replies import Replies
+from penstock.engines.shared.routing import Router
 from penstock.model.entry import NewEntry
 from penstock.model.errors import PenstockError
 from penstock.model.message import Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
-from penstock.runtime.clock import LoopClock
+from penstock.runtime.clock import Clock, LoopClock
 from penstock.runtime.tasks import finished
 
-from .driver.producer import RecordProducer
+from .driver.producer import LINGER_MS, RecordProducer
 from .driver.record import Header, NewRecord
 from .framing import Framing, Framings, UnknownVersion
 from .headers import schema_header
@@ -104,6 +105,27 @@ class Publishing:
             topic.name.partition,
         )  # other producers published between them, or some failed
         return [MessageId(ledger, one, number) if isinstance(one, int) else one for one in outcomes]
+
+
+class Turns:
+    """The partitions of plain messages, in turn: for as long as a batch waits for more, all of them go to one.
+
+    Each partition has requests of its own, and what is published within a moment takes one instead of one for each partition.
+    """
+
+    def __init__(self, router: Router, clock: Clock) -> None:
+        self._router = router
+        self._clock = clock
+        self._chosen = 0
+        self._until_ms = 0
+
+    def next(self) -> int:
+        """The partition of the next messages."""
+        now = self._clock.monotonic_ms()
+        if now >= self._until_ms:
+            self._until_ms = now + LINGER_MS
+            self._chosen = self._router.choose(None, None)
+        return self._chosen
 
 
 class Posting:

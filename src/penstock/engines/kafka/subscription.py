@@ -157,24 +157,29 @@ class GroupSubscription(Subscription):
     # -- answers and administration
 
     async def move(self, offset: int) -> None:
-        if self.suspended:
+        if self.suspended or not self.consumers:
             await self._membership.move(self, offset, skip=False)
         else:
             await super().move(offset)
 
     def skip(self, offset: int) -> None:
-        if self.suspended:
+        if self.suspended or not self.consumers:
             self._skipped = max(self._skipped, offset)  # `flush` does it
         else:
             super().skip(offset)
 
     async def move_here(self, offset: int, *, skip: bool) -> None:
-        """`move` or `skip` by this process, durably; raises SUBSCRIPTION_BUSY where the group has other members."""
+        """`move` or `skip` by this process, durably; raises SUBSCRIPTION_BUSY where the group has other members, and UNAVAILABLE
+        where the partition went meanwhile."""
         if skip:
             super().skip(offset)
             await super().flush()
         else:
             await super().move(offset)
+        stored = -1 if self.saved is None else self.saved.offset
+        moved = stored >= min(offset, self.topic.next_offset) if skip else stored == offset
+        if not self.commits or not (moved or self.consumers):  # what consumers acknowledge moves it on
+            raise PenstockError(ErrorKind.UNAVAILABLE, f"{self.topic.name} went to another process meanwhile")
 
     def check_committable(self) -> None:
         """Raise SUBSCRIPTION_BUSY where another process has the partition."""

@@ -196,7 +196,7 @@ class Producer:
         return self._partitions.numbers.give(message)
 
     def ask(self, messages: Sequence[OutMessage], timeouts: Sequence[int | None]) -> Sequence[Request | None]:
-        return self._replies.requests.ask_all(self._topic.base, self.name, messages, timeouts)
+        return self._replies.requests.ask_all(self._topic.base, messages, timeouts)
 
     async def request(self, message: OutMessage, timeout_ms: int) -> Reply:
         return await request_reply(self, message, timeout_ms)

@@ -168,6 +168,11 @@ def check_targets(writer: str, known: int) -> None:
         )
 
 
+def no_commit(writer: str, topics: Targets) -> PenstockError:
+    """The error of a set of topics that a writer has not committed to."""
+    return PenstockError(ErrorKind.NOT_FOUND, f"writer {writer} has no commit to {shown_topics(topics)}")
+
+
 def superseded(batch: Batch, taken: Sequence[str], targets: Targets) -> list[str]:
     """The stages that a commit took, and those for its topics that no commit will take."""
     topics = set(targets) or bases_of(

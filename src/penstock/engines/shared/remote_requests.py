@@ -101,20 +101,16 @@ class Request:
         "_on_end",
         "_requests",
         "correlation_id",
-        "names",
         "timeout_ms",
         "waiting",
     )
 
-    def __init__(
-        self, requests: "RemoteRequests", names: tuple[str, str, int], correlation_id: str, timeout_ms: int
-    ) -> None:
+    def __init__(self, requests: "RemoteRequests", correlation_id: str, timeout_ms: int) -> None:
         self._requests = requests
         self._id: MessageId | None = None
         self._early: Reply | None = None  # a reply that overtook the receipt: the id is not known yet
         self._on_end: Callable[[Request, ReplyOrError], None] | None = None
         self._ended: ReplyOrError | None = None  # until it is handed over
-        self.names = names
         self.correlation_id = correlation_id
         self.timeout_ms = timeout_ms
         self.waiting = True
@@ -194,7 +190,6 @@ class RemoteRequests:
     def ask_all(
         self,
         topic: TopicName,
-        producer: str,
         messages: Sequence[OutMessage],
         timeouts: Sequence[int | None],
     ) -> list[Request | None]:
@@ -203,18 +198,14 @@ class RemoteRequests:
             if timeout_ms is not None:
                 self.check(timeout_ms)
         return [
-            None
-            if timeout_ms is None
-            else self.ask(topic, (str(topic), producer, message.sequence_id or 0), message, timeout_ms)
+            None if timeout_ms is None else self.ask(topic, message, timeout_ms)
             for message, timeout_ms in zip(messages, timeouts, strict=True)
         ]
 
-    def ask(
-        self, topic: TopicName, names: tuple[str, str, int], message: OutMessage, timeout_ms: int
-    ) -> Request:
+    def ask(self, topic: TopicName, message: OutMessage, timeout_ms: int) -> Request:
         """Make a message that is to be published to `topic` a request, and wait for its reply. It has to be
         listened for replies before it is published. Raises BAD_PARAMETER."""
-        request = self.wait(names, timeout_ms)
+        request = self._wait(timeout_ms)
         message.properties = {
             **(message.properties or {}),
             REQUEST_TIMEOUT_PROPERTY: str(timeout_ms),
@@ -224,8 +215,11 @@ class RemoteRequests:
         return request
 
     def wait(self, names: tuple[str, str, int], timeout_ms: int) -> Request:
+        return self._wait(timeout_ms)
+
+    def _wait(self, timeout_ms: int) -> Request:
         self.check(timeout_ms)
-        request = Request(self, names, f"{self._process}-{next(self._numbers)}", timeout_ms)
+        request = Request(self, f"{self._process}-{next(self._numbers)}", timeout_ms)
         self._waits[request.correlation_id] = request
         self._timers.at(self._clock.monotonic_ms() + timeout_ms, self._time_over, request)
         self.opened += 1

@@ -62,9 +62,9 @@ class Table:
         """
         return self._until_first(lambda: self._commit(batch))
 
-    def claim(self, replay: str, number: int) -> int:
-        """The number of a replay's plan: what the table remembers, and `number` where it remembers none."""
-        return self._until_first(lambda: self._claim(replay, number))
+    def claim(self, replay: str, number: int, seen: int | None) -> int:
+        """Let the table remember `number` as that of a replay's plan, where it remembers `seen`; what it then remembers."""
+        return self._until_first(lambda: self._claim(replay, number, seen))
 
     def claimed(self, replay: str) -> int | None:
         """The number of a replay's plan; None where the table remembers none."""
@@ -121,11 +121,11 @@ class Table:
                 time.sleep(BACKOFF_S * (attempt + 1))
         raise AssertionError("unreachable")
 
-    def _claim(self, replay: str, number: int) -> int:
+    def _claim(self, replay: str, number: int, seen: int | None) -> int:
         table = self._open()
         assert table is not None, "a replay is of a table"
         found: int | None = table.transaction_version(mark_name("replay", replay))
-        if found is not None:
+        if found is not None and found != seen:
             return found
         mark = Transaction(mark_name("replay", replay), number)
         table.create_write_transaction(

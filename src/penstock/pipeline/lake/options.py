@@ -80,10 +80,12 @@ def snapshot_of(folder: Location, version: int | None = None) -> Snapshot:
 
 
 def _foreign(folder: Location) -> bool:
-    """Whether a folder without a table holds something else: files of a first batch that was never committed are ours."""
+    """Whether a folder without a table holds something else. Files of a first batch that was never committed are ours,
+    and so is the log that another writer has just begun."""
     if folder.is_file():
         return True
-    names = (path.rpartition("/")[2] for path in folder.files())
+    files = (path for path in folder.files() if not path.startswith("_delta_log/"))
+    names = (path.rpartition("/")[2] for path in files)
     return any(not (name.startswith("part-") and name.endswith(".zstd.parquet")) for name in names)
 
 

@@ -9,7 +9,7 @@ import msgspec
 from penstock.client.access import Access
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
-from penstock.pipeline.errors import DataLoss, PipelineError
+from penstock.pipeline.errors import PipelineError
 
 from .delta import Table
 from .options import snapshot_of
@@ -72,11 +72,12 @@ def planned(spec: ReplaySpec, folder: Location) -> Plan:
     wanted = [spec.topic, spec.source, spec.from_time, spec.to_time, offsets, spec.keep_partitions]
     asked = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
     with folder.reached():
-        plan = _written(spec, folder)
+        number, plan = _written(spec, folder)
         if plan is None:
             writer = f"replay-{spec.id}-{secrets.token_hex(8)}"
-            _write(spec, folder, Plan(asked, batches(ranges(spec, folder, now), spec.rows_max), writer))
-            plan = _written(spec, folder)
+            made = Plan(asked, batches(ranges(spec, folder, now), spec.rows_max), writer)
+            _write(spec, folder, made, number)
+            _, plan = _written(spec, folder)
     assert plan is not None
     if plan.asked != asked:
         raise PipelineError(
@@ -134,26 +135,22 @@ def batches(pieces: list[OffsetRange], rows_max: int) -> list[list[OffsetRange]]
     return found
 
 
-def _written(spec: ReplaySpec, folder: Location) -> Plan | None:
-    """The plan that is written down. Earlier versions wrote it under a name without a number."""
+def _written(spec: ReplaySpec, folder: Location) -> tuple[int | None, Plan | None]:
+    """The plan that counts, and its number. Earlier versions wrote it under a name without a number."""
     number = Table(folder).claimed(spec.id)
-    path = _path(spec, "" if number is None else f"-{number}")
-    if number is None and not folder.has(path):
-        return None
     try:
-        return msgspec.json.decode(folder.read(path), type=Plan)
+        content = folder.read(_path(spec, "" if number is None else f"-{number}"))
     except FileNotFoundError:
-        raise DataLoss(
-            f"the plan of the replay {spec.id} is gone from {folder}/{FOLDER}: what it published is not known"
-        ) from None
+        return number, None
+    return number, msgspec.json.decode(content, type=Plan)
 
 
-def _write(spec: ReplaySpec, folder: Location, plan: Plan) -> None:
+def _write(spec: ReplaySpec, folder: Location, plan: Plan, seen: int | None) -> None:
     """Write a plan beside the table, and have the table say which one counts: another process may have begun the same
     replay at the same moment."""
     number = secrets.randbits(62)
     folder.write(_path(spec, f"-{number}"), msgspec.json.encode(plan))
-    if Table(folder).claim(spec.id, number) != number:
+    if Table(folder).claim(spec.id, number, seen) != number:
         folder.remove(_path(spec, f"-{number}"))
 
 

@@ -38,9 +38,6 @@ SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 BUFFER: Final = 1 << 20  # of a file that is written; a store's client takes no larger piece at once
 ENVIRONMENT: Final = "env:"  # a value that is looked up where the store is opened: for secrets
 
-# With them two writers could both commit a version, and the rows of one would be lost.
-_UNSAFE: Final = {"aws_s3_allow_unsafe_rename": "true", "aws_conditional_put": "disabled"}
-
 _COLOUR: Final = re.compile(r"\x1b\[\d*m|[↳\u2937]")
 _QUERY: Final = re.compile(r"\?[^\s]*")  # of a URL: a signature may be part of it
 _NO_BUCKET: Final = (
@@ -87,11 +84,7 @@ class Location(msgspec.Struct, frozen=True):
             )
         if not parts.netloc or not parts.path.strip("/"):
             raise PipelineError(f"option path: {text} names no folder in a store")
-        given = {name.lower(): value for name, value in (options or {}).items()}
-        for name, value in _UNSAFE.items():
-            if given.get(name, "").strip().lower() == value:
-                raise PipelineError(f"option storage.{name}: with {value} two writers would undo one another")
-        return cls(text.rstrip("/"), given)
+        return cls(text.rstrip("/"), {name.lower(): value for name, value in (options or {}).items()})
 
     def __str__(self) -> str:
         return self.url

@@ -22,7 +22,7 @@ WHY_TYPE: Final = "struct<view: string, name: string, action: string, text: stri
 ERROR: Final = "_error"
 RAW: Final = "_raw"
 KEY: Final = "_key"
-_HIDDEN: Final = (WHY, ERROR, RAW, KEY)
+HIDDEN: Final = (WHY, ERROR, RAW, KEY)
 
 # What a message has beside its value: a dead letter has it in properties, not in its value.
 _OF_MESSAGES: Final = frozenset((*BASIC, *INCLUDABLE)) - {"value"}
@@ -135,7 +135,7 @@ def dead_column(checked: DataFrame) -> Column:
 
 def visible(frame: DataFrame) -> list[str]:
     """The columns that are the user's."""
-    return [name for name in frame.columns if name not in _HIDDEN]
+    return [name for name in frame.columns if name not in HIDDEN]
 
 
 def _rejects_unreadable(view: Source | Step) -> bool:

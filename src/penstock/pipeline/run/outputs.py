@@ -8,7 +8,7 @@ A topic's writer sends every row with an `_error` to the dead-letter topic, in t
 being `_raw`, with properties `x-dlq-…` that say where it came from and why it was rejected.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -109,12 +109,17 @@ def _value(spec: Spec, name: str, sink: Sink, frame: DataFrame) -> Column:
 
 
 def _column(spec: Spec, name: str, key: str, column: str, frame: DataFrame) -> Column:
-    if column not in frame.columns:
+    check_column(spec, name, key, column, frame.columns)
+    return f.col(f"`{column}`")
+
+
+def check_column(spec: Spec, name: str, key: str, column: str, there: Sequence[str]) -> None:
+    """Raises PipelineError for a column that a sink names, and its input does not have."""
+    if column not in there:
         raise PipelineError(
             f"{spec.file}: [sinks.{name}] {key}: {spec.sinks[name].input} has no column {column!r}; there are"
-            f" {', '.join(frame.columns)}"
+            f" {', '.join(there)}"
         )
-    return f.col(f"`{column}`")
 
 
 def _letter(dead: Column) -> Column:

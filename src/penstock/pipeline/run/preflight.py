@@ -5,13 +5,14 @@ from penstock.client.paths import lookup_path
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.extras import need_extras
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.spec.spec import Spec
 
 
 def preflight(spec: Spec) -> None:
     """Raises PipelineError where the server is not there, refuses us, lacks a topic that is to be read, or would
-    not create one that is to be written."""
+    not create one that is to be written; and where a package is not installed."""
     with HttpClient(spec.server) as client:
         for name, source in spec.sources.items():
             for topic in source.topics:
@@ -25,6 +26,7 @@ def preflight(spec: Spec) -> None:
             look(client)  # none: whether the server is there, and tells offsets
         except PenstockError as error:
             raise PipelineError(error.message, error.kind) from None
+    need_extras(tables=bool(spec.tables) or any(sink.path for sink in spec.sinks.values()))
 
 
 def _ask(client: HttpClient, spec: Spec, place: str, topic: TopicName, *, needed: bool) -> None:

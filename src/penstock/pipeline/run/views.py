@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import TimestampNTZType, TimestampType
+from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from penstock.pipeline import versions
 from penstock.pipeline.errors import PipelineError
@@ -54,16 +54,16 @@ def build_views(spec: Spec, spark: SparkSession, watermark: BatchWatermark) -> d
     """All sources and steps, analysed. Raises PipelineError, which names the place."""
     views: dict[str, View] = {}
     for name, table in spec.tables.items():
-        with _named(spec, f"[tables.{name}]"):
+        with named(spec, f"[tables.{name}]"):
             reader = spark.read.format("penstock_lake").options(**lookup_options(spec, table))
             reader.load().createOrReplaceTempView(name)
     for name, source in spec.sources.items():
-        with _named(spec, f"[sources.{name}]"):
+        with named(spec, f"[sources.{name}]"):
             reader_options = source_options(spec, name, source)
             stream = spark.readStream.format("penstock").options(**reader_options).load()
             views[name] = _view(spec, name, source, stream, watermark)
     for step in spec.steps:
-        with _named(spec, f"[[steps]] {step.name}"):
+        with named(spec, f"[[steps]] {step.name}"):
             views[step.name] = _view(spec, step.name, step, _made(spec, spark, step), watermark)
     return views
 
@@ -107,9 +107,9 @@ def _readers(spec: Spec, name: str) -> tuple[int, bool]:
 
 def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, watermark: BatchWatermark) -> View:
     if view.watermark is not None:
-        _check_time(frame, view.watermark.column)
+        check_time(frame.schema, view.watermark.column)
     for one in view.expect:  # each by itself, so that a refusal can name it
-        with _named(spec, f"{_place(name, view)}: expect {one.name!r}"):
+        with named(spec, f"{_place(name, view)}: expect {one.name!r}"):
             frame.selectExpr(f"CAST(({one.predicate}) AS BOOLEAN)")
     found = View(name, frame)
     steps, sunk = _readers(spec, name)
@@ -161,14 +161,14 @@ def _made(spec: Spec, spark: SparkSession, step: Step) -> DataFrame:
         return _queried(spark, step.sql)
     inputs = [spark.table(name) for name in step.inputs]
     if step.python:
-        function = _load_callable(spec.folder, step.python, "python")
+        function = load_callable(spec.folder, step.python, "python")
         return _called(function, step.python, inputs)
     frame = inputs[0]
     if step.deduplicate:
-        _check_columns(frame, "deduplicate", step.deduplicate)
+        check_columns(frame.schema, "deduplicate", step.deduplicate)
         return frame.dropDuplicatesWithinWatermark(list(step.deduplicate))
-    _check_columns(frame, "keys", step.keys)
-    processor = _load_callable(spec.folder, step.stateful, "stateful")
+    check_columns(frame.schema, "keys", step.keys)
+    processor = load_callable(spec.folder, step.stateful, "stateful")
     time_mode = {"none": "None", "processing_time": "ProcessingTime", "event_time": "EventTime"}[
         step.time_mode
     ]
@@ -189,7 +189,7 @@ def _queried(spark: SparkSession, sql: str) -> DataFrame:
         raise PipelineError(f"sql: {spark_sentence(error)}") from None
 
 
-def _load_callable(folder: Path, text: str, where: str) -> Any:
+def load_callable(folder: Path, text: str, where: str) -> Any:
     """The user's own Python that `module:name` names; modules are looked for in the file's folder first.
 
     A module of that folder travels to Spark's workers whole, as they need not have the folder. Raises
@@ -237,21 +237,23 @@ def _called(function: Callable[..., Any], text: str, inputs: list[DataFrame]) ->
     return made
 
 
-def _check_columns(frame: DataFrame, key: str, names: tuple[str, ...]) -> None:
+def check_columns(schema: StructType, key: str, names: tuple[str, ...]) -> None:
+    """Raises PipelineError for a name that a key of the file has, and rows have not."""
     for name in names:
-        if name not in frame.columns:
-            raise PipelineError(f"{key}: there is no column {name!r}; there are {', '.join(frame.columns)}")
+        if name not in schema.names:
+            raise PipelineError(f"{key}: there is no column {name!r}; there are {', '.join(schema.names)}")
 
 
-def _check_time(frame: DataFrame, column: str) -> None:
-    _check_columns(frame, "watermark", (column,))
-    kind = frame.schema[column].dataType
+def check_time(schema: StructType, column: str) -> None:
+    """Raises PipelineError where a watermark's column is none, or no time."""
+    check_columns(schema, "watermark", (column,))
+    kind = schema[column].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise PipelineError(f"watermark: column {column} is {kind.simpleString()}, not timestamp")
 
 
 @contextmanager
-def _named(spec: Spec, place: str) -> Iterator[None]:
+def named(spec: Spec, place: str) -> Iterator[None]:
     """Let every refusal begin with the file and the place."""
     try:
         yield

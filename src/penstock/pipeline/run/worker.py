@@ -17,6 +17,7 @@ from penstock.pipeline.spec.parse import load_spec
 from penstock.pipeline.spec.spec import Spec
 
 from .causes import Cause, cause_of
+from .early import check_early
 from .folder import Folder
 from .preflight import preflight
 from .process import KILL, START, STOP, Job, WorkerEvent
@@ -61,6 +62,8 @@ class Worker:
             preflight(spec)
             folder = Folder(spec.home)
             owner = folder.check_owner(spec)
+            if self._spark is None:
+                check_early(spec)
             self._runner = Runner(spec, folder, self._session(spec), self._tell)
             if self._stopping.is_set():
                 self._say(WorkerEvent(over=True))

@@ -58,6 +58,8 @@ def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:
     if "output" in content:
         given["output"] = _convert(content["output"], _type(Spec, "output"), file, "", "output")
     state = _convert(content.get("state", STATE), str, file, "", "state")
+    if is_url(state):
+        raise PipelineError(f"{file}: state: {state} is a URL; a pipeline's state lies on a file system")
     spec = Spec(
         **given,
         server=_server(_mapping(content.get("server", {}), file, "[server]"), file, folder),

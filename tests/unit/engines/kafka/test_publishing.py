@@ -8,13 +8,17 @@ from typing import Any, cast
 import pytest
 
 from penstock.broker.producer import Placement, Result
+from penstock.engines.kafka.driver.producer import LINGER_MS
 from penstock.engines.kafka.driver.sent import Outcome
 from penstock.engines.kafka.framing import Framing, Framings
-from penstock.engines.kafka.publishing import Publishing
+from penstock.engines.kafka.publishing import Publishing, Turns
+from penstock.engines.shared.routing import Router
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import Payloads
 from penstock.model.message_id import MessageId
 from penstock.model.names import TopicName
+from penstock.model.policy import Hashing, Routing
+from penstock.testing.clock import ManualClock
 
 NAME = TopicName.parse("orders-partition-2")
 FAILED = PenstockError(ErrorKind.UNAVAILABLE, "not in time")
@@ -42,6 +46,7 @@ class Topic:
     name = NAME
     ledger = 5
     place = SimpleNamespace(topic="orders", partition=2)
+    rates = SimpleNamespace(publish=None)
 
     def __init__(self) -> None:
         self.end = 0
@@ -113,3 +118,15 @@ async def test_values_are_framed_where_there_is_a_registry() -> None:
     assert records.sent == [(b"\0\0\0\x01\x2ca", None), (b"\0\0\0\x01\x2cb", None)]
     await publish(Topic(), records, ["a", "\0\0\0\x01\x2c"], None, framing)
     assert records.sent == [(b"a", None), (b"\0\0\0\x01\x2c", [("penstock-schema-version", b"none")])]
+
+
+def test_what_is_published_within_a_moment_goes_to_one_partition() -> None:
+    clock = ManualClock()
+    turns = Turns(Router(3, Routing.ROUND_ROBIN, Hashing.MURMUR3_32), clock)
+    found = []
+    for _ in range(4):
+        found.append(turns.next())
+        assert turns.next() == found[-1]
+        clock.turn(LINGER_MS)
+    first = found[0]
+    assert found == [first, (first + 1) % 3, (first + 2) % 3, first]

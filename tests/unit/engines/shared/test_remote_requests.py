@@ -23,7 +23,6 @@ from penstock.testing.clock import ManualClock
 
 TOPIC = TopicName.parse("orders")
 ADDRESSES = TopicPerProcess()
-NAMES = (str(TOPIC), "p", 0)
 PLACED = MessageId(3, 4)
 REPLY = Reply(EARLIEST, b"yes", False)
 
@@ -40,7 +39,7 @@ def requests(clock: ManualClock) -> RemoteRequests:
 
 def ask(requests: RemoteRequests, timeout_ms: int = 1000) -> tuple[Request, OutMessage]:
     message = OutMessage(payload=b"?", properties={"own": "1"})
-    return requests.ask(TOPIC, NAMES, message, timeout_ms), message
+    return requests.ask(TOPIC, message, timeout_ms), message
 
 
 def test_a_request_names_the_topic_and_the_number_of_its_reply(requests: RemoteRequests) -> None:

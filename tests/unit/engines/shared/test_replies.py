@@ -58,7 +58,7 @@ class Process:
         """A message as it is stored: a request unless there is no timeout."""
         await self.replies.listen(TOPIC.namespace_name)
         message = OutMessage(payload=b"?", sequence_id=0)
-        (request,) = self.requests.ask_all(TOPIC, "p", (message,), (timeout_ms,))
+        (request,) = self.requests.ask_all(TOPIC, (message,), (timeout_ms,))
         now = self._clock.now_ms()
         made = FORMAT.encode((message,), producer="p", sequence_id=0, publish_time=now, schema_version=None)
         if request is not None:

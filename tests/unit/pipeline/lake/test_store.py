@@ -59,12 +59,6 @@ def test_options_of_the_store_are_told_from_others(monkeypatch: pytest.MonkeyPat
         read_options(given).path.store()
 
 
-def test_commits_without_a_condition_are_refused() -> None:
-    for name, value in (("aws_s3_allow_unsafe_rename", "TRUE"), ("AWS_CONDITIONAL_PUT", "disabled")):
-        with pytest.raises(PipelineError, match="two writers"):
-            Location.of("s3://b/t", {name: value})
-
-
 def test_what_a_store_says_is_one_line() -> None:
     said = OSError(
         "Generic S3 error\n          \x1b[31m↳\x1b[0m Error performing GET http://h/b/t?X-Sig="

@@ -258,6 +258,14 @@ def test_a_table_stays_what_it_is(table: Table, tmp_path: Path) -> None:
         snapshot_of(Location.of(tmp_path / "nowhere"))
 
 
+def test_a_table_that_another_writer_makes_meanwhile_is_no_stranger(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(table, [1])
+    monkeypatch.setattr("penstock.pipeline.lake.options.is_table", lambda folder: False)  # a moment before
+    assert numbers(table_at(table.folder)) == [1]
+
+
 def test_a_parquet_table_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "old" / "_penstock").mkdir(parents=True)
     for use in (table_at, snapshot_of):

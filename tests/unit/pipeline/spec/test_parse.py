@@ -7,7 +7,7 @@ import pytest
 
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import server_options
-from penstock.pipeline.spec.options import source_options, table_options, topic_options
+from penstock.pipeline.spec.options import lookup_options, source_options, table_options, topic_options
 from penstock.pipeline.spec.parse import load_spec, parse_spec
 from penstock.pipeline.spec.spec import Spec
 
@@ -138,6 +138,30 @@ compact = false
         "compact": "false",
         "partitionBy": "id",
     }
+
+
+def test_tables_in_an_object_store() -> None:
+    spec = parse(
+        LEAST
+        + """
+[storage]
+aws_allow_http = true
+aws_secret_access_key = "env:SECRET"
+[tables.names]
+path = "s3://bucket/names"
+[tables.local]
+path = "file:///names"
+[sinks.lake]
+input = "s"
+path = "abfss://c@account.example/lake"
+"""
+    )
+    store = {"storage.aws_allow_http": "true", "storage.aws_secret_access_key": "env:SECRET"}
+    assert lookup_options(spec, spec.tables["names"]) == {"path": "s3://bucket/names"} | store
+    assert lookup_options(spec, spec.tables["local"])["path"] == "file:///names"
+    made = table_options(spec, spec.sinks["lake"])
+    assert made == {"path": "abfss://c@account.example/lake", "compact": "true"} | store
+    assert "state: s3://b/s is a URL; a pipeline's state lies" in refusal('state = "s3://b/s"' + LEAST)
 
 
 def test_a_start_by_partition() -> None:

@@ -22,13 +22,12 @@ from penstock.engines.shared.batches import (
     bases_of,
     below,
     check_kept,
-    check_same,
-    counts_of,
     declared,
     digest_of,
     names_of,
     skipped,
 )
+from penstock.engines.shared.staged import repeated, still_staging, to_abort
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message_id import MessageId
@@ -190,17 +189,13 @@ class Staging:
     ) -> Commit:
         """The last commit again. Raises BATCH_CONFLICT where something else is staged, or its topics are gone."""
         await check_there(last, targets, self._topics)
-        there = [each.stage for each in stages if each.stage in held.stages]
-        # The stages of a commit, or of a repeat, are gone with it: the same request again finds none of them.
-        digest = digest_of(stages)
-        if there or digest != last.stages:
-            check_same(last, targets, counts_of(held.won(stages)))
+        again, there = repeated(last, targets, held, stages)
+        if again is not last:
             keys = [StageKey(last.writer, last.batch, name) for name in there]
-            last = msgspec.structs.replace(last, stages=digest)
-            await finished(self._store.repeat_commit(last, keys))
+            await finished(self._store.repeat_commit(again, keys))
             self._batches.drop(keys)
-        skipped(last, targets)
-        return msgspec.structs.replace(last, topics=targets)
+        skipped(again, targets)
+        return msgspec.structs.replace(again, topics=targets)
 
     def _lost(
         self, writer: str, batch: int, names: Sequence[str], topics: Targets | set[str]
@@ -232,14 +227,9 @@ class Staging:
     async def abort(self, writer: str, batch: int, caller: Caller, stage: str | None = None) -> int:
         async with self._writers.hold(writer):
             await self._writers.check(writer, caller)
-            held = self._batches.of(writer).get(batch)
-            names = [] if held is None else [name for name in held.stages if stage in (None, name)]
-            if held is None or not names:
-                if any(each.batch >= batch for each in await self._store.list_targets(writer)):
-                    raise PenstockError(ErrorKind.STAGE_CONFLICT, f"batch {batch} of {writer} is committed")
-                return 0
-            for topic in sorted(held.topics):
-                caller.may_produce(TopicName.parse(topic))
+            held = self._batches.of(writer).get(batch) or Batch()
+            targets = await self._store.list_targets(writer)
+            names = to_abort(writer, batch, held, stage, targets, caller)
             return await self._drop([StageKey(writer, batch, name) for name in names])
 
     async def forget(
@@ -251,11 +241,7 @@ class Staging:
             if await self._writers.find(writer, caller) is not None:
                 held = self._batches.of(writer)
                 if self._writers.is_staging(writer) or (held and not force):
-                    raise PenstockError(
-                        ErrorKind.STAGE_CONFLICT,
-                        f"writer {writer} is staging {len(held)} batches ({self.size_of(writer)} bytes);"
-                        " abort them first",
-                    )
+                    raise still_staging(writer, len(held), self.size_of(writer))
                 await self._drop([StageKey(writer, n, name) for n, b in held.items() for name in b.stages])
             await self._writers.forget(writer, None, caller)
 

@@ -15,7 +15,8 @@ import msgspec
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.staging import Caller
 from penstock.engines.embedded.ports import Store
-from penstock.engines.shared.batches import shown_topics
+from penstock.engines.shared.batches import no_commit, shown_topics
+from penstock.engines.shared.staged import no_writer
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.stage import Target, Targets, Writer
 from penstock.runtime.clock import Clock
@@ -159,7 +160,7 @@ class Writers:
         """
         known = await self._store.find_writer(name)
         if known is None:
-            raise PenstockError(ErrorKind.NOT_FOUND, f"there is no writer {name}")
+            raise no_writer(name)
         caller.check_own(known)
         if topics is None:
             await self._store.forget_writers([name])
@@ -168,7 +169,7 @@ class Writers:
             names = shown_topics(topics)
             log.info("forgot a writer's commit", extra={"writer": name, "topics": names, "by": caller.origin})
         else:
-            raise PenstockError(ErrorKind.NOT_FOUND, f"writer {name} has no commit to {shown_topics(topics)}")
+            raise no_commit(name, topics)
 
     async def any(self) -> bool:
         """Whether there is any writer."""

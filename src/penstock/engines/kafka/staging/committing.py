@@ -14,7 +14,6 @@ from penstock.engines.kafka.topic import KafkaTopic
 from penstock.engines.kafka.topics import KafkaTopics
 from penstock.engines.shared.batches import (
     below,
-    check_same,
     check_targets,
     counts_of,
     deleted_since,
@@ -22,6 +21,7 @@ from penstock.engines.shared.batches import (
     skipped,
     superseded,
 )
+from penstock.engines.shared.staged import repeated
 from penstock.engines.shared.writers import Claimed
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
@@ -128,16 +128,12 @@ class Committing:
         """The last commit again. Raises BATCH_CONFLICT where something else is staged, or its topics are gone."""
         targets = last.topics or ()
         await self._check_there(last, targets)
-        there = [each.stage for each in stages if each.stage in held.batch.stages]
-        # The stages of a commit, or of a repeat, are gone with it: the same request again finds none of them.
-        digest = digest_of(stages)
-        if there or digest != last.stages:
-            check_same(last, targets, counts_of(held.won(stages)))
-            last = msgspec.structs.replace(last, stages=digest)
-            await self._writers.commit(last.writer, transaction, {last.topics: last})
+        again, there = repeated(last, targets, held, stages)
+        if again is not last:
+            await self._writers.commit(last.writer, transaction, {last.topics: again})
             await self._clear(last.writer, last.batch, there, targets)
-        skipped(last, targets)
-        return last
+        skipped(again, targets)
+        return again
 
     async def _check_there(self, last: Commit, targets: Targets) -> None:
         """Raise BATCH_CONFLICT unless each topic that the commit appended to still exists: else its messages are gone."""

@@ -13,16 +13,15 @@ from zlib import crc32
 
 import msgspec
 
-from penstock.broker.staging import Expected
 from penstock.engines.kafka.driver.compacted import CompactedTopic, Row
 from penstock.engines.kafka.driver.fetcher import Fetcher
 from penstock.engines.kafka.driver.producer import RecordProducer
 from penstock.engines.kafka.driver.reader import RECORDS_MAX, OutOfRange
 from penstock.engines.kafka.driver.record import At, NewRecord, Record
-from penstock.engines.shared.batches import Batch, Share, Stage
+from penstock.engines.shared.staged import StagedParts
 from penstock.model.entry import NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
-from penstock.model.stage import StagedRun, StageKey
+from penstock.model.stage import StageKey
 from penstock.runtime.clock import Clock
 from penstock.runtime.tasks import finished
 
@@ -58,53 +57,21 @@ class Part(msgspec.Struct, frozen=True):
 _parts: Final = msgspec.json.Decoder(Part)
 
 
-class Staged:
-    """`broker.StagedBatch`: the parts of a batch, by their rows, as they came."""
+class Staged(StagedParts):
+    """The parts of a batch, by their rows, as they came."""
 
     def __init__(self, key: tuple[str, int]) -> None:
-        self.batch = Batch()
+        super().__init__(key)
         self.rows: dict[str, tuple[str, int, Part]] = {}  # stage, number and part
-        self.conflicts: set[str] = set()  # stages of which a part came again with other content
-        self._key = key
-        self._logs: dict[str, int] = {}  # topics by number
-
-    @property
-    def at(self) -> int:
-        return self.batch.at
-
-    @property
-    def stages(self) -> Sequence[str]:
-        return list(self.batch.stages)
-
-    def expected(self, name: str) -> Expected:
-        return self.batch.expected(name)
-
-    def won(self, stages: Sequence[Expected]) -> list[Share]:
-        """What `stages` hold. Raises as `Batch.won`."""
-        shares = self.batch.won(stages)
-        for each in stages:
-            if each.stage in self.conflicts:
-                raise PenstockError(
-                    ErrorKind.STAGE_CONFLICT, f"a part of stage {each.stage} came twice, and differs"
-                )
-        return shares
 
     def add(self, row: str, name: str, number: int, part: Part) -> None:
         """A row came."""
         self.rows[row] = name, number, part
-        stage = self.batch.stages.setdefault(name, Stage())
-        known = stage.checksums.get(number)
-        if known is not None:
-            if known != part.checksum:
-                self.conflicts.add(name)
-            return
-        self.batch.at = max(self.batch.at, part.at)
-        key = StageKey(*self._key, name)
-        for run in part.runs:
-            log = self._logs.setdefault(run.topic, len(self._logs))
-            stage.add(
-                StagedRun(key, number, part.checksum, part.at, log, run.topic, run.messages, run.size_bytes)
-            )
+        runs = (
+            self.run_of(name, number, part.checksum, part.at, run.topic, run.messages, run.size_bytes)
+            for run in part.runs
+        )
+        self.add_part(name, number, part.checksum, part.at, runs)
 
     def parts_of(self, stage: str) -> list[tuple[str, Part]]:
         """The attempts that count of a stage's parts, in the order of the parts."""

@@ -17,9 +17,10 @@ from penstock.engines.kafka.driver.transactions import Transaction, Transactions
 from penstock.engines.kafka.entries import EntryPublishing
 from penstock.engines.kafka.publishing import Publishing
 from penstock.engines.kafka.topics import KafkaTopics
-from penstock.engines.shared.batches import check_kept, declared, names_of
+from penstock.engines.shared.batches import declared, names_of, no_commit
+from penstock.engines.shared.staged import no_writer, runs_of, still_staging, to_abort
 from penstock.model.entry import NewEntry
-from penstock.model.errors import ErrorKind, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey, Target, Targets, Writer
 from penstock.runtime.clock import Clock
@@ -157,10 +158,7 @@ class Staging:
         entries: Sequence[tuple[Topic, Sequence[NewEntry]]],
         caller: Caller,
     ) -> None:
-        for topic, _ in entries:
-            check_kept(topic.name)
-            topic.check_open()
-        runs = [(str(topic.name), run) for topic, run in entries if run]
+        runs = runs_of(entries)
         if runs:
             await self._start()
             await self._writers.claim(key.writer, caller)
@@ -203,14 +201,10 @@ class Staging:
             if known is not None:
                 caller.check(known.writer)
             held = self._parts.batch(writer, batch)
-            names = [name for name in held.stages if stage in (None, name)]
-            if not names:
-                if known is not None and any(target.batch >= batch for target in known.targets):
-                    raise PenstockError(ErrorKind.STAGE_CONFLICT, f"batch {batch} of {writer} is committed")
-                return 0
-            for topic in sorted(held.batch.topics):
-                caller.may_produce(TopicName.parse(topic))
-            await self._parts.drop(writer, batch, names)
+            targets = [] if known is None else known.targets
+            names = to_abort(writer, batch, held.batch, stage, targets, caller)
+            if names:
+                await self._parts.drop(writer, batch, names)
             return len(names)
 
     async def forget(
@@ -224,7 +218,7 @@ class Staging:
         async with self._writers.hold(writer):
             known = self._writers.known(writer)
             if known is None:
-                raise PenstockError(ErrorKind.NOT_FOUND, f"there is no writer {writer}")
+                raise no_writer(writer)
             caller.check_own(known.writer)
             if topics is None:
                 await self._drop_all(writer, force=force)
@@ -233,10 +227,7 @@ class Staging:
             async def forget(transaction: Transaction) -> None:
                 now = self._writers.known(writer)
                 if now is None or topics not in now.commits:
-                    raise PenstockError(
-                        ErrorKind.NOT_FOUND,
-                        f"writer {writer} has no commit to {', '.join(topics) or 'undeclared topics'}",
-                    )
+                    raise no_commit(writer, topics)
                 await self._writers.commit(writer, transaction, {topics: None})
 
             await self._writers.alone(writer, forget)
@@ -244,10 +235,6 @@ class Staging:
     async def _drop_all(self, writer: str, *, force: bool) -> None:
         batches = dict(self._parts.batches(writer))
         if batches and not force:
-            raise PenstockError(
-                ErrorKind.STAGE_CONFLICT,
-                f"writer {writer} is staging {len(batches)} batches ({self._parts.size_of(writer)} bytes);"
-                " abort them first",
-            )
+            raise still_staging(writer, len(batches), self._parts.size_of(writer))
         for batch, staged in batches.items():
             await self._parts.drop(writer, batch, staged.stages)

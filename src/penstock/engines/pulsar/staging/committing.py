@@ -15,7 +15,6 @@ from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
 from penstock.engines.shared.batches import (
     below,
-    check_same,
     check_targets,
     counts_of,
     deleted_since,
@@ -23,6 +22,7 @@ from penstock.engines.shared.batches import (
     skipped,
     superseded,
 )
+from penstock.engines.shared.staged import repeated
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, Span, Targets
@@ -176,16 +176,12 @@ class Committing:
         """The last commit again. Raises BATCH_CONFLICT where something else is staged, or its topics are gone."""
         targets = last.topics or ()
         await self._check_there(last, targets)
-        there = [each.stage for each in stages if each.stage in held.batch.stages]
-        # The stages of a commit, or of a repeat, are gone with it: the same request again finds none of them.
-        digest = digest_of(stages)
-        if there or digest != last.stages:
-            check_same(last, targets, counts_of(held.won(stages)))
-            last = msgspec.structs.replace(last, stages=digest)
-            await found.append(Committed(last))
+        again, there = repeated(last, targets, held, stages)
+        if again is not last:
+            await found.append(Committed(again))
             await self._clear(last.writer, last.batch, held, there, targets)
-        skipped(last, targets)
-        return last
+        skipped(again, targets)
+        return again
 
     async def _check_there(self, last: Commit, targets: Targets) -> None:
         """Raise BATCH_CONFLICT unless each topic that the commit appended to still exists: else its messages are gone."""

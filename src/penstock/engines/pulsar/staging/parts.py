@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.staging import Expected
 from penstock.client.entries.pending import Outgoing
 from penstock.client.entries.producer import EntryProducer
 from penstock.client.errors import PulsarException
@@ -20,13 +19,13 @@ from penstock.client.session.commands import Publication
 from penstock.engines.pulsar.errors import engine_error
 from penstock.engines.pulsar.positions import BEFORE_ALL, Place
 from penstock.engines.pulsar.reader import Reader
-from penstock.engines.shared.batches import Batch, Share, Stage
+from penstock.engines.shared.staged import StagedParts
 from penstock.model.entry import Entry, NewEntry
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.message import OutMessage
 from penstock.model.message_id import EARLIEST, LATEST
 from penstock.model.names import TopicName
-from penstock.model.stage import StagedRun, StageKey
+from penstock.model.stage import StagedRun
 from penstock.runtime.clock import Clock
 
 from .records import FORMAT
@@ -51,38 +50,14 @@ class Piece(msgspec.Struct, frozen=True):
 _pieces: Final = msgspec.json.Decoder(Piece)
 
 
-class Staged:
-    """`broker.StagedBatch`: what is staged for a batch, as far as it was read; `last` is the last message of that."""
+class Staged(StagedParts):
+    """What is staged for a batch, as far as it was read; `last` is the last message of that."""
 
     def __init__(self, key: tuple[str, int]) -> None:
-        self.batch = Batch()
+        super().__init__(key)
         self.last: Place = BEFORE_ALL
         self.attempts: dict[str, str] = {}  # that count, with their stages
-        self.conflicts: set[str] = set()  # stages of which a part came again with other content
-        self._key = key
-        self._logs: dict[str, int] = {}  # topics by number
         self._open: dict[str, list[StagedRun]] = {}  # attempts that are not complete
-
-    @property
-    def at(self) -> int:
-        return self.batch.at
-
-    @property
-    def stages(self) -> Sequence[str]:
-        return list(self.batch.stages)
-
-    def expected(self, name: str) -> Expected:
-        return self.batch.expected(name)
-
-    def won(self, stages: Sequence[Expected]) -> list[Share]:
-        """What `stages` hold. Raises as `Batch.won`."""
-        shares = self.batch.won(stages)
-        for each in stages:
-            if each.stage in self.conflicts:
-                raise PenstockError(
-                    ErrorKind.STAGE_CONFLICT, f"a part of stage {each.stage} came twice, and differs"
-                )
-        return shares
 
     def add(self, piece: Piece, entry: Entry, size: int) -> None:
         """A message follows."""
@@ -90,25 +65,17 @@ class Staged:
         if not piece.count:
             self._drop(piece.stage)
             return
-        log = self._logs.setdefault(piece.topic, len(self._logs))
-        key = StageKey(*self._key, piece.stage)
-        run = StagedRun(
-            *(key, piece.part, piece.checksum, entry.publish_time, log, piece.topic, piece.messages, size)
+        run = self.run_of(
+            *(piece.stage, piece.part, piece.checksum, entry.publish_time),
+            *(piece.topic, piece.messages, size),
         )
         runs = self._open.setdefault(piece.attempt, [])
         runs.append(run)
         if len(runs) < piece.count:
             return
         del self._open[piece.attempt]
-        stage = self.batch.stages.setdefault(piece.stage, Stage())
-        known = stage.checksums.get(piece.part)
-        if known is None:
-            for one in runs:
-                stage.add(one)
-            self.batch.at = max(self.batch.at, entry.publish_time)
+        if self.add_part(piece.stage, piece.part, piece.checksum, entry.publish_time, runs):
             self.attempts[piece.attempt] = piece.stage
-        elif known != piece.checksum:
-            self.conflicts.add(piece.stage)
 
     def _drop(self, stage: str) -> None:
         self.batch.stages.pop(stage, None)

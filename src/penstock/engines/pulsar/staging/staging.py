@@ -17,9 +17,9 @@ from penstock.engines.pulsar.entries import EntryPublishing
 from penstock.engines.pulsar.errors import engine_error
 from penstock.engines.pulsar.schemas import Schemas
 from penstock.engines.pulsar.topics import PulsarTopics
-from penstock.engines.shared.batches import check_kept, declared, names_of
+from penstock.engines.shared.batches import declared, names_of, no_commit
+from penstock.engines.shared.staged import no_writer, runs_of, still_staging, to_abort
 from penstock.model.entry import NewEntry
-from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.model.stage import Commit, StageKey, Target, Targets, Writer
 from penstock.runtime.clock import Clock
@@ -137,10 +137,7 @@ class Staging:
         entries: Sequence[tuple[Topic, Sequence[NewEntry]]],
         caller: Caller,
     ) -> None:
-        for topic, _ in entries:
-            check_kept(topic.name)
-            topic.check_open()
-        runs = [(str(topic.name), run) for topic, run in entries if run]
+        runs = runs_of(entries)
         if self._space.cluster.numbered:
             for _, run in runs:
                 for entry in run:
@@ -197,14 +194,10 @@ class Staging:
             if state is not None:
                 caller.check(state.writer)
             held = await read_batch(self._space, writer, batch)
-            names = [name for name in held.stages if stage in (None, name)]
-            if not names:
-                if state is not None and any(target.batch >= batch for target in state.targets):
-                    raise PenstockError(ErrorKind.STAGE_CONFLICT, f"batch {batch} of {writer} is committed")
-                return 0
-            for topic in sorted(held.batch.topics):
-                caller.may_produce(TopicName.parse(topic))
-            await self._parts.drop(writer, batch, held, names)
+            targets = [] if state is None else state.targets
+            names = to_abort(writer, batch, held.batch, stage, targets, caller)
+            if names:
+                await self._parts.drop(writer, batch, held, names)
             return len(names)
 
     async def forget(
@@ -217,17 +210,14 @@ class Staging:
         async with self._writers.hold(writer):
             state = await self._writers.state(writer)
             if state is None:
-                raise PenstockError(ErrorKind.NOT_FOUND, f"there is no writer {writer}")
+                raise no_writer(writer)
             caller.check_own(state.writer)
             if topics is None:
                 return await self._remove(writer, force=force)
 
             async def forget(log: WriterLog) -> None:
                 if topics not in log.state.commits:
-                    raise PenstockError(
-                        ErrorKind.NOT_FOUND,
-                        f"writer {writer} has no commit to {', '.join(topics) or 'undeclared topics'}",
-                    )
+                    raise no_commit(writer, topics)
                 await log.append(Forgot(topics))
 
             await self._writers.on_log(writer, forget)
@@ -237,10 +227,7 @@ class Staging:
         held = {batch: await read_batch(self._space, writer, batch) for batch in batches}
         if not force and any(staged.stages for staged in held.values()):
             size = sum(staged.batch.size_bytes for staged in held.values())
-            raise PenstockError(
-                ErrorKind.STAGE_CONFLICT,
-                f"writer {writer} is staging {len(batches)} batches ({size} bytes); abort them first",
-            )
+            raise still_staging(writer, len(batches), size)
         for batch in batches:
             await self._space.delete(self._space.batch_of(writer, batch), force=True)
         await self._writers.leave(writer)

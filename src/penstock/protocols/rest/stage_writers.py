@@ -1,0 +1,174 @@
+"""The writers that stage (docs/decisions/0018): which there are, what is known of one, and the topics they begin with."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from penstock.broker.capability import Capability
+from penstock.broker.staging import Caller as StagingCaller
+from penstock.model.errors import ErrorKind
+from penstock.model.names import TopicName, check_local
+from penstock.model.stage import Writer
+from penstock.protocols.caller import Caller
+from penstock.protocols.context import ServerContext
+from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.operations import ALWAYS as LISTING
+from penstock.protocols.http.operations import Table
+from penstock.protocols.http.params import Parameter, Params
+from penstock.protocols.load import network_of
+
+from .operations import ALWAYS, FLAG
+from .stage_shapes import (
+    CommittedTarget,
+    ForgetAnswer,
+    ListedWriter,
+    OpenAnswer,
+    OpenRequest,
+    OpenTopic,
+    StagedBatch,
+    WriterAnswer,
+    WritersAnswer,
+    copied,
+)
+
+Names = Mapping[str, str]
+
+WRITERS_LISTED: Final = 100  # in one answer, unless the request says otherwise
+WRITERS_LISTED_MAX: Final = 1_000
+
+_open_request: Final = msgspec.json.Decoder(OpenRequest)
+
+WRITER: Final = "/stages/{writer}"
+JSON: Final = (*ALWAYS, ErrorKind.NOT_SUPPORTED, ErrorKind.BAD_JSON, ErrorKind.TOO_LARGE)
+ABORTING: Final = (*ALWAYS, ErrorKind.NOT_SUPPORTED, ErrorKind.STAGE_CONFLICT)
+_LIST: Final = (
+    Parameter("after", "Only writers whose names come after this one."),
+    Parameter("max_writers", "At most so many.", {"type": "integer", "minimum": 1, "default": 100}),
+)
+_FORGET: Final = (
+    Parameter(
+        "topics",
+        "A topic of the set; several are given one by one, and none at all as an empty one.",
+        {"type": "array", "items": {"type": "string"}},
+    ),
+    Parameter("force", "Drop what the writer has staged.", FLAG),
+)
+
+operations: Final = Table("stage")
+
+
+@operations.on(
+    "GET",
+    "/stages",
+    summary="The writers, with their last commits: those of the role, or all for a superuser.",
+    parameters=_LIST,
+    answer=WritersAnswer,
+    errors=(*LISTING, ErrorKind.NOT_SUPPORTED),
+)
+async def writers(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> WritersAnswer:
+    staging = context.broker.staging
+    params = Params(exchange.scope["query_string"], _LIST)
+    most = params.number("max_writers", most=WRITERS_LISTED_MAX) or WRITERS_LISTED
+    found, more = await staging.writers(staging_caller(caller, exchange), params.text("after") or "", most)
+    return WritersAnswer(
+        writers=[
+            ListedWriter(
+                writer=writer.name,
+                owner=writer.owner,
+                at=writer.at,
+                targets=copied(targets, list[CommittedTarget]),
+                staged_batches=len(staging.batches(writer.name)),
+                staged_bytes=staging.size_of(writer.name),
+            )
+            for writer, targets in found
+        ],
+        next=found[-1][0].name if more and found else None,
+    )
+
+
+@operations.on(
+    "POST",
+    "/stages",
+    summary="Name the topics that are about to be published to, staged or at once.",
+    request=OpenRequest,
+    answer=OpenAnswer,
+    errors=(*JSON, ErrorKind.TOPIC_NOT_FOUND, ErrorKind.PARTITION_NOT_FOUND, ErrorKind.TOPIC_TERMINATED),
+)
+async def open_topics(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> OpenAnswer:
+    wanted = await exchange.json(_open_request, context.limits.max_request_bytes)
+    given = [TopicName.parse(text) for text in wanted.topics]
+    for name in given:
+        caller.may_produce(name)
+    topics = context.broker.topics
+    found: list[OpenTopic] = []
+    for name in given:
+        for topic in await topics.all_of(name):
+            topic.check_open()
+        found.append(OpenTopic(topic=str(name), partitions=topics.partitions(name)))
+    return OpenAnswer(
+        topics=found,
+        staged=Capability.STAGED_PUBLISH in context.broker.capabilities,
+        max_part_bytes=context.limits.max_request_bytes,
+        max_message_bytes=context.broker.settings.max_message_bytes,
+    )
+
+
+@operations.on(
+    "GET",
+    WRITER,
+    summary="A writer's last commits, and what it has staged.",
+    answer=WriterAnswer,
+    errors=(*ALWAYS, ErrorKind.NOT_SUPPORTED),
+)
+async def status(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> WriterAnswer:
+    staging, name = context.broker.staging, writer_of(names)
+    caller.may_produce_somewhere()
+    found = await staging.writer(name, staging_caller(caller, exchange))
+    writer, targets = found or (Writer(name, "", "", 0), [])
+    return WriterAnswer(
+        writer=name,
+        owner=writer.owner,
+        at=writer.at,
+        targets=copied(targets, list[CommittedTarget]),
+        staged=[StagedBatch.of(batch, held) for batch, held in staging.batches(name).items()],
+    )
+
+
+@operations.on(
+    "DELETE",
+    WRITER,
+    summary="Forget a writer, or its last commit to a set of topics: a batch that comes again is new then.",
+    description="A writer that has something staged is not forgotten, unless `force` drops that, too.",
+    parameters=_FORGET,
+    answer=ForgetAnswer,
+    errors=(*ABORTING, ErrorKind.NOT_FOUND),
+)
+async def forget(context: ServerContext, caller: Caller, names: Names, exchange: Exchange) -> ForgetAnswer:
+    name = writer_of(names)
+    caller.may_produce_somewhere()
+    params = Params(exchange.scope["query_string"], _FORGET)
+    given = params.texts("topics")
+    topics = None if given is None else [TopicName.parse(text) for text in given if text]
+    await context.broker.staging.forget(
+        name, staging_caller(caller, exchange), topics, force=params.flag("force")
+    )
+    forgotten = None if topics is None else sorted({str(topic.base) for topic in topics})
+    return ForgetAnswer(forgotten=name, topics=forgotten)
+
+
+def writer_of(names: Names) -> str:
+    """The writer that a path names; raises BAD_PARAMETER for a name that is none."""
+    return check_local("writer", names["writer"])
+
+
+def staging_caller(caller: Caller, exchange: Exchange) -> StagingCaller:
+    """The caller for staging: its role, or where authentication is off the address that it comes from."""
+    address = (exchange.scope.get("client") or ("",))[0]
+    return StagingCaller(
+        role=caller.role or "",
+        origin=caller.role or f"address {network_of(address)}",
+        superuser=caller.is_super,
+        may_produce=caller.may_produce,
+        forbidden=caller.forbidden_writer,
+    )
