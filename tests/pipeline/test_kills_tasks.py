@@ -56,7 +56,9 @@ def test_tasks_that_end_in_the_middle(spark: SparkSession, tmp_path: Path) -> No
         # Reading is cut off too: the first answers with entries end in the middle.
         cuts = [proxy.at(r"GET /topics/\S+/messages", when="after") for _ in range(3)]
         runs = []
-        for file in copying.write(tmp_path, rows=COUNT // 2, python="steps:{name}"):
+        # Else the few messages of both partitions would share a task.
+        source = "min_partitions = 2"
+        for file in copying.write(tmp_path, rows=COUNT // 2, source=source, python="steps:{name}"):
             runs.append(pipeline(file, spark, url=proxy.url).start(once=True))
         for run in runs:
             assert run.await_termination(WAIT_S)
