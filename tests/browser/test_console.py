@@ -215,7 +215,7 @@ def test_schemas_are_compared_checked_and_registered(page: Page) -> None:
     page.get_by_label("Definition").fill(json.dumps(draft))
     page.get_by_role("button", name="Check whether it may follow").click()
     expect(page.get_by_text("It may follow (FULL)")).to_be_visible()
-    page.get_by_label("Do").select_option("register")
+    page.get_by_label("What to do").select_option("register")
     page.get_by_role("button", name="Register").click()
     expect(page.locator(".diff .new").first).to_contain_text('"name": "note"', ignore_case=True)
     page.screenshot(path=OUTPUT / "schemas.png")
