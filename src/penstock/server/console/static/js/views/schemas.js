@@ -27,7 +27,7 @@ export function Schemas({ name, reload }) {
       <div>
         ${versions.length === 0
           ? html`<${Empty} title="No schema yet"><p>Messages without one are bytes. Register the first version below, or publish with a schema.</p></${Empty}>`
-          : html`<${Versions} versions=${versions} />`}
+          : html`<${Versions} key=${versions.length} versions=${versions} />`}
         <${Draft} name=${name} newest=${versions.at(-1)} changed=${changed} />
       </div>`}</${Loaded}>`;
 }
