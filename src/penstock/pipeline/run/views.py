@@ -196,7 +196,7 @@ def load_callable(folder: Path, text: str, where: str) -> Any:
     PipelineError, which names the place.
     """
     module_name, _, name = text.partition(":")
-    with _first(folder):
+    with first_on_path(folder):
         try:
             module = importlib.import_module(module_name)
         except ImportError as error:
@@ -217,7 +217,8 @@ def load_callable(folder: Path, text: str, where: str) -> Any:
 
 
 @contextmanager
-def _first(folder: Path) -> Iterator[None]:
+def first_on_path(folder: Path) -> Iterator[None]:
+    """Look for modules in a folder first."""
     sys.path.insert(0, str(folder))
     try:
         yield
