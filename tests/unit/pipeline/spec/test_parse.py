@@ -319,7 +319,9 @@ def test_state_that_is_given_as_a_url_is_refused_as_in_the_file(tmp_path: Path, 
     )
 
 
-def test_state_is_given_relative_to_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_is_given_relative_to_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "p.toml"
     file.write_text(LEAST)
     (tmp_path / "here").mkdir()
