@@ -19,7 +19,6 @@ from penstock.protocols.http.exchange import Exchange
 from penstock.protocols.http.long_poll import LongPoll
 from penstock.protocols.http.operations import ALWAYS, Table
 from penstock.protocols.http.params import Parameter, Params
-from penstock.protocols.rest.cut import cut_value
 from penstock.protocols.rest.partition import Answered, Messages, log_of
 from penstock.protocols.rest.parts import Bounds
 from penstock.protocols.rest.services import Services
@@ -66,7 +65,7 @@ class Tail:
             await answered.wait(_READ_BYTES)
             count, texts = await self._newest(messages, share)
             event.count += count
-            event.messages += [msgspec.Raw(cut_value(text, VALUE_MAX).encode()) for text in texts]
+            event.messages += [msgspec.Raw(text.encode()) for text in texts]
             answered.count(0)
         del event.messages[SHOWN_MAX:]
         return event
@@ -168,9 +167,8 @@ async def _logs(rest: Services, topic: TopicName) -> list[Topic]:
 
 
 def _from_now(rest: Services, topic: TopicName, log: Topic) -> Messages:
-    return Messages(
-        log, rest.decoding, Values(rest.broker.schemas, topic), log.next_offset, Bounds(None, None)
-    )
+    values = Values(rest.broker.schemas, topic)
+    return Messages(log, rest.decoding, values, log.next_offset, Bounds(None, None), VALUE_MAX)
 
 
 (OPERATION,) = table
