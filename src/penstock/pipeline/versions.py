@@ -6,12 +6,15 @@ the newest message is. Spark 4.1 has a class for streams that are written by Arr
 Nothing of Arrow is imported here before it is asked for: a driver that starts has no use for it.
 """
 
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
     from pyspark.sql import types as t
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
     from pyspark.sql.streaming.datasource import (
@@ -73,6 +76,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "arrow_schema",
     "arrow_type",
+    "map_in_arrow",
 ]
 
 VERSION: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
@@ -98,3 +102,10 @@ def arrow_type(kind: "t.DataType") -> "pa.DataType":
     from pyspark.sql.pandas.types import to_arrow_type
 
     return to_arrow_type(kind, **_UTC)
+
+
+def map_in_arrow(frame: "DataFrame", function: Callable[..., Any], schema: str) -> "DataFrame":
+    """`mapInArrow`, for which PySpark asks for pandas, and warns of pandas 3, although it uses neither."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        return frame.mapInArrow(function, schema)
