@@ -142,7 +142,9 @@ class MemoryStages:
     @at_once
     def list_targets(self, writer: str) -> list[Target]:
         by = self._commits.get(writer, {})
-        found = sorted(by.values(), key=lambda each: msgspec.json.encode(each.topics or ""))
+        found = sorted(
+            by.values(), key=lambda each: b"" if each.topics is None else msgspec.json.encode(each.topics)
+        )
         return [commit.target for commit in found if commit.batch != FORGOTTEN]
 
     @at_once
