@@ -3,6 +3,7 @@ process a quarter of a second of processor, and every stream and every planning 
 
 import http.client
 import json
+import ssl
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit
@@ -16,7 +17,13 @@ from .entries import connect
 JSON: Final = "application/json"
 
 # How a connection fails that the server has closed while it was not in use.
-_CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+_CLOSED: Final = (
+    http.client.RemoteDisconnected,
+    ConnectionResetError,
+    BrokenPipeError,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+)
 
 
 class Caller(Protocol):
@@ -31,7 +38,8 @@ class Caller(Protocol):
 
 
 class Calls:
-    """One call at a time; to be used as a context manager."""
+    """One call at a time; to be used as a context manager. A call is made again where the connection had been closed: all
+    that pipelines ask may be asked twice, see `Stages`."""
 
     def __init__(self, access: Access, timeout_s: float = TIMEOUT_S) -> None:
         self._access = access
@@ -81,7 +89,7 @@ class Calls:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise unreachable(self.url, error) from error
-        if status >= 400:
+        if status >= 300:  # nothing here answers from elsewhere
             raise refusal(status, answer)
         if not answer:
             return None
