@@ -21,7 +21,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.http.retry import retrying
-from penstock.pipeline.versions import DataSourceStreamArrowWriter, Feature, check
+from penstock.pipeline.versions import DataSourceStreamArrowWriter
 
 from . import partitioning, schema
 from .compaction import compact
@@ -153,7 +153,6 @@ class StreamWriter(TableSink, DataSourceStreamArrowWriter):
     def __init__(
         self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
     ) -> None:
-        check(Feature.STREAM_WRITER)
         super().__init__(given, columns, overwrite=overwrite, suffix=suffix)
 
 

@@ -16,12 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
-from penstock.pipeline import versions
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.options import lookup_options, source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
 from penstock.pipeline.spec.times import mentions, windows_of
-from penstock.pipeline.versions import Feature
 
 from .causes import spark_sentence
 from .checks import DEAD, WHY, dead_column, dropped, makes_dead_letters, passed, rejects, warned, with_reasons
@@ -70,7 +68,6 @@ def build_views(spec: Spec, spark: SparkSession, watermark: BatchWatermark) -> d
 
 def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
     """A session of the pipeline's own beside a given one: its own views and settings, the same Spark."""
-    versions.check(Feature.PIPELINES)
     mine = spark.newSession()
     for key, value in {**_CONF, **spec.spark}.items():
         # The others belong to Spark as a whole, and are set where it is started.
