@@ -3,6 +3,7 @@ process a quarter of a second of processor, and every stream and every planning 
 
 import http.client
 import json
+import ssl
 import threading
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -17,7 +18,13 @@ from .entries import connect
 JSON: Final = "application/json"
 
 # How a connection fails that the server has closed while it was not in use.
-_CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+_CLOSED: Final = (
+    http.client.RemoteDisconnected,
+    ConnectionResetError,
+    BrokenPipeError,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+)
 
 
 class Caller(Protocol):
@@ -32,7 +39,10 @@ class Caller(Protocol):
 
 
 class Calls:
-    """One call at a time: those of other threads wait. To be used as a context manager."""
+    """One call at a time: those of other threads wait. To be used as a context manager.
+
+    A call is made again where the connection had been closed: all that pipelines ask may be asked twice, see `Stages`.
+    """
 
     def __init__(self, access: Access, timeout_s: float = TIMEOUT_S) -> None:
         self._access = access
@@ -76,7 +86,7 @@ class Calls:
                 status, answer = self._exchanged(method, target, body, headers)
         except (OSError, http.client.HTTPException) as error:
             raise unreachable(self.url, error) from error
-        if status >= 400:
+        if status >= 300:  # nothing here answers from elsewhere
             raise refusal(status, answer)
         if not answer:
             return None

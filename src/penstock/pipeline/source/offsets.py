@@ -75,19 +75,19 @@ def parse_where(option: str, text: str) -> Where:
 
 def parse_times(option: str, text: str) -> ListedTimes:
     """Times in ms since the epoch from JSON, by full topic name."""
-    found = parse(option, text)
+    found = parse(option, text, "")
     if any(ms < 0 for times in found.values() for ms in times.values()):
         raise PipelineError(f"option {option}: a time is ms since the epoch, from 0 on")
     return ListedTimes(found)
 
 
-def parse(option: str, text: str) -> dict[str, dict[int, int]]:
-    """Offsets from JSON, by full topic name."""
+def parse(option: str, text: str, other: str = "earliest, latest or ") -> dict[str, dict[int, int]]:
+    """Offsets, or times, from JSON, by full topic name; `other` is what else might be said."""
     try:
         raw = msgspec.json.decode(text, type=dict[str, dict[int, int]])
     except msgspec.DecodeError as error:
         raise PipelineError(
-            f'option {option}: expected earliest, latest or JSON like {{"topic": {{"0": 123}}}} ({error})'
+            f'option {option}: expected {other}JSON like {{"topic": {{"0": 123}}}} ({error})'
         ) from None
     found: dict[str, dict[int, int]] = {}
     for name, partitions in raw.items():

@@ -58,6 +58,15 @@ def test_a_new_connection_that_breaks_is_said() -> None:
         assert url in raised.value.message
 
 
+def test_what_answers_from_elsewhere_is_refused() -> None:
+    with (
+        serving([b"307 Temporary Redirect|"]) as (url, _),
+        Calls(Access(url=url)) as calls,
+        pytest.raises(RemoteError, match="HTTP status 307"),
+    ):
+        calls.call("POST", "/a")
+
+
 def test_refusals_and_what_is_no_json() -> None:
     answers = [b'404 Not Found|{"error_code": 40402, "message": "no such thing"}', b"200 OK|<html>"]
     with serving(answers) as (url, _), Calls(Access(url=url)) as calls:

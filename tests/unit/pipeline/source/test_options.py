@@ -39,6 +39,8 @@ def test_times_by_partition() -> None:
     assert parse_options(URL | {"subscribe": "t"} | by_time).start == ListedTimes({str(T): {0: 4}})
     with pytest.raises(PipelineError, match="startingOffsets and startingOffsetsByTimestamp exclude"):
         parse_options(URL | {"subscribe": "t", "startingOffsets": "latest"} | by_time)
+    with pytest.raises(PipelineError, match="startingOffsetsByTimestamp: expected JSON like"):
+        parse_options(URL | {"subscribe": "t", "startingOffsetsByTimestamp": "earliest"})
 
 
 def test_topics() -> None:
