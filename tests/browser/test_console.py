@@ -120,6 +120,40 @@ def test_messages_of_all_partitions_come_together(page: Page) -> None:
     expect(page).to_have_url(re.compile("partition=1"))
 
 
+def test_what_a_message_holds_stays_text_and_large_values_come_on_demand(page: Page, server: Address) -> None:
+    name, markup = "a<b onclick=1>", "<img src=x onerror=\"document.title='broken'\">"
+    sizes: list[int] = []
+    page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))))
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        messages = [
+            {"value": markup, "key": markup, "properties": {markup: markup}},
+            {"value": "x" * 3_000_000},
+        ]
+        body = {"messages": messages}
+        assert client.post(f"/topics/public/default/{quote(name)}", json=body).status_code == 200
+        subscription = (
+            f"/admin/v2/persistent/public/default/{quote(name)}/subscription/{quote(markup, safe='')}"
+        )
+        assert client.put(subscription, json="earliest").status_code == 204
+    page.goto(view(name))
+    rows = page.locator("table.messages > tbody > tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1)).to_contain_text(markup)
+    assert max(sizes) < 100_000
+    rows.nth(1).get_by_role("button").click()
+    expect(page.locator(".message dl")).to_contain_text(markup)
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    rows.nth(0).get_by_role("button").click()
+    page.get_by_role("button", name="Load the whole value (2.9 MiB)").click()
+    expect(page.get_by_role("button", name="Copy the value")).to_be_visible()
+    assert page.locator(".message pre.value").evaluate("each => each.textContent.length") == 3_000_000
+    page.get_by_role("button", name="Bytes").click()
+    expect(page.get_by_text("The first 4,096 bytes.")).to_be_visible()
+    page.goto(view(name, "subscriptions"))
+    expect(page.get_by_role("link", name=markup)).to_be_visible()
+    assert page.locator("img").count() == 0
+
+
 def test_what_is_published_appears_in_the_live_view(page: Page, server: Address) -> None:
     page.goto(view("parts", "live"))
     expect(page.get_by_text("Waiting for messages")).to_be_visible()
@@ -215,9 +249,9 @@ def test_schemas_are_compared_checked_and_registered(page: Page) -> None:
     page.get_by_label("Definition").fill(json.dumps(draft))
     page.get_by_role("button", name="Check whether it may follow").click()
     expect(page.get_by_text("It may follow (FULL)")).to_be_visible()
-    page.get_by_label("Do").select_option("register")
+    page.get_by_label("What to do").select_option("register")
     page.get_by_role("button", name="Register").click()
-    expect(page.locator(".diff .new").first).to_contain_text('"name": "note"', ignore_case=True)
+    expect(page.locator(".diff .new", has_text='"name": "note"')).to_be_visible()
     page.screenshot(path=OUTPUT / "schemas.png")
 
 

@@ -9,6 +9,7 @@ const { makeFilter, parsePath } = await import(new URL("filter.js", modules));
 const { misfit } = await import(new URL("avro.js", modules));
 const { sideBySide } = await import(new URL("diff.js", modules));
 const { adminPath, curl, parseTopic, restPath, shortTopic } = await import(new URL("api.js", modules));
+const { Backwards } = await import(new URL("reading.js", modules));
 const { eventOf } = await import(new URL("stream.js", modules));
 const { bytes, oneLine, rate } = await import(new URL("format.js", modules));
 
@@ -78,4 +79,22 @@ test("numbers are short", () => {
   assert.equal(rate(0), "0");
   assert.equal(rate(1234567), "1.2M");
   assert.equal(oneLine("x".repeat(400)).length, 301);
+});
+
+test("newest first passes over offsets that are nobody's, and ends", async () => {
+  const there = [...Array.from({ length: 30 }, (_, each) => each), ...Array.from({ length: 20 }, (_, each) => 1_000_000 + 7 * each)];
+  let asked = 0;
+  globalThis.fetch = async (url) => {
+    asked += 1;
+    const values = Object.fromEntries(new URL(url, "http://here").searchParams);
+    const body = url.includes("/offsets")
+      ? { earliest: 0, latest: 1_200_000 }
+      : { messages: there.filter((each) => each >= values.offset && each < values.end_offset).slice(0, Math.min(7, values.max_messages)).map((offset) => ({ offset })) };
+    return new Response(JSON.stringify(body), { headers: { "content-type": "application/json" } });
+  };
+  const reader = new Backwards("persistent://a/b/c", 0, {}, undefined);
+  const found = [];
+  for (let page = await reader.next(10); page !== null; page = await reader.next(10)) found.push(...page.map((each) => each.offset));
+  assert.deepEqual(found, [...there].reverse());
+  assert.ok(asked < 100, `${asked} requests`);
 });

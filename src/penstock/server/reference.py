@@ -16,6 +16,7 @@ from penstock.protocols.rest.stages import OPERATIONS as STAGES
 from penstock.protocols.websocket import asyncapi as websocket
 
 from .console.operations import OPERATIONS as CONSOLE
+from .console.tail import OPERATION as TAIL
 from .examples import EXAMPLES
 
 _HEALTH: Final = (
@@ -47,7 +48,7 @@ _HEALTH: Final = (
 
 def openapi(context: ServerContext) -> dict[str, Any]:
     """The OpenAPI document."""
-    declared = (*OPERATIONS, *STAGES, *KAFKA_REST, *ADMIN, *CONSOLE, *_HEALTH)
+    declared = (*OPERATIONS, *STAGES, *KAFKA_REST, *ADMIN, *CONSOLE, TAIL, *_HEALTH)
     made = document(
         context,
         [structs.replace(each, example=EXAMPLES.get((each.method, each.path))) for each in declared],

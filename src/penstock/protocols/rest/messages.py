@@ -49,6 +49,7 @@ class ReadMessage(
         "redelivery_count": "redeliveryCount",
         "request_timeout_ms": "requestTimeoutMillis",
         "request_deadline": "requestDeadline",
+        "value_size": "valueSize",
     },
 ):
     """A message as read; times are ms since the epoch. `requestTimeoutMillis` and `requestDeadline` show that
@@ -73,6 +74,7 @@ class ReadMessage(
     request_deadline: int | UnsetType = UNSET
     error_code: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
+    value_size: int | UnsetType = UNSET  # of one that was cut, bytes of JSON
 
 
 class SchemaShape(msgspec.Struct):

@@ -17,6 +17,7 @@ from penstock.protocols.http.params import Parameter, Params
 from penstock.protocols.transport import COUNTED
 from penstock.protocols.values import Values
 
+from .cut import cut_value
 from .encoding import Encoding, Shown
 from .operations import NUMBER
 from .parts import Bounds, Decoding, Part
@@ -76,12 +77,21 @@ async def id_at(topic: Log, offset: int) -> str | None:
 
 
 class Messages:
-    """The messages of a partition from the offset `at` on, within `bounds`."""
+    """The messages of a partition from the offset `at` on, within `bounds`; values longer than `value_max` are cut."""
 
-    def __init__(self, topic: Topic, decoding: Decoding, values: Values, at: int, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        decoding: Decoding,
+        values: Values,
+        at: int,
+        bounds: Bounds,
+        value_max: int | None = None,
+    ) -> None:
         self.topic = topic
         self.at = at
         self.bounds = bounds
+        self._value_max = value_max
         self._decoding = decoding
         self._encoding = Encoding(decoding, values)
 
@@ -111,7 +121,10 @@ class Messages:
                 self.at = at
                 break
             self.at = max(at, until)
-        return self._encoding.encode(parts)
+        shown = self._encoding.encode(parts)
+        if self._value_max is not None:
+            shown.texts = [cut_value(text, self._value_max) for text in shown.texts]
+        return shown
 
 
 class Answered:

@@ -30,6 +30,11 @@ READ: Final = (
     TIMEOUT,
     *BOUNDS,
     Parameter("include_schema", "Name the schemas that occur.", FLAG),
+    Parameter(
+        "max_value_bytes",
+        "Of a value that takes more in JSON, give only a text of how it begins; `valueSize` is then its size.",
+        NUMBER,
+    ),
     Parameter("follow", f"With `{LINES}`: go on when the end is reached.", FLAG),
     Parameter("Last-Event-ID", f"With `{EVENTS}`: start after this one.", where="header"),
 )
@@ -90,8 +95,9 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
     values = Values(rest.broker.schemas, target.topic, form=form_of(params))
     messages_max = params.number("max_messages")
     bytes_max = params.number("max_bytes")
+    value_max = params.number("max_value_bytes")
     if kind != "json":
-        following = Messages(topic, rest.decoding, values, start, Bounds(messages_max, bytes_max))
+        following = Messages(topic, rest.decoding, values, start, Bounds(messages_max, bytes_max), value_max)
         follow = params.flag("follow") or kind == EVENTS
         async with LongPoll(rest.polls, exchange) as poll:
             poll.watch(caller, allowed)
@@ -107,7 +113,7 @@ async def messages(rest: Services, caller: Caller, target: Target, exchange: Exc
         min(messages_max or DEFAULT_MESSAGES, limits.max_read_messages),
         min(bytes_max or limits.max_read_bytes, limits.max_read_bytes),
     )
-    page = Messages(topic, rest.decoding, values, start, bounds)
+    page = Messages(topic, rest.decoding, values, start, bounds, value_max)
     answered = Answered(exchange)
     try:
         parts: list[bytes] = []

@@ -10,9 +10,12 @@ from penstock.protocols.caller import Caller
 from penstock.protocols.context import ServerContext
 from penstock.protocols.http.answers import Answer, Dialect, not_allowed
 from penstock.protocols.http.exchange import Exchange
+from penstock.protocols.http.operations import Operation
 from penstock.protocols.http.params import Params
+from penstock.protocols.rest.services import Services as RestServices
 from penstock.server.metrics.pipelines import Pipelines
 
+from . import tail
 from .assets import STATIC, Assets
 from .history import History
 from .operations import OPERATIONS, Services
@@ -22,12 +25,13 @@ _BY_PATH: Final = {operation.path: operation for operation in OPERATIONS}
 
 
 class ConsoleEndpoint:
-    """The console of one server; off without a `history`."""
+    """The console of one server; off without a `history`. `rest` is what streams share with the REST endpoint."""
 
-    def __init__(self, context: ServerContext, history: History | None) -> None:
+    def __init__(self, context: ServerContext, history: History | None, rest: RestServices) -> None:
         self.assets = Assets()
         self.enabled = history is not None
         self._context = context
+        self._rest = rest
         self._services = None if history is None else Services(history, Pipelines(context.broker))
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -46,6 +50,9 @@ class ConsoleEndpoint:
             raise PenstockError(ErrorKind.NOT_FOUND, "the console is off: console.enabled")
         elif path in (PATH, f"{PATH}/"):
             await self.assets.page(exchange)
+        elif path == tail.PATH and exchange.method == "GET":
+            caller, params = await self._admit(exchange, tail.OPERATION)
+            await tail.tail(self._rest, caller, exchange, params)
         elif path in _BY_PATH:
             await self._answer(exchange, path, self._services)
         else:
@@ -53,7 +60,10 @@ class ConsoleEndpoint:
 
     async def _answer(self, exchange: Exchange, path: str, services: Services) -> None:
         operation = _BY_PATH[path]
-        caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
-        params = Params(exchange.scope["query_string"], operation.parameters)
+        caller, params = await self._admit(exchange, operation)
         body = await operation.handler(caller, services, params)
         await exchange.give(Answer(body=body, headers={"cache-control": "no-store"}))
+
+    async def _admit(self, exchange: Exchange, operation: Operation) -> tuple[Caller, Params]:
+        caller = await Caller.admit(self._context, exchange.authorization, exchange.scope)
+        return caller, Params(exchange.scope["query_string"], operation.parameters)

@@ -1,18 +1,23 @@
 // One message, whole: its metadata, its value by its schema, and its bytes.
 import { curl, get, partitionPath } from "../api.js";
-import { pretty, time } from "../format.js";
+import { bytes as size, count, pretty, time } from "../format.js";
 import { useLoad } from "../hooks.js";
 import { html, useState } from "../lib.js";
-import { Command, Copy, Problem } from "../ui.js";
+import { Action, Command, Copy, Problem } from "../ui.js";
 
-// The request that reads just this message.
+const BASE64_MAX = 6144; // characters: 4,608 bytes
+
+// The request that reads this message: without offsets, those that were published with it, too.
 const wanted = (message) =>
   message.offset == null
-    ? { publish_time: message.publishTime, max_messages: 1 }
+    ? { publish_time: message.publishTime, max_messages: 1000 }
     : { offset: message.offset, end_offset: message.offset + 1, max_messages: 1 };
 
 export function Message({ name, message, href }) {
   const [raw, setRaw] = useState(false);
+  const [whole, setWhole] = useState(null);
+  const cut = message.valueSize != null && whole === null;
+  const value = whole === null ? message.value : whole.value;
   const path = partitionPath(name, message.partition);
   const properties = Object.entries(message.properties ?? {});
   return html`
@@ -32,24 +37,29 @@ export function Message({ name, message, href }) {
       <div class="buttons" role="group" aria-label="Shown as">
         <button type="button" class="small" aria-pressed=${!raw} onClick=${() => setRaw(false)}>Value</button>
         <button type="button" class="small" aria-pressed=${raw} onClick=${() => setRaw(true)}>Bytes</button>
-        <${Copy} text=${pretty(message.value) ?? ""} label="Copy the value" />
+        <${Copy} text=${pretty(value) ?? ""} label=${cut ? "Copy what is shown" : "Copy the value"} />
+        ${cut && html`<${Action} label=${`Load the whole value (${size(message.valueSize)})`} action=${async () => setWhole(await load(path, message))} />`}
         <a href=${href}>Link to this message</a>
       </div>
       ${message.error && html`<p class="problem">${message.error}</p>`}
-      ${raw ? html`<${Raw} path=${path} message=${message} />` : html`<pre class="value"><code>${pretty(message.value) ?? "null"}</code></pre>`}
+      ${raw ? html`<${Raw} path=${path} message=${message} />` : html`<pre class="value"><code>${pretty(value) ?? "null"}${cut ? "…" : ""}</code></pre>`}
       <${Command} text=${curl("GET", `${path}/messages`, { values: wanted(message) })} />
     </article>`;
 }
 
+async function load(path, message, more, signal) {
+  const answer = await get(`${path}/messages`, { ...wanted(message), ...more }, signal);
+  const found = answer.messages.find((each) => each.messageId === message.messageId);
+  if (!found) throw new Error("The message is no longer there.");
+  return found;
+}
+
 function Raw({ path, message }) {
-  const load = useLoad(async (signal) => {
-    const answer = await get(`${path}/messages`, { ...wanted(message), encoding: "base64" }, signal);
-    return answer.messages.find((each) => each.messageId === message.messageId) ?? answer.messages[0];
-  }, [message.messageId]);
-  if (load.error) return html`<${Problem} error=${load.error} />`;
-  if (!load.value) return html`<p class="loading">Loading the bytes …</p>`;
-  const bytes = Uint8Array.from(atob(load.value.value ?? ""), (each) => each.charCodeAt(0));
-  return html`<pre class="value"><code>${hexDump(bytes.subarray(0, 4096))}</code></pre>${bytes.length > 4096 && html`<p class="dim">The first 4,096 of ${bytes.length} bytes.</p>`}`;
+  const found = useLoad((signal) => load(path, message, { encoding: "base64", max_value_bytes: BASE64_MAX }, signal), [message.messageId]);
+  if (found.error) return html`<${Problem} error=${found.error} />`;
+  if (!found.value) return html`<p class="loading">Loading the bytes …</p>`;
+  const bytes = Uint8Array.from(atob(found.value.value ?? ""), (each) => each.charCodeAt(0)).subarray(0, 4096);
+  return html`<pre class="value"><code>${hexDump(bytes)}</code></pre>${found.value.valueSize && html`<p class="dim">The first ${count(bytes.length)} bytes.</p>`}`;
 }
 
 export function hexDump(bytes) {

@@ -27,7 +27,7 @@ export function Schemas({ name, reload }) {
       <div>
         ${versions.length === 0
           ? html`<${Empty} title="No schema yet"><p>Messages without one are bytes. Register the first version below, or publish with a schema.</p></${Empty}>`
-          : html`<${Versions} versions=${versions} />`}
+          : html`<${Versions} key=${versions.length} versions=${versions} />`}
         <${Draft} name=${name} newest=${versions.at(-1)} changed=${changed} />
       </div>`}</${Loaded}>`;
 }
@@ -66,10 +66,10 @@ function Draft({ name, newest, changed }) {
   return html`
     <h2>A draft</h2>
     <${Form} submit=${action === "check" ? "Check whether it may follow" : "Register"} action=${submitted}>
-      <${Field} label="Do"><select name="action" value=${action} onChange=${(event) => setAction(event.target.value)}>
+      <${Field} label="What to do"><select name="action" value=${action} onChange=${(event) => setAction(event.target.value)}>
         <option value="check">check the compatibility</option><option value="register">register a new version</option></select></${Field}>
       <${Field} label="Type"><select name="type">${TYPES.map((each) => html`<option key=${each} value=${each} selected=${each === (newest?.type ?? "AVRO")}>${each}</option>`)}</select></${Field}>
-      <${Field} label="Definition"><textarea name="schema" rows="10" spellcheck="false">${newest ? definition(newest) : ""}</textarea></${Field}>
+      <${Field} label="Definition"><textarea name="schema" rows="10" spellcheck=${false}>${newest ? definition(newest) : ""}</textarea></${Field}>
     </${Form}>
     ${verdict && html`<p class=${verdict.compatibility ? "done" : "problem"} role="status">
       ${verdict.compatibility ? "It may follow" : "It may not follow"} (${verdict.schemaCompatibilityStrategy})${verdict.reason ? `: ${verdict.reason}` : "."}</p>`}`;
