@@ -98,8 +98,8 @@ class KafkaPolicies(Policies):
 
     def learn_defaults(self, configs: Mapping[str, str]) -> None:
         """What Kafka's brokers keep of a topic that no policy says anything of, by the configuration of such a topic."""
-        retention = retention_of(configs)
-        self._defaults = msgspec.structs.replace(self._defaults, retention=retention)
+        if RETENTION_MS in configs:  # else it may not be seen
+            self._defaults = msgspec.structs.replace(self._defaults, retention=retention_of(configs))
 
     def configs(self, name: TopicName) -> dict[str, str]:
         """What Kafka is told of a topic's policies when it is created."""

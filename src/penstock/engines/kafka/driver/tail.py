@@ -5,6 +5,7 @@ While the loop works at a batch, the next one gathers in librdkafka, within its 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from queue import SimpleQueue
 from threading import Semaphore, Thread
@@ -25,6 +26,8 @@ FETCH_WAIT_MS: Final = (
     250  # the broker's where nothing comes; what is followed then is asked for with the next request
 )
 AHEAD_KB: Final = 16_384  # that librdkafka holds for the loop, about
+ASK_S: Final = 0.5  # for the leaders of a topic, at most
+MET_MAX: Final = 10_000  # topics that are remembered
 
 STALE_MAX: Final = (
     2  # batches with records of a log that was just left: one waits for the loop, and the thread has one
@@ -62,6 +65,7 @@ class TailReader:
         self._closed = False
         self._followers: dict[At, Follower] = {}
         self._assigned: set[At] = set()  # the thread's
+        self._met: set[str] = set()  # the thread's: topics that the consumer knows
         self._wanted: SimpleQueue[tuple[Work, Callable[[], None] | None, asyncio.Future[None]]] = (
             SimpleQueue()
         )
@@ -73,6 +77,7 @@ class TailReader:
 
         def assign(consumer: Consumer) -> None:
             self._unassign(consumer, place)
+            self._meet(consumer, place[0])
             consumer.incremental_assign(target)
             self._assigned.add(place)
 
@@ -129,6 +134,18 @@ class TailReader:
             except KafkaException as failed:
                 error = failed
             self._loop.call_soon_threadsafe(_answer, future, error, then)
+
+    def _meet(self, consumer: Consumer, topic: str) -> None:
+        """Have librdkafka learn where a topic is: it looks at those that it does not know once a second only.
+
+        The answer comes behind a fetch that waits. So where several are to be followed at once, none waits for the others.
+        """
+        if topic not in self._met and self._wanted.empty():
+            with suppress(KafkaException):  # else it learns it by itself
+                consumer.list_topics(topic, ASK_S)
+        if len(self._met) >= MET_MAX:
+            self._met.clear()
+        self._met.add(topic)
 
     def _unassign(self, consumer: Consumer, place: At) -> None:
         if place in self._assigned:
