@@ -251,7 +251,7 @@ def test_schemas_are_compared_checked_and_registered(page: Page) -> None:
     expect(page.get_by_text("It may follow (FULL)")).to_be_visible()
     page.locator("select[name=action]").select_option("register")
     page.get_by_role("button", name="Register").click()
-    expect(page.locator(".diff .new").first).to_contain_text('"name": "note"', ignore_case=True)
+    expect(page.locator(".diff .new", has_text='"name": "note"')).to_be_visible()
     page.screenshot(path=OUTPUT / "schemas.png")
 
 

@@ -33,15 +33,16 @@ export function Schemas({ name, may, reload }) {
 }
 
 function Versions({ versions }) {
-  const [left, setLeft] = useState(Math.max(0, versions.length - 2));
-  const [right, setRight] = useState(versions.length - 1);
+  // Until a person chooses, the newest two, also after another came.
+  const [chosen, setChosen] = useState({});
+  const { left = Math.max(0, versions.length - 2), right = versions.length - 1 } = chosen;
   const choice = (label, value, change) => html`
     <${Field} label=${label}><select value=${value} onChange=${(event) => change(Number(event.target.value))}>
       ${versions.map((each, index) => html`<option key=${index} value=${index}>version ${each.version}: ${each.type}, ${time(each.timestamp)}</option>`)}</select></${Field}>`;
   const rows = sideBySide(definition(versions[Math.min(left, versions.length - 1)]) ?? "", definition(versions[Math.min(right, versions.length - 1)]) ?? "");
   if (versions.length === 1) return html`<h2>Version ${versions[0].version}: ${versions[0].type}</h2><pre class="value"><code>${definition(versions[0])}</code></pre>`;
   return html`
-    <div class="toolbar">${choice("Left", left, setLeft)}${choice("Right", right, setRight)}</div>
+    <div class="toolbar">${choice("Left", left, (index) => setChosen({ ...chosen, left: index }))}${choice("Right", right, (index) => setChosen({ ...chosen, right: index }))}</div>
     <div class="scroll"><table class="diff" aria-label="Differences"><tbody>
       ${rows.map((row, index) => html`<tr key=${index}><td class=${row.same ? "" : row.left === null ? "none" : "gone"}>${row.left}</td><td class=${row.same ? "" : row.right === null ? "none" : "new"}>${row.right}</td></tr>`)}
     </tbody></table></div>`;
