@@ -48,9 +48,9 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of what comes."""
-        from penstock.pipeline.versions import Feature, has
+        from penstock.pipeline.versions import LIMITS
 
-        if not has(Feature.LIMITS):
+        if not LIMITS:
             from penstock.pipeline.source.unasked import UnaskedStreamReader
 
             return UnaskedStreamReader(self.options, schema)

@@ -1,4 +1,4 @@
-"""A browser for the whole run, a server for a module, a page for a test that reports what went wrong in it."""
+"""A browser and a server for a module, and a page for a test, which fails where something went wrong in the page."""
 
 import os
 import shutil
@@ -17,8 +17,9 @@ OUTPUT = Path(__file__).parent / "build"  # screenshots of the last run
 expect.set_options(timeout=WITHIN_MS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Of a module, not of the run: Playwright's loop runs in this thread until it ends, where no other can."""
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine, and it could not be installed")
     OUTPUT.mkdir(exist_ok=True)

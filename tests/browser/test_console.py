@@ -249,7 +249,7 @@ def test_schemas_are_compared_checked_and_registered(page: Page) -> None:
     page.get_by_label("Definition").fill(json.dumps(draft))
     page.get_by_role("button", name="Check whether it may follow").click()
     expect(page.get_by_text("It may follow (FULL)")).to_be_visible()
-    page.locator("select[name=action]").select_option("register")
+    page.get_by_label("What to do").select_option("register")
     page.get_by_role("button", name="Register").click()
     expect(page.locator(".diff .new", has_text='"name": "note"')).to_be_visible()
     page.screenshot(path=OUTPUT / "schemas.png")

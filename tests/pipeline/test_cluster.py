@@ -223,7 +223,9 @@ def test_second_copies_of_tasks_and_a_worker_that_dies(workers: Cluster, tmp_pat
         publisher.publish(20_000 if SOAK else 2000)
         host, _, port = proxy.address.partition(":")
         (tmp_path / "steps.py").write_text(STEPS.format(host=host, port=port))
-        declared = copying.write(tmp_path, rows=1000, spark=SPEED, python="steps:{name}")
+        # Else the few messages of both partitions would share a task.
+        source = "min_partitions = 2"
+        declared = copying.write(tmp_path, rows=1000, spark=SPEED, source=source, python="steps:{name}")
         # A task that is as good as done waits for its copy: both end.
         copies = []
         for name in ("topic", "table"):

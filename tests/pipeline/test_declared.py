@@ -211,7 +211,9 @@ def test_one_sink_is_sparks_own_and_a_broken_rule_writes_nothing(bench: Bench) -
     bench.publish("in", [flight("c", 3, 0), flight("d", -1, 0)])
     with pytest.raises(PipelineError) as failed:
         bench.run_once(PLAIN)
-    assert failed.value.message == "expectation 'positive' of read does not hold: n > 0"
+    assert failed.value.message == (
+        "pipeline plain: expectation 'positive' of read does not hold: n > 0; no sink has batch 1: the next run repeats it"
+    )
     status = Folder(bench.folder / "state" / "plain").status()
     assert status is not None
     assert (status["state"], status["error_class"]) == ("failed", "expectation")

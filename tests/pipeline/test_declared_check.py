@@ -51,6 +51,11 @@ def test_what_would_run_is_shown(bench: Bench) -> None:
     assert not (bench.folder / "state").exists()
 
 
+def test_rows_that_must_keep_their_order_go_through_no_shuffle(bench: Bench) -> None:
+    spec = load_spec(bench.file(GOOD + "ordered = true\n"), url=bench.url, state=bench.folder / "state")
+    assert check(spec, bench.spark).readings == 2
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

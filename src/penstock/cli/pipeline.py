@@ -2,7 +2,6 @@
 
 import signal
 import time
-from pathlib import Path
 from typing import Final
 
 import click
@@ -123,9 +122,9 @@ def stop(spec: Spec, timeout: float) -> None:
 
 @pipeline_command.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
-@click.option("--state", type=click.Path(file_okay=False, path_type=Path), help="Where pipelines keep state.")
+@click.option("--state", type=click.Path(file_okay=False), help="Where pipelines keep state.")
 @by_reference
-def status(file: str | None, state: Path | None, server: Access) -> None:
+def status(file: str | None, state: str | None, server: Access) -> None:
     """What the pipeline of FILE last said about itself; without FILE, what all of a server's pipelines said."""
     if file is None:
         from penstock.pipeline.run.events import last_events

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 import click
@@ -30,9 +29,7 @@ def declared(run: Callable[Concatenate[Spec, P], Any]) -> Callable[P, Any]:
     @click.option(
         "--url", envvar="PENSTOCK_URL", help="The server, instead of the file's. [env: PENSTOCK_URL]"
     )
-    @click.option(
-        "--state", type=click.Path(file_okay=False, path_type=Path), help="Where pipelines keep state."
-    )
+    @click.option("--state", type=click.Path(file_okay=False), help="Where pipelines keep state.")
     @click.option("--master", help="Spark's master, like local[4] or spark://host:7077.")
     @wraps(run)
     def command(*args: P.args, **options: P.kwargs) -> Any:

@@ -14,6 +14,7 @@ stdin is the end of the parent: no child is made any more.
 
 import gc
 import importlib
+import json
 import os
 import runpy
 import selectors
@@ -102,7 +103,14 @@ class ForkServer:
         except (OSError, ValueError, struct.error):  # a client that is gone
             client.close()
             return
-        child = os.fork()
+        try:
+            child = os.fork()
+        except (
+            OSError
+        ):  # no room for a process: its own interpreter may find some later, and other clients come
+            for file in (*files, client.detach()):
+                os.close(file)
+            return
         if child == 0:
             self._become_child(client, files)
             raise Child(wanted)
@@ -147,7 +155,7 @@ def _asked(client: socket.socket) -> tuple[Wanted, list[int]]:
             if not (part := client.recv(size - len(body))):
                 raise OSError("the client is gone")
             body += part
-        return msgspec.json.decode(body, type=Wanted), files
+        return msgspec.convert(json.loads(body), Wanted), files  # msgspec's own refuses what is no UTF-8
     except BaseException:
         for file in files:
             os.close(file)

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from penstock.client.access import Access
 from penstock.model.errors import PenstockError
 
@@ -34,6 +36,15 @@ def is_url(path: str) -> bool:
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     """An object store's options as a data source takes them."""
     return {f"{STORAGE}{name}": text for name, text in options.items()}
+
+
+def shown(struct: msgspec.Struct, *secret: str) -> str:
+    """What `repr` says of a struct, without the values of mappings that may hold credentials: `secret` are their fields."""
+    texts = []
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
+        texts.append(f"{name}={dict.fromkeys(value, '…') if name in secret else value!r}")
+    return f"{type(struct).__name__}({', '.join(texts)})"
 
 
 def split_storage(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

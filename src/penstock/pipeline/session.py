@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from .java import find_java
 from .python import fork_script
+from .versions import CHECKPOINTING
 
 HEAP: Final = "1g"  # measured: half of it serves, twice as much is no faster
 
@@ -27,7 +28,7 @@ _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 # The other one, which Spark prefers, starts `readlink` sixteen times a batch where the checkpoint is on this machine:
 # a sixth of what a small batch costs. Either writes a file beside and renames it.
 _LOCAL_CHECKPOINTS: Final = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    f"org.apache.spark.sql.execution.streaming.{CHECKPOINTING}FileSystemBasedCheckpointFileManager"
 )
 
 # Java compiles what it has run often with its slow compiler: half of the CPU of a run of seconds, in which little pays

@@ -1,20 +1,21 @@
 """What differs between the versions of PySpark: 4.0 to 4.3. The one place that asks which one there is.
 
 Spark 4.2 tells a stream's reader where a batch begins and how much it may hold; before, the reader is only asked where
-the newest message is. Spark 4.1 writes streams by Arrow; before, it does not.
+the newest message is. Spark 4.1 has a class for streams that are written by Arrow.
+
+Nothing of Arrow is imported here before it is asked for: a driver that starts has no use for it.
 """
 
-from enum import Enum
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 import pyspark
-from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
-
-from .errors import PipelineError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql import types as t
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
@@ -27,7 +28,11 @@ else:
     try:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
     except ImportError:
-        DataSourceStreamArrowWriter = object  # see `check`: no writer is made
+        from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
+
+        class DataSourceStreamArrowWriter(DataSourceArrowWriter, DataSourceStreamWriter):
+            """Spark 4.0 hands Arrow to a batch's writer, and takes one for a stream's, too."""
+
     try:
         from pyspark.sql.streaming.datasource import (
             ReadAllAvailable,
@@ -61,8 +66,9 @@ else:
 
 
 __all__ = [
+    "CHECKPOINTING",
+    "LIMITS",
     "DataSourceStreamArrowWriter",
-    "Feature",
     "ReadAllAvailable",
     "ReadLimit",
     "ReadMaxBytes",
@@ -70,41 +76,36 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "arrow_schema",
     "arrow_type",
-    "check",
-    "has",
+    "map_in_arrow",
 ]
 
 VERSION: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
+# Where Java has the classes that write a checkpoint: a package of their own since Spark 4.1.
+CHECKPOINTING: Final = "checkpointing." if VERSION >= (4, 1) else ""
 
-class Feature(Enum):
-    """What an older version lacks: its name in messages, and the version that brought it."""
-
-    STREAM_WRITER = ("writing a stream", (4, 1))
-    PIPELINES = ("a declared pipeline", (4, 2))
-    LIMITS = ("a stream's limits", (4, 2))
-
-
-def has(feature: Feature) -> bool:
-    """Whether this PySpark has it."""
-    return feature.value[1] <= VERSION
-
-
-def check(feature: Feature) -> None:
-    """Raises PipelineError where this PySpark lacks a feature."""
-    if not has(feature):
-        what, (major, minor) = feature.value
-        raise PipelineError(f"{what} needs PySpark {major}.{minor} or later; this is {pyspark.__version__}")
-
+# Whether a stream's reader is told where a batch begins and how much it may hold.
+LIMITS: Final = VERSION >= (4, 2)
 
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if VERSION >= (4, 2) else {}  # UTC is all that there was
 
 
-def arrow_schema(columns: t.StructType) -> pa.Schema:
+def arrow_schema(columns: "t.StructType") -> "pa.Schema":
     """The Arrow schema of columns, timestamps in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     return to_arrow_schema(columns, **_UTC)
 
 
-def arrow_type(kind: t.DataType) -> pa.DataType:
+def arrow_type(kind: "t.DataType") -> "pa.DataType":
     """The Arrow type of a column, timestamps in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
     return to_arrow_type(kind, **_UTC)
+
+
+def map_in_arrow(frame: "DataFrame", function: Callable[..., Any], schema: str) -> "DataFrame":
+    """`mapInArrow`, for which PySpark asks for pandas, and warns of pandas 3, although it uses neither."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        return frame.mapInArrow(function, schema)

@@ -17,7 +17,7 @@ WAIT_S = 120
 MODULE = """
 import os, sys, time
 if sys.argv[1] == "tell":
-    print("told", os.environ["TOLD"], os.getcwd(), sys.stdin.readline().strip(), "pyarrow" in sys.modules, os.getppid())
+    print("told", ascii(os.environ["TOLD"]).strip("'"), os.getcwd(), sys.stdin.readline().strip(), "pyarrow" in sys.modules, os.getppid())
     print("and said", file=sys.stderr)
     sys.exit(7)
 if sys.argv[1] == "random":
@@ -75,6 +75,14 @@ def test_what_ends_the_client_ends_the_child(script: str, environment: dict[str,
         client.send_signal(signal.SIGTERM)
         assert client.stdout.read() == ""  # the child, which alone can write there, is gone
         assert client.wait(WAIT_S) == 128 + signal.SIGTERM
+
+
+def test_variables_need_not_be_utf_8(script: str, environment: dict[str, str], tmp_path: Path) -> None:
+    given = environment | {"TOLD": os.fsdecode(b"\xff")}
+    done = run(
+        script, given, "-m", "asked_module", "tell", input="a line\n", cwd=str(tmp_path), errors="replace"
+    )
+    assert done.stdout.split()[5] == "True"  # by a child of the server
 
 
 def test_anything_else_is_the_interpreter_itself(script: str, environment: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ from .tokens import ProtoError
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}\s*")
 IMPORTS_MAX: Final = 200  # files that one file imports, also through others
+TEXT_MAX: Final = 2 << 20  # characters of a file and its imports: a second or two of work
 
 # What Confluent's registries and serializers carry beside protobuf's own files.
 CARRIED: Final[Mapping[str, str]] = {
@@ -35,6 +36,8 @@ def compile_file(
     `imports` has the texts of other files by the names that they are imported by, and `known` gives files that need no text.
     An import that is nowhere is left out: mostly it has custom options, which are left out, too. Raises ProtoError.
     """
+    if len(text) + sum(map(len, imports.values())) > TEXT_MAX:
+        raise ProtoError(f"more than {TEXT_MAX} characters with the files that are imported")
     files: dict[str, FileDescriptorProto] = {}
     _load(name, text, imports, known, files, ())
     return FileDescriptorSet(file=files.values())
@@ -84,6 +87,8 @@ def _encoded(name: str, text: str) -> FileDescriptorProto | None:
     try:
         file = FileDescriptorProto.FromString(a2b_base64(text))
     except (DecodeError, ValueError):
+        return None
+    if any(at >= len(file.dependency) for at in file.public_dependency):
         return None
     file.name = name
     file.ClearField("source_code_info")

@@ -24,6 +24,7 @@ def read_option(tokens: Tokens) -> tuple[str, Value]:
             own = False
         else:
             name += tokens.take("word")
+            tokens.check_name(name)
         if not tokens.skip("."):
             break
         own = False
@@ -61,6 +62,7 @@ def _read_value(tokens: Tokens) -> Value:
         return _number(tokens, token, sign)
     while tokens.skip("."):
         token += "." + tokens.take("word")
+        tokens.check_name(token)
     return ("float", float(sign + token)) if token in ("inf", "nan") else ("word", token)
 
 

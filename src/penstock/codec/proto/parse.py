@@ -29,7 +29,7 @@ def parse(name: str, text: str) -> FileDescriptorProto:
         return _Parser(name, text).file
     except ProtoError:
         raise
-    except (TypeError, ValueError) as error:  # what a descriptor does not take
+    except (TypeError, ValueError, OverflowError) as error:  # what a descriptor does not take
         raise ProtoError(f"{name}: {error}") from None
 
 

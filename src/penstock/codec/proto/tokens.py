@@ -17,6 +17,11 @@ _TOKEN: Final = re.compile(
 )
 
 
+NAME_MAX: Final = (
+    512  # characters of a name, with its points: each is looked for in all that it may be within
+)
+
+
 class ProtoError(ValueError):
     """A text is no `.proto` file that is understood here; says in which line."""
 
@@ -34,9 +39,16 @@ class Tokens:
             if match is None:
                 raise ProtoError(f"line {self._line(at)}: {text[at]!r} is not expected")
             kind = match.lastgroup or ""
+            if kind == "word":
+                self.check_name(match.group())
             if kind != "space":
                 self._found.append((kind, match.group(), at))
             at = match.end()
+
+    def check_name(self, name: str) -> None:
+        """Raise for a name that is too long."""
+        if len(name) > NAME_MAX:
+            raise self.error(f"a name of more than {NAME_MAX} characters: {name[:40]}…")
 
     def _line(self, at: int) -> int:
         return self._text.count("\n", 0, at) + 1
@@ -83,6 +95,7 @@ class Tokens:
         found += self.take("word")
         while self.skip("."):
             found += "." + self.take("word")
+            self.check_name(found)
         return found
 
     def text(self) -> bytes:

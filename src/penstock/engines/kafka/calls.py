@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 CALLS: Final = "calls"
 ANSWERS: Final = "answers"
 LOOK_S: Final = 1.0  # how often it is looked whether those who are called are there still
-OPEN_S: Final = 30.0  # then a call counts no more whose process did not remove it
+OPEN_S: Final = 30.0  # after it was heard of, a call counts no more whose process did not remove it
 LEFT_MS: Final = 600_000  # documents so old are of processes that ended; clocks may differ by less
 
 Action = Literal["move", "skip", "dissolve", "forget"]
@@ -69,6 +69,7 @@ class Calls:
         self._spawn = spawn
         self._perform = perform
         self._open: dict[str, Call] = {}
+        self._heard: dict[str, float] = {}  # when, by this process's clock
         self._answers: dict[str, dict[str, Answer]] = {}  # to calls of this process
         self._changed = asyncio.Event()
 
@@ -117,16 +118,22 @@ class Calls:
 
     async def over(self, topic: str, subscription: str) -> None:
         """Wait until nobody deletes a subscription."""
-        until = asyncio.get_running_loop().time() + OPEN_S
-        while any(
-            one.action == "dissolve" and (one.topic, one.subscription) == (topic, subscription)
-            for one in self._open.values()
-        ):
+        while heard := [
+            self._heard[key]
+            for key, one in self._open.items()
+            if one.action == "dissolve" and (one.topic, one.subscription) == (topic, subscription)
+        ]:
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(max(heard) + OPEN_S):
                     await self._changes()
             except TimeoutError:
-                return
+                self._drop_left()
+
+    def _drop_left(self) -> None:
+        """Forget calls whose process was ended before it removed them."""
+        over = asyncio.get_running_loop().time() - OPEN_S
+        for key in [key for key, heard in self._heard.items() if heard <= over]:
+            del self._open[key], self._heard[key]
 
     async def _changes(self) -> None:
         self._changed.clear()
@@ -138,7 +145,10 @@ class Calls:
         self._changed.set()
         if document is None:
             self._open.pop(key, None)
+            self._heard.pop(key, None)
             return
+        self._drop_left()
+        self._heard[key] = asyncio.get_running_loop().time()
         call = self._open[key] = msgspec.json.decode(document, type=Call)
         if self.client_id in call.to:
             self._spawn(self._do(key, call), f"{call.action} for another process")
@@ -157,6 +167,9 @@ class Calls:
             await self._perform(call)
         except PenstockError as error:
             answer = Answer(error.kind.name, error.message, answer.created_ms)
+        except Exception:  # who called must not wait until it gives up
+            log.exception("what another process asked for failed")
+            answer = Answer(ErrorKind.INTERNAL.name, f"{self.client_id} could not do it", answer.created_ms)
         if key in self._open:
             document = msgspec.json.encode(answer)
             try:

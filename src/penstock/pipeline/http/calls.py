@@ -3,6 +3,7 @@ process a quarter of a second of processor, and every stream and every planning 
 
 import http.client
 import json
+import threading
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit
@@ -31,12 +32,13 @@ class Caller(Protocol):
 
 
 class Calls:
-    """One call at a time; to be used as a context manager."""
+    """One call at a time: those of other threads wait. To be used as a context manager."""
 
     def __init__(self, access: Access, timeout_s: float = TIMEOUT_S) -> None:
         self._access = access
         self._timeout_s = timeout_s
         self._connection: http.client.HTTPConnection | None = None
+        self._busy = threading.Lock()  # a task asks for topics while a thread of its sends a part
 
     def __enter__(self) -> Self:
         return self
@@ -69,17 +71,10 @@ class Calls:
         if body is not None:
             headers["Content-Type"] = kind
         target = urlsplit(self.url).path + path
-        used = self._connection is not None
         try:
-            try:
-                status, answer = self._exchange(method, target, body, headers)
-            except _CLOSED:
-                if not used:
-                    raise
-                self.close()
-                status, answer = self._exchange(method, target, body, headers)
+            with self._busy:
+                status, answer = self._exchanged(method, target, body, headers)
         except (OSError, http.client.HTTPException) as error:
-            self.close()
             raise unreachable(self.url, error) from error
         if status >= 400:
             raise refusal(status, answer)
@@ -91,6 +86,23 @@ class Calls:
             raise PenstockError(
                 ErrorKind.INTERNAL, f"{self.url} answers what is no JSON: {answer[:80]!r}"
             ) from None
+
+    def _exchanged(
+        self, method: str, target: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        """Over the connection that there is, or a new one where the server has closed it."""
+        used = self._connection is not None
+        try:
+            try:
+                return self._exchange(method, target, body, headers)
+            except _CLOSED:
+                if not used:
+                    raise
+                self.close()
+                return self._exchange(method, target, body, headers)
+        except (OSError, http.client.HTTPException):
+            self.close()
+            raise
 
     def _exchange(
         self, method: str, target: str, body: bytes | None, headers: dict[str, str]

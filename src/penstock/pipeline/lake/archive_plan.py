@@ -9,6 +9,7 @@ from penstock.client.access import Access
 from penstock.model.errors import ErrorKind
 from penstock.pipeline.errors import DataLoss, PipelineError
 from penstock.pipeline.http.logs import Log
+from penstock.pipeline.options import shown
 from penstock.pipeline.rows.columns import INCLUDABLE
 from penstock.pipeline.source.limits import share
 
@@ -54,6 +55,9 @@ class ArchiveSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_format(self.kind)
+
+    def __repr__(self) -> str:
+        return shown(self, "storage")
 
     @property
     def follower(self) -> str:

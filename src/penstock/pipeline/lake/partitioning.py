@@ -114,6 +114,15 @@ def part(
         yield tuple(group[by.name] for by in bys), batch.filter(mask)
 
 
+def placed(batch: pa.RecordBatch, bys: Sequence[PartitionColumn]) -> pa.RecordBatch:
+    """A batch with its partition columns as the table has them: derived ones too, an empty text null."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for by in bys:
+        kind = columns[by.name].type if by.name in columns else pa.date32()
+        columns[by.name] = _texts(batch, by).cast(kind)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
 def _texts(batch: pa.RecordBatch, by: PartitionColumn) -> pa.Array:
     """A partition column's values as text; an empty text is null, as in Delta."""
     column = batch.column(batch.schema.get_field_index(by.source or by.name))

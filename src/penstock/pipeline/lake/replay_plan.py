@@ -10,6 +10,7 @@ from penstock.client.access import Access
 from penstock.model.errors import ErrorKind, PenstockError
 from penstock.model.names import TopicName
 from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.options import shown
 
 from .delta import Table
 from .options import snapshot_of
@@ -43,6 +44,9 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
     keep_partitions: bool = False
     rows_max: int = ROWS_MAX
     storage: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return shown(self, "storage")
 
 
 class Plan(msgspec.Struct, frozen=True):

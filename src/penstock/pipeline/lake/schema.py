@@ -31,7 +31,8 @@ def arrow_of(schema: StructType) -> pa.Schema:
 
 def spark_of(schema: pa.Schema) -> StructType:
     """A table's columns for Spark."""
-    return from_arrow_schema(pa.schema([pa.field(f.name, _nullable(f.type)) for f in schema]))
+    nullable = pa.schema([pa.field(f.name, _nullable(f.type)) for f in schema])
+    return from_arrow_schema(nullable, prefer_timestamp_ntz=True)  # the default since Spark 4.2
 
 
 def plain(schema: StructType) -> pa.Schema:

@@ -8,6 +8,7 @@ that died before its commit, are in no commit: no reader sees them, and vacuum t
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from penstock.model.names import TopicName
 from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.http.logs import look
 from penstock.pipeline.http.retry import retrying
-from penstock.pipeline.versions import DataSourceStreamArrowWriter, Feature, check
+from penstock.pipeline.versions import DataSourceStreamArrowWriter
 
 from . import partitioning, schema
 from .compaction import compact
@@ -58,13 +59,15 @@ class TableSink:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         options = self._options
-        writer = FileWriter(options.path, self._columns, self._bys, options.target_bytes)
+        # Rows with keys are read again on the driver: their order counts, which parted files do not keep.
+        bys = () if options.keys else self._bys
+        writer = FileWriter(options.path, self._columns, bys, options.target_bytes)
         pieces: list[OffsetRange] = []
         try:
             with options.path.reached():
                 for batch in iterator:
                     if batch.num_rows:
-                        writer.write(batch)
+                        writer.write(partitioning.placed(batch, self._bys) if options.keys else batch)
                         if options.archive:
                             pieces = merge([*pieces, *pieces_of(batch)])
                 files = writer.finish()
@@ -109,8 +112,11 @@ class TableSink:
             return
         try:
             done = table.commit(batch)
-        except BatchConflict:
-            remove(options.path, files)
+        except Exception as error:
+            # Files of rows with keys are no part of the table, whatever became of the commit.
+            if options.keys or isinstance(error, BatchConflict):
+                with suppress(OSError):
+                    remove(options.path, files)
             raise
         if not done or options.keys:
             self._remove(table, files)
@@ -147,7 +153,6 @@ class StreamWriter(TableSink, DataSourceStreamArrowWriter):
     def __init__(
         self, given: Mapping[str, str], columns: StructType, *, overwrite: bool, suffix: str = ""
     ) -> None:
-        check(Feature.STREAM_WRITER)
         super().__init__(given, columns, overwrite=overwrite, suffix=suffix)
 
 

@@ -52,6 +52,8 @@ def _rows(file: File, batch: Batch, opened: Callable[[str], Any]) -> pa.Table:
     with opened(file.path) as content:
         rows = pq.read_table(content)
     for name in batch.partition_by:
+        if name in rows.column_names:
+            continue
         kind = batch.schema.field(name).type
         value = pa.scalar(file.values[name], pa.string()).cast(kind)
         rows = rows.append_column(name, pa.array([value] * rows.num_rows, kind))

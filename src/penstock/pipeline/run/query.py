@@ -23,6 +23,7 @@ from penstock.pipeline.options import server_options
 from penstock.pipeline.sink.options import Delivery, offered, parse_options
 from penstock.pipeline.spec.options import table_options, topic_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
+from penstock.pipeline.versions import map_in_arrow
 
 from .causes import spark_sentence
 from .checks import DEAD, rejects
@@ -50,7 +51,7 @@ def start_query(
     if any(sink.at_once for sink, _ in sinks.values()):
         writer.before = write
     else:
-        frame = frame.mapInArrow(write, RESULT)
+        frame = map_in_arrow(frame, write, RESULT)
     stream = frame.writeStream.foreachBatch(writer).outputMode(spec.output)
     stream = stream.option("checkpointLocation", str(checkpoint)).queryName(spec.name)
     stream = stream.trigger(availableNow=True) if once else stream.trigger(processingTime=spec.trigger)
@@ -156,7 +157,7 @@ class BatchWriter:
         batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             batch.count()
-            return batch.mapInArrow(self.before, RESULT).collect()
+            return map_in_arrow(batch, self.before, RESULT).collect()
         finally:
             batch.unpersist()
 

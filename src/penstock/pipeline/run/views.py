@@ -16,12 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
-from penstock.pipeline import versions
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.spec.options import lookup_options, source_options
 from penstock.pipeline.spec.spec import Source, Spec, Step
 from penstock.pipeline.spec.times import mentions, windows_of
-from penstock.pipeline.versions import Feature
 
 from .causes import spark_sentence
 from .checks import DEAD, WHY, dead_column, dropped, makes_dead_letters, passed, rejects, warned, with_reasons
@@ -70,7 +68,6 @@ def build_views(spec: Spec, spark: SparkSession, watermark: BatchWatermark) -> d
 
 def session_for(spec: Spec, spark: SparkSession) -> SparkSession:
     """A session of the pipeline's own beside a given one: its own views and settings, the same Spark."""
-    versions.check(Feature.PIPELINES)
     mine = spark.newSession()
     for key, value in {**_CONF, **spec.spark}.items():
         # The others belong to Spark as a whole, and are set where it is started.
@@ -120,12 +117,12 @@ def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, watermar
         checked = dropped(with_reasons(frame, name, view, late), name, view)
         checked = warned(checked, name, view.expect)
         if makes_dead_letters(view):
-            _part(found, checked, view, steps)
+            _part(found, checked, view, steps, may_share=not _ordered(spec))
         else:
             found.frame = passed(checked, view)
     else:
         found.frame = warned(frame, name, view.expect)
-    if found.letters is None and steps + sunk > 1:
+    if found.letters is None and steps + sunk > 1 and not _ordered(spec):
         frame, found.frame = found.frame, read_twice(found.frame)
         found.shared = found.frame is not frame
     if view.watermark is not None:
@@ -134,14 +131,21 @@ def _view(spec: Spec, name: str, view: Source | Step, frame: DataFrame, watermar
     return found
 
 
-def _part(found: View, checked: DataFrame, view: Source | Step, steps: int) -> None:
+def _ordered(spec: Spec) -> bool:
+    """Whether a sink counts on rows that come in the same order again: none does that behind a shuffle."""
+    return any(sink.ordered for sink in spec.sinks.values())
+
+
+def _part(
+    found: View, checked: DataFrame, view: Source | Step, steps: int, *, may_share: bool = True
+) -> None:
     """The rows of a view that passed, and its dead letters."""
     dead = dead_column(checked)
     good = passed(checked, view)
     if not steps:
         found.frame, found.whole = good, checked.withColumn(DEAD, dead)
         return
-    found.shared = shareable(checked)
+    found.shared = may_share and shareable(checked)
     if not found.shared:
         found.frame = good
         found.letters = checked.where(f.col(WHY).isNotNull()).select(dead.alias(DEAD))
@@ -196,7 +200,7 @@ def load_callable(folder: Path, text: str, where: str) -> Any:
     PipelineError, which names the place.
     """
     module_name, _, name = text.partition(":")
-    with _first(folder):
+    with first_on_path(folder):
         try:
             module = importlib.import_module(module_name)
         except ImportError as error:
@@ -217,7 +221,8 @@ def load_callable(folder: Path, text: str, where: str) -> Any:
 
 
 @contextmanager
-def _first(folder: Path) -> Iterator[None]:
+def first_on_path(folder: Path) -> Iterator[None]:
+    """Look for modules in a folder first."""
     sys.path.insert(0, str(folder))
     try:
         yield

@@ -25,7 +25,7 @@ from penstock.pipeline.errors import BatchConflict, PipelineError
 from penstock.pipeline.garbage import freeze_modules
 from penstock.pipeline.http.retry import AWAY_S, retrying
 from penstock.pipeline.http.stages import StageCount, Stages
-from penstock.pipeline.versions import DataSourceStreamArrowWriter, Feature, check
+from penstock.pipeline.versions import DataSourceStreamArrowWriter
 
 from .columns import check_columns
 from .entries import EntryWriter, PublishingWriter, StagingWriter, drop
@@ -223,7 +223,6 @@ class TopicStreamWriter(TopicSink, DataSourceStreamArrowWriter):
     """`df.writeStream.format("penstock")`."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, *, suffix: str = "") -> None:
-        check(Feature.STREAM_WRITER)
         super().__init__(given, schema, streaming=True, suffix=suffix)
 
 

@@ -13,7 +13,7 @@ from penstock.pipeline.decode.options import NAMES as TYPED_NAMES
 from penstock.pipeline.decode.options import Typed, parse_typed
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.options import NAMES as SERVER_NAMES
-from penstock.pipeline.options import flag, named, number, parse_server, split_storage
+from penstock.pipeline.options import flag, named, number, parse_server, shown, split_storage
 from penstock.pipeline.rows import columns
 
 from .offsets import End, Time, Where, parse_times, parse_where
@@ -102,6 +102,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     archive: str = ""
     storage: dict[str, str] = {}  # of the archive's object store
     typed: Typed | None = None
+
+    def __repr__(self) -> str:
+        return shown(self, "storage")
 
     def wants(self, topic: TopicName, partition: int) -> bool:
         """Whether a log is part of the query."""

@@ -1,13 +1,14 @@
 """Topics as a stream for Spark 4.0 and 4.1, which do not say where a batch begins, nor ask how much it may hold.
 
-Where the last batch ended is remembered here. It is not known when a query is started again: then everything that is
-there makes one batch, whatever the limits say.
+Where the last batch ended is remembered here. It is not known in the first batch of a run: then everything that is there
+makes one batch, whatever the limits say; and what was lost is looked for when Spark says where that batch begins.
 """
 
 from typing import Any
 
 from penstock.pipeline.http.retry import retrying
 
+from .marks import reach, read_marks
 from .stream import TopicStreamReader
 
 
@@ -15,6 +16,7 @@ class UnaskedStreamReader(TopicStreamReader):
     """Asked as those versions ask."""
 
     _last: dict[str, Any] | None = None
+    _first = False  # whether the batch that comes was ended without knowing its beginning
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
         """Where a new query begins."""
@@ -26,6 +28,7 @@ class UnaskedStreamReader(TopicStreamReader):
         if self._last is None:
             retrying(lambda: self._look(0))
             self._last = self.reportLatestOffset()
+            self._first = True
             assert self._last is not None
         else:
             self._last = super().latestOffset(self._last, self.getDefaultReadLimit())
@@ -33,5 +36,15 @@ class UnaskedStreamReader(TopicStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any:
         """The tasks of a batch; of one that is run again, too, after which nothing else tells where it ended."""
+        if self._first:
+            self._begin(start)
+            self._first = False
         self._last = end
         return super().partitions(start, end)
+
+    def _begin(self, start: dict[str, Any]) -> None:
+        """What `latestOffset` does where it is told the beginning. Raises DataLoss."""
+        before = read_marks(start)
+        found = reach(before, retrying(lambda: self._look(0)).logs or [])
+        self._check(found)
+        self._follower.begin(self._http, before, found)

@@ -26,7 +26,7 @@ _FILES: Final = ("token_file", "ca_file", "cert_file", "key_file")
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def load_spec(file: Path | str, *, url: str = "", state: Path | None = None, master: str = "") -> Spec:
+def load_spec(file: Path | str, *, url: str = "", state: Path | str | None = None, master: str = "") -> Spec:
     """Read the file and check it; what is given beside it wins. Raises PipelineError."""
     path = Path(file)
     try:
@@ -39,10 +39,17 @@ def load_spec(file: Path | str, *, url: str = "", state: Path | None = None, mas
         server = content.get("server")
         content["server"] = {**(server if isinstance(server, dict) else {}), "url": url}
     if state is not None:
-        content["state"] = str(state.absolute())
+        content["state"] = _given_state(state)
     if master:
         content["master"] = master
     return parse_spec(content, str(file), path.absolute().parent)
+
+
+def _given_state(state: Path | str) -> str:
+    """An absolute path; a URL as it is, though a Path has lost a slash of it: `parse_spec` refuses it."""
+    text = str(state)
+    url = text.replace(":/", "://", 1) if isinstance(state, Path) else text
+    return url if is_url(url) else str(Path(text).absolute())
 
 
 def parse_spec(content: Mapping[str, Any], file: str, folder: Path) -> Spec:

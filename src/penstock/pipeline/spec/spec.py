@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.client.access import Access
 from penstock.model.names import TopicName
+from penstock.pipeline.options import shown
 
 Action = Literal["warn", "drop", "dead_letter", "fail"]
 Divert = Literal["drop", "dead_letter"]
@@ -111,6 +112,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     storage: dict[str, str] = {}  # of the object store that tables are in
     folder: Path
     file: str  # as the user named it
+
+    def __repr__(self) -> str:
+        return shown(self, "storage", "spark")
 
     @property
     def home(self) -> Path:

@@ -46,7 +46,7 @@ class Bench:
         self.owner = Calls(self.documents, "owner", self.tasks.spawn, self.perform)  # type: ignore[arg-type]
         self.done: list[Call] = []
         self.members = ["owner"]
-        self.error: PenstockError | None = None
+        self.error: Exception | None = None
         self.answering = asyncio.Event()
         self.answering.set()
 
@@ -94,6 +94,13 @@ async def test_an_error_is_that_of_the_process_that_was_called(bench: Bench) -> 
     await removed(bench)
 
 
+async def test_who_calls_hears_of_a_failure_too(bench: Bench) -> None:
+    bench.error = RuntimeError("a defect")
+    with pytest.raises(PenstockError) as refused:
+        await bench.call()
+    assert refused.value.kind is ErrorKind.INTERNAL
+
+
 async def test_a_process_that_is_slow_is_waited_for_and_one_that_is_gone_is_not(bench: Bench) -> None:
     bench.answering.clear()
     looks = 0
@@ -131,6 +138,17 @@ async def test_who_comes_waits_until_a_subscription_is_deleted(bench: Bench) -> 
             await asyncio.sleep(0)
         order.append("deleted")
     assert order == ["deleted", "came"]
+
+
+async def test_a_deletion_whose_process_was_killed_is_waited_for_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.documents.save_meta([(CALLS, "k", msgspec.json.encode(DISSOLVE))])
+    monkeypatch.setattr(module, "OPEN_S", 0.01)
+    await bench.asked.over("orders", "s")
+    monkeypatch.setattr(module, "OPEN_S", 3600.0)
+    async with asyncio.timeout(30):
+        await bench.asked.over("orders", "s")
 
 
 async def test_what_a_process_left_that_ended_is_removed(bench: Bench) -> None:

@@ -1,5 +1,7 @@
 """Schemas as a registry has them: Pulsar's JSON becomes a JSON Schema of its values, and comes back."""
 
+from base64 import b64encode
+
 import jsonschema_rs
 import msgspec
 import pytest
@@ -92,6 +94,15 @@ def test_another_json_schema_takes_any_json(text: str) -> None:
         Definition("PROTOBUF", 'syntax = "proto3";'),
         Definition("PROTOBUF", 'syntax = "proto3"; message A { missing.B b = 1; }'),
         Definition("PROTOBUF", 'edition = "2023"; message A {}'),
+        Definition(
+            "PROTOBUF", f'syntax = "proto2"; message A {{ optional double d = 1 [default = {"9" * 1000}]; }}'
+        ),
+        Definition("PROTOBUF", f"message {'A' * 1000} {{}}"),
+        Definition("PROTOBUF", "; " * (2 << 20)),
+        Definition("PROTOBUF", "CgFmUAUiAwoBQQ=="),  # a descriptor with a public import that is not there
+        Definition(
+            "PROTOBUF", b64encode(b"\x0a\x01f\x22\x05\x0a\x03A\xff\xff").decode()
+        ),  # a name that is no text
     ],
 )
 def test_what_is_not_understood(definition: Definition) -> None:

@@ -161,6 +161,25 @@ async def test_what_is_no_registry(status: int, body: bytes) -> None:
     assert caught.value.kind is ErrorKind.UNAVAILABLE
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id":"1","version":1,"schema":"{}"}',
+        b'{"id":-1,"version":1,"schema":"{}"}',
+        b'{"id":4294967296,"version":1,"schema":"{}"}',
+        b'{"id":1,"version":1,"schema":{}}',
+        b"[[]]",
+        b"3",
+    ],
+)
+async def test_answers_of_another_shape(body: bytes) -> None:
+    async with answering(200, body) as (client, _):
+        asking = [client.latest("s"), client.versions("s"), client.versions_of_id(1)]
+        found = await asyncio.gather(*asking, return_exceptions=True)
+    assert {one.kind for one in found if isinstance(one, PenstockError)} == {ErrorKind.UNAVAILABLE}
+    assert len([one for one in found if isinstance(one, PenstockError)]) == 3
+
+
 async def test_what_is_not_there() -> None:
     async with answering(404, b'{"error_code":40403,"message":"none"}') as (client, heads):
         assert await client.by_id(7, ":.dc:s") is None

@@ -306,3 +306,24 @@ def test_what_is_given_beside_the_file_wins(tmp_path: Path) -> None:
     assert spec.home == tmp_path / "here" / "p"
     assert spec.master == "local[1]"
     assert spec.folder == tmp_path
+
+
+@pytest.mark.parametrize("given", ["s3://bucket/state", Path("s3://bucket/state")])
+def test_state_that_is_given_as_a_url_is_refused_as_in_the_file(tmp_path: Path, given: str | Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(LEAST)
+    with pytest.raises(PipelineError) as refused:
+        load_spec(file, state=given)
+    assert refused.value.message == (
+        f"{file}: state: s3://bucket/state is a URL; a pipeline's state lies on a file system"
+    )
+
+
+def test_state_is_given_relative_to_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(LEAST)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_spec(file, state="state").state == tmp_path / "here" / "state"

@@ -54,7 +54,7 @@ def of_registry(definition: Definition, imports: Mapping[str, str]) -> SchemaInf
                 return of_json_schema(definition.text)
             case "PROTOBUF":
                 return of_proto(definition.text, imports)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:  # another's text
         raise PenstockError(
             ErrorKind.BAD_VALUE_SCHEMA, f"a {definition.type} schema that is not understood: {error}"
         ) from None

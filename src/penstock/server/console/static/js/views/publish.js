@@ -72,7 +72,7 @@ function Sending({ known, name, topic, stats }) {
         ? html`<${Field} label="Schema"><select value=${schema?.version} onChange=${(event) => setVersion(Number(event.target.value))}>
             ${known.map((each) => html`<option key=${each.version} value=${each.version}>version ${each.version}: ${each.type}</option>`)}</select></${Field}>`
         : html`<${Field} label="Written as" hint="The topic has no schema yet. A text or JSON value registers one."><select name="kind">${FREE.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select></${Field}>`}
-      <${Field} label="Value"><textarea name="value" rows="8" spellcheck="false" placeholder=${schema && schema.type !== "STRING" ? example(schema) : "hello, world"}></textarea></${Field}>
+      <${Field} label="Value"><textarea name="value" rows="8" spellcheck=${false} placeholder=${schema && schema.type !== "STRING" ? example(schema) : "hello, world"}></textarea></${Field}>
       <div class="toolbar">
         <${Field} label="Key"><input name="key" /></${Field}>
         <${Field} label="Properties (JSON)"><input name="properties" placeholder='{"lang": "en"}' /></${Field}>

@@ -116,7 +116,7 @@ function Try({ document, about }) {
             ? html`<select name=${`${each.in}:${each.name}`}>${!each.required && html`<option value=""></option>`}${each.schema.enum.map((one) => html`<option key=${one} value=${one} selected=${each.required && one === GUESS[each.name]}>${one}</option>`)}</select>`
             : html`<input name=${`${each.in}:${each.name}`} required=${each.required} defaultValue=${each.required ? GUESS[each.name] ?? "" : ""} placeholder=${each.schema?.default ?? ""} />`}
         </${Field}>`)}</div>
-      ${media && html`<${Field} label="Body" hint=${media}><textarea name="body" rows="6" spellcheck="false" defaultValue=${content.example === undefined ? "" : JSON.stringify(content.example, null, 2)}></textarea></${Field}>
+      ${media && html`<${Field} label="Body" hint=${media}><textarea name="body" rows="6" spellcheck=${false} defaultValue=${content.example === undefined ? "" : JSON.stringify(content.example, null, 2)}></textarea></${Field}>
         <p class="dim">Its shape: <${Shape} document=${document} schema=${content.schema} /></p>`}
     </${Form}>
     ${answer && html`

@@ -27,22 +27,21 @@ export function Schemas({ name, may, reload }) {
       <div>
         ${versions.length === 0
           ? html`<${Empty} title="No schema yet"><p>Messages without one are bytes. ${may.produce ? "Register the first version below, or publish with a schema." : "Who may publish registers the first version."}</p></${Empty}>`
-          : html`<${Versions} versions=${versions} />`}
+          : html`<${Versions} key=${versions.length} versions=${versions} />`}
         <${Draft} may=${may} name=${name} newest=${versions.at(-1)} changed=${changed} />
       </div>`}</${Loaded}>`;
 }
 
 function Versions({ versions }) {
-  // Until a person chooses, the newest two, also after another came.
-  const [chosen, setChosen] = useState({});
-  const { left = Math.max(0, versions.length - 2), right = versions.length - 1 } = chosen;
+  const [left, setLeft] = useState(Math.max(0, versions.length - 2));
+  const [right, setRight] = useState(versions.length - 1);
   const choice = (label, value, change) => html`
     <${Field} label=${label}><select value=${value} onChange=${(event) => change(Number(event.target.value))}>
       ${versions.map((each, index) => html`<option key=${index} value=${index}>version ${each.version}: ${each.type}, ${time(each.timestamp)}</option>`)}</select></${Field}>`;
   const rows = sideBySide(definition(versions[Math.min(left, versions.length - 1)]) ?? "", definition(versions[Math.min(right, versions.length - 1)]) ?? "");
   if (versions.length === 1) return html`<h2>Version ${versions[0].version}: ${versions[0].type}</h2><pre class="value"><code>${definition(versions[0])}</code></pre>`;
   return html`
-    <div class="toolbar">${choice("Left", left, (index) => setChosen({ ...chosen, left: index }))}${choice("Right", right, (index) => setChosen({ ...chosen, right: index }))}</div>
+    <div class="toolbar">${choice("Left", left, setLeft)}${choice("Right", right, setRight)}</div>
     <div class="scroll"><table class="diff" aria-label="Differences"><tbody>
       ${rows.map((row, index) => html`<tr key=${index}><td class=${row.same ? "" : row.left === null ? "none" : "gone"}>${row.left}</td><td class=${row.same ? "" : row.right === null ? "none" : "new"}>${row.right}</td></tr>`)}
     </tbody></table></div>`;
@@ -67,10 +66,10 @@ function Draft({ may, name, newest, changed }) {
   return html`
     <h2>A draft</h2>
     <${Form} submit=${action === "check" ? "Check whether it may follow" : "Register"} action=${submitted}>
-      <${Field} label="Do"><select name="action" value=${action} onChange=${(event) => setAction(event.target.value)}>
+      <${Field} label="What to do"><select name="action" value=${action} onChange=${(event) => setAction(event.target.value)}>
         <option value="check">check the compatibility</option>${may.produce && html`<option value="register">register a new version</option>`}</select></${Field}>
       <${Field} label="Type"><select name="type">${TYPES.map((each) => html`<option key=${each} value=${each} selected=${each === (newest?.type ?? "AVRO")}>${each}</option>`)}</select></${Field}>
-      <${Field} label="Definition"><textarea name="schema" rows="10" spellcheck="false">${newest ? definition(newest) : ""}</textarea></${Field}>
+      <${Field} label="Definition"><textarea name="schema" rows="10" spellcheck=${false}>${newest ? definition(newest) : ""}</textarea></${Field}>
     </${Form}>
     ${verdict && html`<p class=${verdict.compatibility ? "done" : "problem"} role="status">
       ${verdict.compatibility ? "It may follow" : "It may not follow"} (${verdict.schemaCompatibilityStrategy})${verdict.reason ? `: ${verdict.reason}` : "."}</p>`}`;

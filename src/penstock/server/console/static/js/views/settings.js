@@ -42,7 +42,7 @@ export function Settings({ name, topic, reload }) {
       : html`<p class="dim">The topic is one log without partitions.</p>`}
     <h2>Properties</h2>
     <${Form} submit="Save" action=${then(({ properties }) => put(`${path}/properties`, JSON.parse(properties)))}>
-      <${Field} label="JSON"><textarea name="properties" rows="3" spellcheck="false" defaultValue=${JSON.stringify(topic.properties, null, 2)}></textarea></${Field}>
+      <${Field} label="JSON"><textarea name="properties" rows="3" spellcheck=${false} defaultValue=${JSON.stringify(topic.properties, null, 2)}></textarea></${Field}>
     </${Form}>
     <h2>Actions</h2>
     <div class="buttons">

@@ -1,0 +1,64 @@
+"""Rows that replace those of their key: the last row of a batch counts, and no file is left that is not the table's."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from penstock.pipeline.errors import PipelineError
+from penstock.pipeline.lake.sink import BatchWriter
+
+COLUMNS = StructType(
+    [
+        StructField("id", LongType()),
+        StructField("place", StringType()),
+        StructField("at", TimestampType()),
+        StructField("n", LongType()),
+    ]
+)
+ARROW = pa.schema(
+    [("id", pa.int64()), ("place", pa.string()), ("at", pa.timestamp("us", "UTC")), ("n", pa.int64())]
+)
+
+
+def put(folder: Path, rows: list[tuple[int | None, str, int, int]], by: str) -> None:
+    options = {"path": str(folder), "keys": "id", "partitionBy": by}
+    sink = BatchWriter(options, COLUMNS, overwrite=False)
+    found = [
+        {"id": key, "place": place, "at": datetime(2026, 1, day, tzinfo=UTC), "n": n}
+        for key, place, day, n in rows
+    ]
+    sink.commit([sink.write(iter([pa.RecordBatch.from_pylist(found, ARROW)]))])
+
+
+@pytest.mark.parametrize("by", ["", "place", "day(at)", "place,month(at)"])
+def test_the_last_row_of_a_key_counts_in_whatever_partition(tmp_path: Path, by: str) -> None:
+    table = tmp_path / "table"
+    put(table, [(1, "a", 1, 1), (1, "b", 2, 2), (2, "", 3, 5), (1, "a", 1, 3)], by)
+    found = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["place"] or "", row["at"].day, row["n"]) for row in found) == [
+        (1, "a", 1, 3),
+        (2, "", 3, 5),
+    ]
+    if "day(at)" in by:
+        assert {row["at_day"] for row in found} == {row["at"].date() for row in found}
+    put(table, [(1, "b", 2, 4)], by)
+    found = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["n"]) for row in found) == [(1, 4), (2, 5)]
+    assert staged(table) == []
+
+
+def test_what_is_refused_leaves_no_file(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    put(table, [(1, "a", 1, 1)], "")
+    with pytest.raises(PipelineError, match="column id is null"):
+        put(table, [(None, "a", 1, 1)], "")
+    assert staged(table) == []
+
+
+def staged(table: Path) -> list[Path]:
+    """Files that our tasks wrote; those that Delta's MERGE wrote have other names."""
+    return list(table.rglob("*.zstd.parquet"))
